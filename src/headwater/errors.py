@@ -1,0 +1,107 @@
+"""Every error Headwater raises, drawn once.
+
+    HeadwaterError
+    ├── TypeDeclarationError   an event type cannot be declared like this
+    ├── EncodeError            a value does not fit its event type        (carries .path)
+    ├── DecodeError            bytes are not a record of the event type   (carries .offset)
+    ├── EvolutionError         two event types do not fit together        (carries .problems, one a field)
+    ├── InterestError          an interest is faulty                      (carries .problems, each with its place)
+    │   └── InterestRefused    an interest is sound but too large, too deep, too costly or endless
+    ├── SerialError            bytes are not the serial form of an interest
+    ├── ParameterError         a parameter's value is missing, unknown or of another type
+    └── ExecutionError         an execution cannot run this interest on this input
+
+A message names the place, what was expected, what was found and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class HeadwaterError(Exception):
+    """The base of everything Headwater raises."""
+
+
+class TypeDeclarationError(HeadwaterError, TypeError):
+    """An event type cannot be declared like this."""
+
+
+class EncodeError(HeadwaterError, ValueError):
+    """A value does not fit its event type; `path` names the field."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+
+
+class DecodeError(HeadwaterError, ValueError):
+    """Bytes are not a record of the event type; `offset` is where that shows."""
+
+    def __init__(self, message: str, offset: int | None = None) -> None:
+        super().__init__(f"{message} (at byte {offset})" if offset is not None else message)
+        self.offset = offset
+
+
+class EvolutionError(HeadwaterError, TypeError):
+    """Two event types do not fit together; `problems` has one line per offending field."""
+
+    def __init__(self, title: str, problems: Sequence[str]) -> None:
+        super().__init__("\n".join([title, *(f"  - {problem}" for problem in problems)]))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with an interest, at one place of its text."""
+
+    message: str
+    line: int
+    column: int
+    excerpt: str = ""
+    width: int = 1
+    expected: str | None = None
+    found: str | None = None
+    hint: str | None = None
+    caret: int | None = None  # where the place is in the excerpt, if that was cut
+
+    def __str__(self) -> str:
+        lines = [f"line {self.line}, column {self.column}: {self.message}"]
+        if self.expected is not None:
+            lines.append(f"    expected: {self.expected}")
+        if self.found is not None:
+            lines.append(f"    found:    {self.found}")
+        if self.excerpt:
+            lines.append(f"    | {self.excerpt}")
+            lines.append(
+                f"    | {' ' * (self.column - 1 if self.caret is None else self.caret)}{'^' * max(1, self.width)}"
+            )
+        if self.hint is not None:
+            lines.append(f"    hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class InterestError(HeadwaterError, ValueError):
+    """An interest is faulty; `problems` lists every place at once."""
+
+    def __init__(self, problems: Sequence[Problem], title: str = "") -> None:
+        count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in this interest"
+        super().__init__("\n".join([title or count, *(str(problem) for problem in problems)]))
+        self.problems = tuple(problems)
+
+
+class InterestRefused(InterestError):
+    """An interest is sound but too large, too deep, too costly or endless."""
+
+
+class SerialError(HeadwaterError, ValueError):
+    """Bytes are not the serial form of an interest."""
+
+
+class ParameterError(HeadwaterError, ValueError):
+    """A parameter's value is missing, unknown or of another type."""
+
+
+class ExecutionError(HeadwaterError, RuntimeError):
+    """An execution cannot run this interest on this input."""

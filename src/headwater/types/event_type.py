@@ -1,0 +1,201 @@
+"""`EventType`: everything that can be done with one event type, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from headwater.errors import TypeDeclarationError
+from headwater.types import columns, frames
+from headwater.types.arrow import arrow_schema, record_from_schema
+from headwater.types.binding import Binding, bind
+from headwater.types.codec import Codec, Data, split
+from headwater.types.conform import conform
+from headwater.types.event import Event, EventMeta, binding_of, make_class
+from headwater.types.layout import Layout
+from headwater.types.model import Array, Enum, List, Record, Type
+from headwater.types.view import View, view
+
+
+class EventType:
+    """An event type: its fields, layout and Arrow schema, and its events in all their forms.
+
+    Get one with `event_type(...)`. Two event types are equal when their records are: name, fields, types.
+    """
+
+    def __init__(self, record: Record, *, binding: Binding | None = None) -> None:
+        self.record = record
+        self.layout = Layout.of(record)
+        self._given = binding
+
+    @classmethod
+    def from_arrow_schema(cls, schema: Any, *, name: str | None = None) -> EventType:
+        """The event type of an Arrow schema; `name` is needed unless the schema's metadata has it."""
+        return event_type(record_from_schema(schema, name))
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def fingerprint(self) -> int:
+        """64 bits that are equal for equal types, on every machine."""
+        return self.record.fingerprint
+
+    @cached_property
+    def schema(self) -> Any:
+        """The Arrow schema (a `pyarrow.Schema`)."""
+        return arrow_schema(self.record)
+
+    @cached_property
+    def binding(self) -> Binding:
+        return self._given if self._given is not None else bind(self.record, make_class)
+
+    @property
+    def cls(self) -> type[Event]:
+        """The Event class; for a type made at run time one is made when first asked for."""
+        return self.binding.cls  # type: ignore[no-any-return]
+
+    @cached_property
+    def _codec(self) -> Codec:
+        return Codec(self.binding)
+
+    # ── one event ──
+
+    def encode(self, event: Any = None, /, **fields: Any) -> bytes:
+        """The record of an instance, of a dict by field name, of a raw form, or of the keywords given."""
+        return self._codec.encode(fields if event is None else event)
+
+    def decode(self, data: Data) -> Any:
+        """The instance in a record; `DecodeError` for anything that is not one."""
+        return self._codec.decode(data)
+
+    def decode_raw(self, data: Data) -> dict[str, Any]:
+        """The event in a record as a dict of plain values (see `values.py` for the raw form)."""
+        return self._codec.decode_raw(data)
+
+    def to_raw(self, event: Any) -> dict[str, Any]:
+        """The raw form of an instance or dict."""
+        return self._codec.to_raw(event)
+
+    def from_raw(self, raw: dict[str, Any]) -> Any:
+        """The instance of a raw form."""
+        return self._codec.from_raw(raw)
+
+    def validate(self, data: Data) -> None:
+        """Raise `DecodeError` unless the bytes are exactly one record in its one canonical form."""
+        self._codec.validate(data)
+
+    def view(self, data: Data) -> View:
+        """A record read in place: each attribute decodes one field; numbers in arrays come as numpy views."""
+        return view(self.binding, self.layout, data)
+
+    # ── many events ──
+
+    def encode_many(self, events: Iterable[Any]) -> bytes:
+        """The records of many events, end to end."""
+        return self._codec.encode_many(events)
+
+    def decode_many(self, data: Data) -> list[Any]:
+        """The instances in records that lie end to end."""
+        return self._codec.decode_many(data)
+
+    def split(self, data: Data) -> Iterator[memoryview]:
+        """The records that lie end to end, in place."""
+        return split(data)
+
+    def to_arrow(self, events: Iterable[Any]) -> Any:
+        """A RecordBatch of events (instances, dicts or raw forms)."""
+        return self.records_to_arrow(self._codec.encode_each(events))
+
+    def from_arrow(self, batch: Any) -> list[Any]:
+        """The instances in a RecordBatch or Table that conforms, or can be made to (see `conform`)."""
+        return columns.rows(self.binding, self._columns(batch, raw=False), raw=False)
+
+    def records_to_arrow(self, records: Iterable[bytes | memoryview]) -> Any:
+        """A RecordBatch with a row for each record."""
+        return columns.records_to_batch(self.layout, list(records))
+
+    def arrow_to_records(self, batch: Any) -> list[bytes]:
+        """A record for each row of a RecordBatch or Table that conforms, or can be made to."""
+        return self._codec.encode_each(self.arrow_to_raw(batch))
+
+    def arrow_to_raw(self, batch: Any) -> list[dict[str, Any]]:
+        """The raw form of each row of a RecordBatch or Table that conforms, or can be made to."""
+        return columns.rows(self.binding, self._columns(batch, raw=True), raw=True)
+
+    def _columns(self, batch: Any, *, raw: bool) -> list[list[Any]]:
+        found = self.conform(batch)
+        parts = self.binding.parts
+        return [columns.column_values(c, p, raw=raw) for c, p in zip(found.columns, parts, strict=True)]
+
+    def conform(self, data: Any) -> Any:
+        """A RecordBatch or Table brought to `schema`: columns by name, cast where nothing is lost, further ones
+        left out, absent optional ones null. The same object if it has the schema already."""
+        return conform(self.record, data)
+
+    def to_pandas(self, events: Any) -> Any:
+        """A DataFrame of events, or of a RecordBatch or Table."""
+        arrow = isinstance(events, pa.RecordBatch | pa.Table)
+        return frames.batch_to_frame(self.record, self.conform(events) if arrow else self.to_arrow(events))
+
+    def from_pandas(self, frame: Any) -> list[Any]:
+        """The instances in a DataFrame with the type's columns."""
+        return self.from_arrow(frames.frame_to_batch(self.record, frame))
+
+    # ── as a value ──
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EventType) and self.record == other.record
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        return f"<EventType {self.name} {self.fingerprint:#018x}>"
+
+    def __str__(self) -> str:
+        return "\n".join([f"event type {self.name}", *_lines(self.record, 1)])
+
+
+def _lines(record: Record, depth: int) -> Iterator[str]:
+    for field in record.fields:
+        yield f"{'    ' * depth}{field}"
+        yield from _details(field.type, depth + 1)
+
+
+def _details(type: Type, depth: int) -> Iterator[str]:
+    match type:
+        case Array(element=element) | List(element=element):
+            yield from _details(element, depth)
+        case Record():
+            yield from _lines(type, depth)
+        case Enum(members=members):
+            yield f"{'    ' * depth}{', '.join(f'{name} = {code}' for name, code in members)}"
+
+
+def event_type(what: Any, *, name: str | None = None) -> EventType:
+    """The event type of an Event class, an instance, a Record, an Arrow schema (`name` if it has none), or itself."""
+    if isinstance(what, pa.Schema):
+        return EventType.from_arrow_schema(what, name=name)
+    if name is not None:
+        raise TypeDeclarationError("name= is only for Arrow schemas; a class takes it as its class keyword")
+    if isinstance(what, EventType):
+        return what
+    if isinstance(what, Record):
+        return _of_record(what)
+    cls: Any = what if isinstance(what, type) else type(what)
+    if isinstance(cls, EventMeta) and cls is not Event:
+        if "__event_type__" not in cls.__dict__:
+            binding = binding_of(cls)  # type: ignore[arg-type]
+            cls.__event_type__ = EventType(binding.record, binding=binding)  # type: ignore[attr-defined]
+        return cls.__event_type__  # type: ignore[attr-defined,no-any-return]
+    raise TypeDeclarationError(f"expected an Event class, an EventType, a Record or an Arrow schema, found {what!r}")
+
+
+@lru_cache(maxsize=1024)
+def _of_record(record: Record) -> EventType:
+    return EventType(record)
