@@ -65,6 +65,7 @@ class Problem:
     found: str | None = None
     hint: str | None = None
     caret: int | None = None  # where the place is in the excerpt, if that was cut
+    about: str | None = None  # the field that the input does not have
 
     def __str__(self) -> str:
         lines = [f"line {self.line}, column {self.column}: {self.message}"]
