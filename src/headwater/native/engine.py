@@ -1,0 +1,142 @@
+"""LLVM, once per process: the target machine, the passes, and loaded machine code that goes when it is let go.
+
+This is the only place that knows llvmlite. Code is compiled to an object image first, so that what was loaded can be
+shown (`disassembly` through `assembly`) and so that loading is one short step.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import llvmlite.binding as llvm
+
+_lock = threading.RLock()
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds: parsing, optimising, emitting, linking."""
+
+    parse: float
+    optimise: float
+    emit: float
+    link: float
+
+    @property
+    def total(self) -> float:
+        return self.parse + self.optimise + self.emit + self.link
+
+
+@dataclass(frozen=True)
+class Code:
+    """Loaded machine code: keep it as long as an address of it may be called."""
+
+    addresses: dict[str, int]
+    source: str
+    size: int
+    timing: Timing
+    _tracker: Any = field(repr=False, compare=False)
+
+    def __getitem__(self, name: str) -> int:
+        return self.addresses[name]
+
+
+class _Engine:
+    def __init__(self) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self.machine = self._machine()
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = True
+        options.slp_vectorization = True
+        options.loop_interleaving = True
+        options.loop_unrolling = True
+        self.builder = llvm.create_pass_builder(self.machine, options)
+        self.jit = llvm.create_lljit_compiler(self._machine())
+        self.triple = llvm.get_process_triple()
+
+    @staticmethod
+    def _machine() -> Any:
+        target = llvm.Target.from_triple(llvm.get_process_triple())
+        features = llvm.get_host_cpu_features().flatten()
+        if llvm.get_process_triple().startswith("x86_64"):
+            features += ",+prefer-no-gather"  # texts are compared three times faster one by one
+        return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True)
+
+    def optimise(self, source: str) -> Any:
+        module = llvm.parse_assembly(f'target triple = "{self.triple}"\n{source}')
+        module.data_layout = str(self.machine.target_data)
+        started = time.perf_counter()
+        self.builder.getModulePassManager().run(module, self.builder)
+        return module, started
+
+
+_engine: _Engine | None = None
+
+
+def engine() -> _Engine:
+    global _engine
+    with _lock:
+        if _engine is None:
+            _engine = _Engine()
+        return _engine
+
+
+def cpu() -> str:
+    """What machine code is made for."""
+    return str(llvm.get_host_cpu_name())
+
+
+def compile(source: str, exports: tuple[str, ...], imports: dict[str, int]) -> Code:
+    """Optimise and load LLVM assembly. Imported names resolve to the given addresses and to nothing else."""
+    with _lock:
+        it = engine()
+        t0 = time.perf_counter()
+        module, t1 = it.optimise(source)
+        t2 = time.perf_counter()
+        image = it.machine.emit_object(module)
+        t3 = time.perf_counter()
+        builder = llvm.JITLibraryBuilder().add_object_img(image)
+        for name, address in imports.items():
+            builder.import_symbol(name, address)
+        for name in exports:
+            builder.export_symbol(name)
+        tracker = builder.link(it.jit, f"hw{next(_numbers)}")
+        t4 = time.perf_counter()
+    timing = Timing(t1 - t0, t2 - t1, t3 - t2, t4 - t3)
+    return Code({name: tracker[name] for name in exports}, source, len(image), timing, tracker)
+
+
+def optimised(source: str) -> str:
+    """The LLVM assembly after the passes."""
+    with _lock:
+        return str(engine().optimise(source)[0])
+
+
+def assembly(source: str) -> str:
+    """The machine code in the machine's own assembly."""
+    with _lock:
+        it = engine()
+        return str(it.machine.emit_assembly(it.optimise(source)[0]))
+
+
+def libc(names: tuple[str, ...]) -> dict[str, int]:
+    """Addresses of C functions of this process."""
+    process = ctypes.CDLL(None)
+    return {name: ctypes.cast(getattr(process, name), ctypes.c_void_p).value or 0 for name in names}
+
+
+def _forked() -> None:
+    """A lock that another thread held when the process was forked would never be released."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)

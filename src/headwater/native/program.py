@@ -1,0 +1,322 @@
+"""An interest that runs: at once by a table or the interpreter, natively as soon as machine code is ready.
+
+    interest = Native(program)
+    interest.test(record)       whether the record passes
+    interest.tier               "table", "interpreter" or "native"
+    interest.wait()             until it is native
+
+One daemon thread of the process compiles. All tiers give the same answers; state lives in one block of memory that they
+share, so changing the tier loses nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from headwater.errors import DecodeError, ExecutionError
+from headwater.ir import params as parameters
+from headwater.ir.analyse import Analysis
+from headwater.ir.interp import FUEL, EventMeta, Fault, State, Status, initial_state, run
+from headwater.ir.nodes import Program
+from headwater.native import engine
+from headwater.native.batch import BatchProgram, BatchResult, Counts, batch_code, batch_source
+from headwater.native.record import (
+    RecordCode,
+    RecordProgram,
+    Result,
+    analysed,
+    record_code,
+    record_source,
+    uses_meta,
+)
+from headwater.native.table import TableProgram, table_for
+from headwater.native.variables import StateBlock
+from headwater.types.event_type import event_type
+
+Tier = Literal["table", "interpreter", "native"]
+
+
+# ── compiling in the background ──
+
+
+class _Worker:
+    """One daemon thread that compiles what is asked for, in order."""
+
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[tuple[Any, Future[RecordCode]]] = queue.SimpleQueue()
+        self.closing = False
+        self.thread = threading.Thread(target=self._work, name="headwater-compile", daemon=True)
+        self.thread.start()
+        # LLVM must not be at work while the process takes itself apart.
+        atexit.register(self.close)
+
+    def submit(self, analysis: Callable[[], Analysis | None]) -> Future[RecordCode]:
+        future: Future[RecordCode] = Future()
+        self.jobs.put((analysis, future))
+        return future
+
+    def close(self) -> None:
+        """Finish what is being compiled, and nothing else."""
+        self.closing = True
+        self.jobs.put((lambda: None, Future()))
+        self.thread.join()
+
+    def _work(self) -> None:
+        while True:
+            wanted, future = self.jobs.get()
+            if self.closing:
+                return
+            analysis = wanted()
+            if analysis is None or not future.set_running_or_notify_cancel():
+                future.cancel()
+                continue
+            try:
+                code = record_code(analysis)
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(code)
+            del analysis, wanted, future
+
+
+@lru_cache(maxsize=1)
+def _worker() -> _Worker:
+    return _Worker()
+
+
+os.register_at_fork(after_in_child=_worker.cache_clear)  # threads do not survive a fork
+
+
+os.register_at_fork(after_in_child=_worker.cache_clear)  # the thread does not live on in a forked process
+
+
+def compile_async(program: Program | Analysis) -> Future[RecordCode]:
+    """Machine code for records, from a thread of its own; what is in the cache is there at once."""
+    analysis = analysed(program)
+    return _worker().submit(lambda: analysis)
+
+
+# ── the interest ──
+
+
+class Native:
+    """An executable interest with its parameters, state and counts. Threads may share it.
+
+    `params` are values as the owner gives them (`ir.params`), or `raw_params` what `ir.params.bind` made of them;
+    `fuel` bounds loops that are not proven to end.
+    """
+
+    test: Callable[[Any], bool]
+
+    def __init__(
+        self,
+        program: Program | Analysis,
+        *,
+        params: Mapping[str, object] | None = None,
+        raw_params: Mapping[str, Any] | None = None,
+        fuel: int = FUEL,
+    ) -> None:
+        self.analysis = analysed(program)
+        self.program = self.analysis.program
+        self.fuel = fuel
+        self._given = dict(params or raw_params or {})
+        self._raw = dict(raw_params) if raw_params is not None else parameters.bind(self.program.params, self._given)
+        self._lock = threading.Lock()  # guards slow counts, state outside short native calls, and changes of tier
+        self._fast, self._slow = np.zeros(8, np.uint64), [0] * 8  # counted by short native calls, and by the rest
+        self._state: StateBlock | None = None
+        if self.program.stateful:
+            self.new_state()
+        self._record: RecordProgram | None = None
+        self._batch: BatchProgram | None = None
+        self._meta = uses_meta(self.program)
+        self._table: TableProgram | None = table_for(self.program, params=self._raw, counts=self._fast)
+        self.test = self._table.test if self._table is not None else self._test
+        self._ready = threading.Event()
+        owner, source = weakref.ref(self), weakref.ref(self.analysis)
+        self._future = _worker().submit(source)
+        self._future.add_done_callback(lambda future: _arrived(owner, future))
+
+    # ── tiers ──
+
+    @property
+    def tier(self) -> Tier:
+        if self._record is not None:
+            return "native"
+        return "table" if self._table is not None else "interpreter"
+
+    def wait(self, timeout: float | None = None) -> Native:
+        """Until machine code is in use; raises ExecutionError if it cannot be made or takes longer."""
+        if not self._ready.wait(timeout):
+            raise ExecutionError(f"expected machine code within {timeout} s, found the compiler still at work")
+        error = self._future.exception()
+        if error is not None:
+            raise ExecutionError(f"this interest cannot be compiled: {error}") from error
+        return self
+
+    def _switch(self, code: RecordCode) -> None:
+        with self._lock:
+            made = RecordProgram(code, params=self._raw, state=self._state, fuel=self.fuel, counts=self._fast)
+            self._record = made
+            self.test = self._fast_test(made)
+
+    def _fast_test(self, program: RecordProgram) -> Callable[[Any], bool]:
+        """A builtin function where that is safe: state is otherwise touched under the lock only."""
+        builtin = program.bound.test
+        return self._test if builtin is None or self._state is not None else builtin
+
+    # ── one record ──
+
+    def _test(self, record: Any) -> bool:
+        return self.run(record).status is Status.PASSED
+
+    def run(self, record: Any, meta: EventMeta | None = None) -> Result:
+        """The whole outcome of one record."""
+        if type(record) is not bytes:
+            record = bytes(record)
+        if self._record is None and self._table is not None:
+            return self._table.run(record)  # it counts by itself
+        if self._state is not None:
+            with self._lock:
+                result = self._run(record, meta)
+                self._count(result)
+            return result
+        result = self._run(record, meta)
+        with self._lock:
+            self._count(result)
+        return result
+
+    def _run(self, record: bytes, meta: EventMeta | None) -> Result:
+        return self._interpret(record, meta) if self._record is None else self._record.run(record, meta)
+
+    def _interpret(self, record: bytes, meta: EventMeta | None) -> Result:
+        try:
+            event = event_type(self.program.input).decode_raw(record)
+        except DecodeError:
+            return Result(Status.UNDECIDED, Fault.MALFORMED)
+        state = self._state.get() if self._state is not None else None
+        outcome = run(self.program, event, meta=meta, params=self._raw, state=state, fuel=self.fuel)
+        if self._state is not None and state is not None:
+            self._state.put(state)
+        output = None
+        if outcome.output is not None and outcome.passed and self.program.output is not None:
+            output = event_type(self.program.output).encode(outcome.output)
+        return Result(outcome.status, outcome.faults, output)
+
+    def _count(self, result: Result) -> None:
+        self._slow[result.status] += 1
+        if result.faults:
+            for kind in range(5):
+                self._slow[3 + kind] += int(result.faults) >> kind & 1
+
+    # ── batches ──
+
+    def batch(self, batch: Any, *, meta: Mapping[str, Any] | None = None) -> BatchResult:
+        """Evaluate the rows of a RecordBatch in order; compiles for batches when first called."""
+        if self._batch is None:
+            code = batch_code(self.analysis)
+            with self._lock:
+                if self._batch is None:
+                    self._batch = BatchProgram(code, params=self._raw, state=self._state, fuel=self.fuel)
+        if self._state is not None:
+            with self._lock:
+                result = self._batch.run(batch, meta=meta)
+                self._count_batch(result.counts)
+            return result
+        result = self._batch.run(batch, meta=meta)
+        with self._lock:
+            self._count_batch(result.counts)
+        return result
+
+    def _count_batch(self, counts: Counts) -> None:
+        self._slow[0] += counts.rejected
+        self._slow[1] += counts.passed
+        self._slow[2] += counts.undecided
+        for kind in range(5):
+            self._slow[3 + kind] += counts.faults.get(Fault(1 << kind), 0)
+
+    # ── counts, parameters, state ──
+
+    @property
+    def counts(self) -> Counts:
+        """Everything evaluated so far, by all tiers."""
+        with self._lock:
+            return Counts.of(self._fast + np.array(self._slow, np.uint64))
+
+    @property
+    def params(self) -> dict[str, object]:
+        """The values last given."""
+        return dict(self._given)
+
+    def set_params(self, **values: object) -> None:
+        """Change some parameters, all at once; events under way are judged by the old values."""
+        changed = [decl for decl in self.program.params if decl.name in values]
+        if len(changed) < len(values):
+            parameters.bind(self.program.params, values)  # raises, naming the one that is not declared
+        given, raw = self._given | values, self._raw | parameters.bind(changed, values)
+        with self._lock:
+            self._given, self._raw = given, raw
+            if self._table is not None:
+                self._table.set_params(raw)
+                self.test = self._table.test
+            if self._batch is not None:
+                self._batch.set_params(raw)
+            if self._record is not None:
+                self._record.set_params(raw)
+                self.test = self._fast_test(self._record)
+
+    def new_state(self) -> None:
+        """Start afresh, as for a new source."""
+        self.set_state(initial_state(self.program))
+
+    def set_state(self, state: State) -> None:
+        """Take over state in the interpreter's form."""
+        with self._lock:
+            if self._state is None:
+                self._state = StateBlock(self.program)
+            self._state.put(state)
+
+    def get_state(self) -> State:
+        """The present state in the interpreter's form; empty for a stateless interest."""
+        with self._lock:
+            return self._state.get() if self._state is not None else {}
+
+
+def _arrived(owner: weakref.ref[Native], future: Future[RecordCode]) -> None:
+    it = owner()
+    if it is None:
+        return
+    if not future.cancelled() and future.exception() is None:
+        it._switch(future.result())
+    it._ready.set()
+
+
+# ── what `headwater explain` shows ──
+
+
+def llvm_ir(program: Program | Analysis, *, kind: Literal["record", "batch"] = "record", optimised: bool = True) -> str:
+    """The LLVM assembly of a program, after the passes or as it was written."""
+    source = _source(program, kind)
+    return engine.optimised(source) if optimised else source
+
+
+def asm(program: Program | Analysis, *, kind: Literal["record", "batch"] = "record") -> str:
+    """The machine code of a program, in this machine's assembly."""
+    return engine.assembly(_source(program, kind))
+
+
+def _source(program: Program | Analysis, kind: str) -> str:
+    analysis = analysed(program)
+    return record_source(analysis) if kind == "record" else batch_source(analysis)[0]
+
+
+__all__ = ["BatchResult", "Counts", "Native", "Result", "Tier", "asm", "compile_async", "llvm_ir"]
