@@ -1,0 +1,89 @@
+"""An interest explained to a person: what it means, what it costs, and what it becomes in each execution."""
+
+from __future__ import annotations
+
+from headwater.interest import Interest
+from headwater.ir.show import show
+from headwater.types.model import Field, Record
+
+
+def explain(interest: Interest, *, asm: bool = False, llvm: bool = False) -> str:
+    """A page of plain text; the machine code and LLVM's IR on request."""
+    from headwater.native import program as native
+
+    kind = f"transformation to {interest.output.name}" if interest.output else "filter"
+    parts = [
+        _part(f"{kind} of {interest.type.name}, in {_NOTATION[interest.notation]}", interest.text.strip()),
+        _part(_type_title("input", interest.type.record), _fields(interest.type.record)),
+    ]
+    if interest.output:
+        parts.append(_part(_type_title("output", interest.output.record), _fields(interest.output.record)))
+    if interest.params:
+        lines = [
+            f"{p.name}: {p.kind} of {p.type}{f' to {p.value}' if p.value else ''}" for p in interest.program.params
+        ]
+        parts.append(_part("parameters", "\n".join(lines)))
+    parts += [
+        _part(f"normal form, fingerprint {interest.fingerprint.hex()}", show(interest.normal)),
+        _part("cost", _cost(interest)),
+        _part("executions", _executions(interest)),
+        _part("IR, as checked", show(interest.program)),
+    ]
+    if llvm:
+        parts.append(_part("LLVM IR", native.llvm_ir(interest.analysis)))
+    if asm:
+        code = [line for line in native.asm(interest.analysis).splitlines() if line and not line.startswith("\t.")]
+        count = sum(line.startswith("\t") for line in code)
+        parts.append(_part(f"machine code, one record, {count} instructions", "\n".join(code).expandtabs(8)))
+    return "\n\n".join(parts)
+
+
+_NOTATION = {"predicate": "predicate text", "ecode": "E-Code", "python": "Python", "": "serial form"}
+
+
+def _part(title: str, body: str) -> str:
+    return "\n".join([title, *(f"  {line}" if line else "" for line in body.splitlines())])
+
+
+def _type_title(what: str, record: Record) -> str:
+    return f"{what} type {record.name}, fingerprint {record.fingerprint:016x}"
+
+
+def _fields(record: Record) -> str:
+    width = max(len(field.name) for field in record.fields)
+    return "\n".join(f"{field.name:<{width}}  {_stored(field)}" for field in record.fields)
+
+
+def _stored(field: Field) -> str:
+    return f"{field.type}{', optional' if field.optional else ''}"
+
+
+def _cost(interest: Interest) -> str:
+    cost = interest.cost
+    return (
+        f"estimated {cost.estimated:,} and at worst {cost.worst:,} operations an event; "
+        f"{cost.memory:,} bytes of memory\n"
+        f"one unit is one {cost.unit}; limits: {interest.limits.max_worst:,} operations, "
+        f"{interest.limits.fuel:,} iterations of fuel"
+    )
+
+
+def _executions(interest: Interest) -> str:
+    from headwater.native.table import table_for
+
+    first = "a table-driven kernel" if table_for(interest.program, params=interest.params) else "the interpreter"
+    lines = [
+        "interpreter   always; it is the meaning",
+        f"one record    {first} at once, native code as soon as it is compiled",
+        "batch         native code over Arrow buffers",
+    ]
+    try:
+        from headwater.spark import choice
+    except ImportError:
+        lines.append("Spark         pyspark is not installed: pip install 'headwater[spark]'")
+    else:
+        chosen = choice(interest)
+        lines.append(f"Spark         as {chosen.kind}: {chosen.reason}")
+        if chosen.sql:
+            lines.append(f"              {chosen.sql}")
+    return "\n".join(lines)

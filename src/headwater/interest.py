@@ -1,0 +1,220 @@
+"""An interest: what a consumer wants, written once, checked, and ready to run wherever the events are.
+
+>>> from headwater import Interest
+>>> loud = Interest("level > :limit", "level: f64, network: text", params={"limit": 0.5})
+>>> loud.test({"level": 0.7, "network": "ORL-Net#1"})
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from headwater.errors import ExecutionError
+from headwater.ir import interp, serial
+from headwater.ir.analyse import Analysis, analyse
+from headwater.ir.cost import Cost, Limits, check_limits
+from headwater.ir.covers import covers
+from headwater.ir.nodes import Program
+from headwater.ir.params import bind, declare
+from headwater.ir.rebind import rebind
+from headwater.ir.rewrite import normalise
+from headwater.ir.show import show
+from headwater.types import Event, EventType, event_type
+from headwater.types.declaration import parse_record
+from headwater.types.model import Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headwater.native.program import BatchResult, Native
+
+Notation = Literal["predicate", "ecode", "python"]
+NOTATIONS: tuple[Notation, ...] = ("predicate", "ecode", "python")
+
+
+class Interest:
+    """A checked filter or, with `output`, a transformation, over events of one type.
+
+    `definition` is predicate text, E-Code (text that starts with `{`), or a Python function or lambda; `notation`
+    says which where that is not plain. Everything wrong with it is reported at once, as an InterestError.
+    """
+
+    def __init__(
+        self,
+        definition: str | Callable[..., Any],
+        on: Any,
+        *,
+        output: Any = None,
+        params: Mapping[str, object] | None = None,
+        notation: Notation | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        notation = notation or _guess(definition)
+        if notation not in NOTATIONS:
+            raise ValueError(f"notation: expected one of {', '.join(NOTATIONS)}, found {notation!r}")
+        self.type = as_event_type(on)
+        self.output = as_event_type(output) if output is not None else None
+        to = self.output.record if self.output is not None else None
+        given = dict(params or {})
+        program, values = _parse(definition, self.type.record, to, given, notation)
+        self._finish(program, values, limits)
+
+    def _finish(self, program: Program, values: Mapping[str, object], limits: Limits | None) -> None:
+        self.limits = limits or Limits()
+        self.analysis: Analysis = analyse(program, fuel=self.limits.fuel)
+        self.program: Program = self.analysis.program
+        self.params: dict[str, Any] = bind(program.params, values)
+        self.cost: Cost = check_limits(self.analysis, self.limits)
+
+    @classmethod
+    def from_program(
+        cls, program: Program, params: Mapping[str, object] | None = None, *, limits: Limits | None = None
+    ) -> Interest:
+        """An interest from a program that was built, received or rewritten."""
+        self = cls.__new__(cls)
+        self.type = event_type(program.input)
+        self.output = event_type(program.output) if program.output is not None else None
+        self._finish(program, params or {}, limits)
+        return self
+
+    # ── what it is ──
+
+    @property
+    def notation(self) -> str:
+        return self.program.notation
+
+    @property
+    def text(self) -> str:
+        """As it was written."""
+        return self.program.text
+
+    @cached_property
+    def normal(self) -> Program:
+        """The normal form: equal for interests that say the same in other words, as far as we can tell."""
+        return normalise(self.program)
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """16 bytes that are equal for equal normal forms, on every machine."""
+        return serial.fingerprint(self.program)
+
+    def covers(self, other: Interest) -> bool:
+        """Whether everything that `other` passes is certain to pass here too."""
+        return covers(self.program, other.program, a_params=self.params, b_params=other.params)
+
+    def __repr__(self) -> str:
+        kind = f" -> {self.output.name}" if self.output else ""
+        return f"<Interest {self.fingerprint.hex()[:12]} {self.type.name}{kind}: {_one_line(self.text)}>"
+
+    def __str__(self) -> str:
+        return show(self.normal)
+
+    # ── moving it ──
+
+    def dumps(self, *, with_text: bool = True) -> bytes:
+        """The serial form: what travels between nodes. Parameter values travel beside it."""
+        return serial.dumps(self.program, with_text=with_text)
+
+    @classmethod
+    def loads(
+        cls, data: bytes, params: Mapping[str, object] | None = None, *, limits: Limits | None = None
+    ) -> Interest:
+        """From the serial form; the bytes may come from anyone."""
+        return cls.from_program(serial.loads(data), params, limits=limits)
+
+    def on(self, other: Any) -> Interest:
+        """The same interest for another event type: fields go by name, what that type lacks is missing."""
+        moved = rebind(self.program, as_event_type(other).record)
+        return Interest.from_program(moved, self.params, limits=self.limits)
+
+    # ── running it ──
+
+    def interpret(
+        self,
+        event: Any,
+        *,
+        meta: interp.EventMeta | None = None,
+        state: interp.State | None = None,
+    ) -> interp.Outcome:
+        """By the reference interpreter: slow, and by definition right."""
+        if state is None and self.program.stateful:
+            state = interp.initial_state(self.program)
+        raw = self.type.decode_raw(event) if isinstance(event, bytes) else self.type.to_raw(event)
+        return interp.run(self.program, raw, meta=meta, params=self.params, state=state, fuel=self.limits.fuel)
+
+    def native(self) -> Native:
+        """A running copy with its own parameters, state and counts: what a source holds."""
+        from headwater.native.program import Native
+
+        return Native(self.analysis, raw_params=self.params, fuel=self.limits.fuel)
+
+    @cached_property
+    def _shared(self) -> Native:
+        return self.native()
+
+    def test(self, event: Any) -> bool:
+        """Whether the event passes. For a stream with state or parameters that change, use `native()`."""
+        self._only_stateless("test")
+        record = event if isinstance(event, bytes) else self.type.encode(event)
+        return self._shared.test(record)
+
+    def select(self, events: pa.RecordBatch | pa.Table | Iterable[Any]) -> BatchResult:
+        """A whole batch at once, natively: a selection, the counts and, for transformations, the output."""
+        self._only_stateless("select")
+        batch = events if hasattr(events, "schema") else self.type.to_arrow(events)
+        return self._shared.batch(self.type.conform(batch))
+
+    def _only_stateless(self, what: str) -> None:
+        if self.program.stateful:
+            raise ExecutionError(f"{what}(): this interest has state, which lives at one source; use native().{what}()")
+
+
+def as_event_type(on: Any) -> EventType:
+    """An event type from an Event class, an EventType, an Arrow schema, a Record, or its declaration on one line."""
+    return event_type(parse_record(on)) if isinstance(on, str) else event_type(on)
+
+
+def _guess(definition: str | Callable[..., Any]) -> Notation:
+    if not isinstance(definition, str):
+        return "python"
+    start = definition.lstrip()
+    if start.startswith(("{", "/*", "//")):
+        return "ecode"
+    return "python" if start.startswith(("lambda ", "lambda:", "def ")) else "predicate"
+
+
+def _parse(
+    definition: str | Callable[..., Any],
+    input: Record,
+    output: Record | None,
+    params: dict[str, object],
+    notation: Notation,
+) -> tuple[Program, Mapping[str, object]]:
+    # The parsers are imported when they are first needed: each costs time that other notations need not pay.
+    if notation == "python":
+        from headwater.lang import pyfunc
+
+        parsed = pyfunc.parse(definition, input, output=output, params=params)
+        return parsed.program, parsed.params
+    if not isinstance(definition, str):
+        raise TypeError(f"{notation}: expected text, found {definition!r}")
+    if notation == "ecode":
+        from headwater.lang import ecode
+
+        return ecode.parse(definition, input, output=output, params=declare(params)), params
+    if output is not None:
+        raise TypeError("predicate text can only filter; write a transformation in E-Code or Python")
+    from headwater.lang import predicate
+
+    return predicate.parse(definition, input, params=declare(params)), params
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else line[:57] + "…"
+
+
+__all__ = ["NOTATIONS", "Event", "Interest", "Limits", "Notation", "as_event_type"]

@@ -1,0 +1,27 @@
+"""Every example runs, and says what it promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+ARGUMENTS = {"four_executions.py": ["20000"]}
+PROMISES = {
+    "four_executions.py": ["share one fingerprint", "the four executions agree", "everything agrees"],
+    "event_types.py": ["ie.tcd.Sighting", "the same event for an older sink", "where"],
+    "interests.py": ["only [5.0, 6.2, 7.3] are sent", "did you mean 'sensor'?", "wide covers narrow: True"],
+}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[path.name for path in EXAMPLES])
+def test_example_runs(path: Path) -> None:
+    command = [sys.executable, "-W", "error::DeprecationWarning:__main__", str(path), *ARGUMENTS.get(path.name, [])]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    for promise in PROMISES[path.name]:
+        assert promise in ran.stdout
+    assert "Traceback" not in ran.stderr
