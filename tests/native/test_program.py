@@ -264,3 +264,25 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_forked_process_compiles_for_itself() -> None:
     script = FORKING.format(path=sys.path)
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", script], timeout=100).returncode == 0
+
+
+def test_first_use_by_many_threads_at_once() -> None:
+    """In a fresh process nothing is compiled yet; whoever comes first makes it for all."""
+    script = """
+import threading
+from headwater import Interest
+interest = Interest("a > 3 and b = 'x'", "a: i64, b: text")
+record = interest.type.encode({"a": 4, "b": "x"})
+barrier = threading.Barrier(8)
+answers = []
+def work():
+    barrier.wait()
+    native = interest.native()
+    answers.append([native.test(record) for _ in range(1000)] + [native.wait().test(record)])
+threads = [threading.Thread(target=work) for _ in range(8)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert len(answers) == 8 and all(map(all, answers))
+"""
+    for _ in range(5):
+        subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

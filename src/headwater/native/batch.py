@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from headwater.native.emit import Fn, Module
 from headwater.native.env import FUEL_WORD, OUTPUT, PARAMS, STATE, WORDS, ParamBlock, ParamSlots
 from headwater.native.facts import Facts
 from headwater.native.kernels_batch import BLOCK
+from headwater.native.once import once
 from headwater.native.reader_batch import META, BatchReader, Buffers, Plan
 from headwater.native.record import analysed, unbounded, uses_meta
 from headwater.native.runtime import imports, runtime
@@ -147,19 +147,19 @@ class BatchCode:
         self.used = tuple(dict.fromkeys(node[0] for node in self.plan.types if node[0] != META))
 
 
-@lru_cache(maxsize=1)
+@once
 def _drive() -> Any:
     word, ptr = ctypes.c_int64, ctypes.c_void_p
     kind: Any = ctypes.CFUNCTYPE(word, ptr, ptr, word, word, ptr, ptr, word, ptr, ptr, ptr, ptr, word)
     return kind(runtime()["hw_drive"])
 
 
-@lru_cache(maxsize=1)
+@once
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="headwater-batch")
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not live on in a forked process
+os.register_at_fork(after_in_child=_threads.clear)  # threads do not live on in a forked process
 
 
 class BatchProgram:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from headwater.errors import ExecutionError
 from headwater.native.emit import is_text
+from headwater.native.once import once
 from headwater.native.reader_batch import Buffers
 from headwater.native.runtime import runtime
 from headwater.native.writer import Node, Stage, is_pending
@@ -20,7 +20,7 @@ from headwater.types.layout import stride
 from headwater.types.model import BOOL, Array, Enum, Record, Scalar, Type
 
 
-@lru_cache(maxsize=1)
+@once
 def _kernels() -> tuple[Any, Any]:
     code, word, ptr = runtime(), ctypes.c_int64, ctypes.c_void_p
     kind: Any = ctypes.CFUNCTYPE(word, ptr, word, word, ptr)

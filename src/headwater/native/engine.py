@@ -100,9 +100,10 @@ def compile(source: str, exports: tuple[str, ...], imports: dict[str, int]) -> C
         it = engine()
         t0 = time.perf_counter()
         module, t1 = it.optimise(source)
-        t2 = time.perf_counter()
-        image = it.machine.emit_object(module)
-        t3 = time.perf_counter()
+        with module:  # all modules share one context, so this one must be gone before the lock is
+            t2 = time.perf_counter()
+            image = it.machine.emit_object(module)
+            t3 = time.perf_counter()
         builder = llvm.JITLibraryBuilder().add_object_img(image)
         for name, address in imports.items():
             builder.import_symbol(name, address)
@@ -117,14 +118,18 @@ def compile(source: str, exports: tuple[str, ...], imports: dict[str, int]) -> C
 def optimised(source: str) -> str:
     """The LLVM assembly after the passes."""
     with _lock:
-        return str(engine().optimise(source)[0])
+        module, _ = engine().optimise(source)
+        with module:
+            return str(module)
 
 
 def assembly(source: str) -> str:
     """The machine code in the machine's own assembly."""
     with _lock:
         it = engine()
-        return str(it.machine.emit_assembly(it.optimise(source)[0]))
+        module, _ = it.optimise(source)
+        with module:
+            return str(it.machine.emit_assembly(module))
 
 
 def libc(names: tuple[str, ...]) -> dict[str, int]:

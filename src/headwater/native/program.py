@@ -18,7 +18,6 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +29,7 @@ from headwater.ir.interp import FUEL, EventMeta, Fault, State, Status, initial_s
 from headwater.ir.nodes import Program
 from headwater.native import engine
 from headwater.native.batch import BatchProgram, BatchResult, Counts, batch_code, batch_source
+from headwater.native.once import once
 from headwater.native.record import (
     RecordCode,
     RecordProgram,
@@ -89,15 +89,15 @@ class _Worker:
             del analysis, wanted, future
 
 
-@lru_cache(maxsize=1)
+@once
 def _worker() -> _Worker:
     return _Worker()
 
 
-os.register_at_fork(after_in_child=_worker.cache_clear)  # threads do not survive a fork
+os.register_at_fork(after_in_child=_worker.clear)  # threads do not survive a fork
 
 
-os.register_at_fork(after_in_child=_worker.cache_clear)  # the thread does not live on in a forked process
+os.register_at_fork(after_in_child=_worker.clear)  # the thread does not live on in a forked process
 
 
 def compile_async(program: Program | Analysis) -> Future[RecordCode]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from headwater.ir.interp import libm
 from headwater.native import engine
 from headwater.native.kernels import kernels
+from headwater.native.once import once
 
 ZEROS = 64 << 20  # bytes of zeros to read in the place of an element that is not there; pages come when touched
 LIBM = ("pow", "exp", "log", "sin", "cos", "fmod")
@@ -57,14 +57,14 @@ _KERNELS = (
 )
 
 
-@lru_cache(maxsize=1)
+@once
 def runtime() -> engine.Code:
     """The kernels' machine code; stays for the life of the process."""
     imports = engine.libc(_LIBC) | engine.libc(_PYTHON)
     return engine.compile(kernels(), _KERNELS, imports)
 
 
-@lru_cache(maxsize=1)
+@once
 def imports() -> dict[str, int]:
     """What a program's code may call: kernels, the C library's floats (the very functions the interpreter calls,
     under names that LLVM knows nothing about) and what LLVM itself calls for copying and comparing."""
@@ -75,7 +75,7 @@ def imports() -> dict[str, int]:
     return found | engine.libc(_LIBC) | {"hw_zeros": _zeros().ctypes.data}
 
 
-@lru_cache(maxsize=1)
+@once
 def _zeros() -> Any:
     return np.zeros(ZEROS, np.uint8)
 
@@ -92,10 +92,11 @@ class _MethodDef(ctypes.Structure):
 _METH_O = 0x0008
 
 
-@lru_cache(maxsize=2)
-def _method(kernel: str) -> _MethodDef:
-    name = b"test" if kernel == "hw_py_test" else b"run"
-    return _MethodDef(name, runtime()[kernel], _METH_O, b"Evaluate on one record.")
+@once
+def _methods() -> dict[str, _MethodDef]:
+    doc = b"Evaluate on one record."
+    names = {"hw_py_test": b"test", "hw_py_run": b"run"}
+    return {kernel: _MethodDef(name, runtime()[kernel], _METH_O, doc) for kernel, name in names.items()}
 
 
 _new_function: Any = ctypes.pythonapi.PyCFunction_NewEx
@@ -110,4 +111,4 @@ def python_function(kernel: str, function: int, env: int, counts: int, keep: tup
     """
     words = (function, env, counts)
     control = b"".join(word.to_bytes(8, "little") for word in words)
-    return _new_function(ctypes.addressof(_method(kernel)), control, keep)
+    return _new_function(ctypes.addressof(_methods()[kernel]), control, keep)
