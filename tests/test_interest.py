@@ -10,6 +10,7 @@ import pytest
 
 import headwater as hw
 from headwater import Event, Interest, Limits, State, f32, f64, i32, i64
+from headwater.native import cache
 
 
 class Reading(Event):
@@ -43,6 +44,15 @@ def test_the_three_notations_share_one_fingerprint() -> None:
     )
     assert len({interest.fingerprint for interest in said}) == 1
     assert said[0].fingerprint != Interest("value > 4 and sensor = 'a'", Reading).fingerprint
+
+
+def test_equal_interests_share_one_compilation() -> None:
+    text = "value > 1234.5 and sensor = 'shared'"
+    Interest(text, Reading).native().wait()
+    before = cache.size()
+    Interest("'shared' == sensor && 1234.5 < value", Reading).native().wait()
+    Interest(lambda e: e.value > 1234.5 and e.sensor == "shared", Reading).native().wait()
+    assert cache.size() == before
 
 
 def test_problems_come_all_at_once() -> None:

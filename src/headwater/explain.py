@@ -30,9 +30,9 @@ def explain(interest: Interest, *, asm: bool = False, llvm: bool = False) -> str
         _part("IR, as checked", show(interest.program)),
     ]
     if llvm:
-        parts.append(_part("LLVM IR", native.llvm_ir(interest.analysis)))
+        parts.append(_part("LLVM IR", native.llvm_ir(interest.executed)))
     if asm:
-        code = [line for line in native.asm(interest.analysis).splitlines() if line and not line.startswith("\t.")]
+        code = [line for line in native.asm(interest.executed).splitlines() if line and not line.startswith("\t.")]
         count = sum(line.startswith("\t") for line in code)
         parts.append(_part(f"machine code, one record, {count} instructions", "\n".join(code).expandtabs(8)))
     return "\n\n".join(parts)
@@ -71,7 +71,7 @@ def _cost(interest: Interest) -> str:
 def _executions(interest: Interest) -> str:
     from headwater.native.table import table_for
 
-    first = "a table-driven kernel" if table_for(interest.program, params=interest.params) else "the interpreter"
+    first = "a table-driven kernel" if table_for(interest.normal, params=interest.params) else "the interpreter"
     lines = [
         "interpreter   always; it is the meaning",
         f"one record    {first} at once, native code as soon as it is compiled",

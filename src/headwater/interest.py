@@ -97,9 +97,14 @@ class Interest:
         return normalise(self.program)
 
     @cached_property
+    def executed(self) -> Analysis:
+        """The normal form, analysed: what is compiled, so that equal interests share their machine code."""
+        return analyse(self.normal, fuel=self.limits.fuel)
+
+    @cached_property
     def fingerprint(self) -> bytes:
         """16 bytes that are equal for equal normal forms, on every machine."""
-        return serial.fingerprint(self.program)
+        return serial.fingerprint_of_normal(self.normal)
 
     def covers(self, other: Interest) -> bool:
         """Whether everything that `other` passes is certain to pass here too."""
@@ -149,7 +154,7 @@ class Interest:
         """A running copy with its own parameters, state and counts: what a source holds."""
         from headwater.native.program import Native
 
-        return Native(self.analysis, raw_params=self.params, fuel=self.limits.fuel)
+        return Native(self.executed, raw_params=self.params, fuel=self.limits.fuel)
 
     @cached_property
     def _shared(self) -> Native:

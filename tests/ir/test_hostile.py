@@ -11,12 +11,13 @@ import pytest
 from headwater.errors import InterestRefused
 from headwater.ir import interp, serial
 from headwater.ir.analyse import analyse
-from headwater.ir.build import MAX_DEPTH, MAX_NODES, Builder
+from headwater.ir.build import Builder
 from headwater.ir.cost import cost
 from headwater.ir.covers import covers, satisfiable
 from headwater.ir.functional import as_expression
 from headwater.ir.nodes import NOWHERE as W
 from headwater.ir.nodes import Expr, Program, Stmt
+from headwater.ir.notes import MAX_DEPTH, MAX_NODES
 from headwater.ir.rebind import rebind
 from headwater.ir.rewrite import normalise, share
 from headwater.ir.show import show

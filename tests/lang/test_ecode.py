@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headwater.ir import build
+from headwater.ir import notes
 from headwater.ir.interp import Fault, Status, initial_state, run
 from headwater.ir.nodes import If, Loop
 from headwater.lang import ecode
@@ -312,4 +312,4 @@ def test_long_but_sound_texts_are_taken() -> None:
     assert judge(f"return {chain};").passed
     ladder = " else ".join(f"if (input.n == {i}) return 0;" for i in range(100, 200))
     assert judge(ladder + " return 1;").passed
-    assert judge("/*" + "x" * (build.MAX_TEXT - 100) + "*/ return 1;").passed
+    assert judge("/*" + "x" * (notes.MAX_TEXT - 100) + "*/ return 1;").passed

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from headwater.ir.interp import Fault, Status, initial_state, round_f32, run
+from headwater.ir.interp import Fault, Status, initial_state, run
+from headwater.ir.library import round_f32
 from headwater.lang import ecode
 from headwater.types.model import BOOL, F32, F64, I32, I64, U8, U32, U64, Array, Field, Record
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import InterestError, InterestRefused
-from headwater.ir.build import MAX_TEXT
 from headwater.ir.interp import EventMeta, Fault, Outcome, Status, run
 from headwater.ir.nodes import Program
+from headwater.ir.notes import MAX_TEXT
 from headwater.ir.params import bind, declare
 from headwater.lang import predicate, pyfunc
 from headwater.types.model import (

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import InterestError, InterestRefused, ParameterError
-from headwater.ir.build import MAX_TEXT
 from headwater.ir.interp import Fault, Outcome, Status, initial_state, run
 from headwater.ir.nodes import Program
+from headwater.ir.notes import MAX_TEXT
 from headwater.ir.params import MapOf, SetOf, bind
 from headwater.lang import pyfunc
 from headwater.lang.pyfunc import State

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from headwater.errors import InterestRefused, Problem
 from headwater.ir import intervals as iv
 from headwater.ir import walk
-from headwater.ir.build import locate
 from headwater.ir.flow import Env, Evaluator, join
 from headwater.ir.interp import FUEL
 from headwater.ir.intervals import NOTHING, Value
@@ -40,6 +39,7 @@ from headwater.ir.nodes import (
     Stmt,
     Variable,
 )
+from headwater.ir.notes import locate
 
 MAX_NESTING = 64  # blocks in blocks
 MAX_LOOPS = 16  # loops in loops

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from headwater.errors import InterestRefused
 from headwater.ir import walk
 from headwater.ir.analyse import Analysis
-from headwater.ir.build import locate
 from headwater.ir.functions import FUNCTIONS
 from headwater.ir.interp import FUEL
 from headwater.ir.nodes import (
@@ -46,6 +45,7 @@ from headwater.ir.nodes import (
     Var,
     Variable,
 )
+from headwater.ir.notes import locate
 from headwater.types.layout import Layout, size_align, stride
 from headwater.types.model import BYTES, TEXT, Array, List, Type
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from headwater.errors import InterestRefused
 from headwater.ir import walk
-from headwater.ir.build import locate
 from headwater.ir.domain import Domain, among, beginning, compared, everything, is_whole, meet, plain, within
 from headwater.ir.functional import as_expression
 from headwater.ir.nodes import (
@@ -36,6 +35,7 @@ from headwater.ir.nodes import (
     Return,
     Unary,
 )
+from headwater.ir.notes import locate
 from headwater.ir.rewrite import normalise
 from headwater.ir.serial import fingerprint_of_normal
 from headwater.ir.simplify import Simplifier

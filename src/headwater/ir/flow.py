@@ -13,7 +13,7 @@ from collections.abc import Hashable
 
 from headwater.errors import InterestRefused
 from headwater.ir import intervals as iv
-from headwater.ir.build import inside, locate
+from headwater.ir.build import inside
 from headwater.ir.intervals import NOTHING, Value
 from headwater.ir.nodes import (
     Binary,
@@ -39,6 +39,7 @@ from headwater.ir.nodes import (
     Unary,
     Var,
 )
+from headwater.ir.notes import locate
 from headwater.types.model import F64, I64, U64, Array, List, Record, Type
 
 MAX_WORK = 400_000  # visits of nodes: about a second

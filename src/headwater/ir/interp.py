@@ -8,16 +8,14 @@ It does not check: it runs programs that the builder or the verifier has accepte
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import math
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Any
 
 from headwater.ir.functions import MICROS
+from headwater.ir.library import PLAIN, compare, greatest, least, round_f32, to_double
 from headwater.ir.nodes import (
     Assign,
     AssignElem,
@@ -52,12 +50,12 @@ from headwater.ir.nodes import (
     Var,
     Variable,
 )
+from headwater.ir.outputs import blank, blank_value, complete, copied
 from headwater.types.model import (
     BOOL,
     F32,
     F64,
     I64,
-    TIMESTAMP,
     U64,
     Array,
     List,
@@ -204,12 +202,12 @@ class _Run:
         target: Any = self.output
         for step, type in ahead:
             if target[step] is None:
-                target[step] = _blank_value(type, optional=False)
+                target[step] = blank_value(type, optional=False)
             target = target[step]
         if value is None and isinstance(last, int):
             self.spoiled = True
         else:
-            target[last] = _copied(value)
+            target[last] = copied(value)
 
     # ── expressions ──
 
@@ -258,7 +256,7 @@ class _Run:
             case Binary(op=op, a=a, b=b):
                 return self.strict(lambda x, y: self.binary(op, x, y, expr.type), a, b)
             case Compare(op=op, a=a, b=b):
-                return self.strict(lambda x, y: _compare(op, x, y), a, b)
+                return self.strict(lambda x, y: compare(op, x, y), a, b)
             case Cast(a=a, to=to):
                 return self.strict(lambda x: self.cast(x, a.type, to), a)
             case Call(fn=fn, args=args):
@@ -377,7 +375,7 @@ class _Run:
         if to == BOOL:
             return x != 0
         if to in (F64, F32):
-            x = _to_double(int(x)) if not isinstance(x, float) else x
+            x = to_double(int(x)) if not isinstance(x, float) else x
             return x if to == F64 else round_f32(x)
         if isinstance(x, float):
             if not math.isfinite(x):
@@ -398,7 +396,7 @@ class _Run:
         if op == "mean":
             total = 0.0
             for x in flat:
-                total = total + (x if kind.is_float else _to_double(x))
+                total = total + (x if kind.is_float else to_double(x))
             return total / len(flat) if flat else None
         if op == "sum":
             wide = F64 if kind.is_float else U64 if kind == U64 else I64
@@ -408,7 +406,7 @@ class _Run:
             return result
         best = flat[0] if flat else None
         for x in flat[1:]:
-            best = _least(best, x) if op == "min" else _greatest(best, x)
+            best = least(best, x) if op == "min" else greatest(best, x)
         return best
 
     def call(self, fn: str, xs: tuple[Any, ...]) -> Any:
@@ -418,7 +416,7 @@ class _Run:
             case "min" | "max":
                 best = xs[0]
                 for x in xs[1:]:
-                    best = _least(best, x) if fn == "min" else _greatest(best, x)
+                    best = least(best, x) if fn == "min" else greatest(best, x)
                 return best
             case "fmod":
                 if xs[1] == 0:
@@ -429,45 +427,7 @@ class _Run:
                 x = xs[0] * float(MICROS[fn]) if isinstance(xs[0], float) else xs[0] * MICROS[fn]
                 return self.cast(x, F64, I64)
             case _:
-                return _PLAIN[fn](*xs)
-
-
-def _compare(op: str, x: Any, y: Any) -> bool:
-    if isinstance(x, str):
-        x, y = x.encode(), y.encode()
-    match op:
-        case "eq":
-            return bool(x == y)
-        case "ne":
-            return bool(x != y)
-        case "lt":
-            return bool(x < y)
-        case "le":
-            return bool(x <= y)
-        case "gt":
-            return bool(x > y)
-        case _:
-            return bool(x >= y)
-
-
-def _least(x: Any, y: Any) -> Any:
-    return x if x != x else y if y != y or y < x else x
-
-
-def _greatest(x: Any, y: Any) -> Any:
-    return x if x != x else y if y != y or y > x else x
-
-
-def _to_double(x: int) -> float:
-    return float(x)  # CPython rounds to nearest even
-
-
-def round_f32(x: float) -> float:
-    """To the nearest float32; too large becomes infinite."""
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", x))[0])
-    except OverflowError:
-        return math.copysign(math.inf, x)
+                return PLAIN[fn](*xs)
 
 
 def _flatten(value: Any, depth: int) -> Any:
@@ -476,142 +436,6 @@ def _flatten(value: Any, depth: int) -> Any:
     else:
         for x in value:
             yield from _flatten(x, depth - 1)
-
-
-def _blank(record: Record) -> dict[str, Any]:
-    """An output record before anything is set."""
-    return {f.name: _blank_value(f.type, f.optional) for f in record.fields}
-
-
-def _blank_value(type: Type, optional: bool) -> Any:
-    match type:
-        case Array() if not optional and _zero(type.element) is not None:
-            return _zeros(type.shape, _zero(type.element))
-        case Record() if not optional:
-            return _blank(type)
-        case _:
-            return None
-
-
-def _zero(type: Type) -> Any:
-    match type:
-        case Scalar(name="bool"):
-            return False
-        case Scalar() if type.is_float:
-            return 0.0
-        case Scalar() if type.is_integer or type == TIMESTAMP:
-            return 0
-        case _:
-            return None
-
-
-def _zeros(shape: tuple[int, ...], zero: Any) -> list[Any]:
-    return [zero if len(shape) == 1 else _zeros(shape[1:], zero) for _ in range(shape[0])]
-
-
-def _copied(value: Any) -> Any:
-    """A part of the event as a part of the output: arrays are lists there, because elements may be set."""
-    if isinstance(value, Mapping):
-        return {name: _copied(inner) for name, inner in value.items()}
-    return [_copied(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-def _complete(record: Record, value: Mapping[str, Any]) -> bool:
-    """Whether every required field has a value, nested records included."""
-    for f in record.fields:
-        inner = value[f.name]
-        if inner is None and not f.optional:
-            return False
-        if isinstance(f.type, Record) and inner is not None and not _complete(f.type, inner):
-            return False
-    return True
-
-
-# ── functions without faults ──
-
-
-def _ascii(x: str, change: Callable[[str], str]) -> str:
-    return "".join(change(c) if c.isascii() else c for c in x)
-
-
-def like(text: str, pattern: str) -> bool:
-    """SQL's LIKE: % any run, _ one code point, backslash takes the next character as itself."""
-    tokens: list[str | None] = []  # a character, "" for %, None for _
-    escaped = False
-    for c in pattern:
-        if escaped or c not in "%_\\":
-            tokens.append(c)
-            escaped = False
-        elif c == "\\":
-            escaped = True
-        else:
-            tokens.append("" if c == "%" else None)
-    reached = {0}  # positions of the text that the tokens so far can end at
-    for token in tokens:
-        if token == "":
-            reached = set(range(min(reached), len(text) + 1)) if reached else set()
-        else:
-            reached = {at + 1 for at in reached if at < len(text) and token in (None, text[at])}
-    return len(text) in reached
-
-
-def _civil(micros: int) -> tuple[int, int, int]:
-    """Year, month, day of the proleptic Gregorian calendar, from days counted in 400-year eras from March."""
-    days = micros // 86_400_000_000 + 719_468
-    era, day = divmod(days, 146_097)
-    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
-    of_year = day - (365 * year + year // 4 - year // 100)
-    month = (5 * of_year + 2) // 153
-    return (
-        year + era * 400 + (1 if month >= 10 else 0),
-        month + 3 if month < 10 else month - 9,
-        of_year - (153 * month + 2) // 5 + 1,
-    )
-
-
-def _distance(*xs: float) -> float:
-    half = len(xs) // 2
-    total = 0.0
-    for a, b in zip(xs[:half], xs[half:], strict=True):
-        total = total + (a - b) * (a - b)
-    return math.sqrt(total)
-
-
-def libm(name: str) -> Any:
-    """The machine's own C function, so that native code can call the very same one."""
-    library = ctypes.CDLL(ctypes.util.find_library("m"))
-    function = getattr(library, name)
-    function.restype = ctypes.c_double
-    function.argtypes = [ctypes.c_double] * (2 if name == "pow" else 1)
-    return function
-
-
-_PLAIN: dict[str, Callable[..., Any]] = {
-    "floor": lambda x: x if not math.isfinite(x) else math.copysign(float(math.floor(x)), x),
-    "ceil": lambda x: x if not math.isfinite(x) else math.copysign(float(math.ceil(x)), x),
-    "sqrt": lambda x: math.nan if x != x or x < 0 else math.sqrt(x),
-    "is_nan": lambda x: x != x,
-    "distance": _distance,
-    "distance3": _distance,
-    "length": len,
-    "byte_length": lambda x: len(x.encode() if isinstance(x, str) else x),
-    "starts_with": str.startswith,
-    "ends_with": str.endswith,
-    "contains": lambda text, part: part in text,
-    "like": like,
-    "lower": lambda x: _ascii(x, str.lower),
-    "upper": lambda x: _ascii(x, str.upper),
-    "year": lambda t: _civil(t)[0],
-    "month": lambda t: _civil(t)[1],
-    "day": lambda t: _civil(t)[2],
-    "hour": lambda t: t // 3_600_000_000 % 24,
-    "minute": lambda t: t // 60_000_000 % 60,
-    "second": lambda t: t // 1_000_000 % 60,
-    "weekday": lambda t: (t // 86_400_000_000 + 3) % 7,
-    "micros": lambda t: t,
-    "code": lambda code: code,
-}
-_PLAIN |= {name: libm(name) for name in ("pow", "exp", "log", "sin", "cos")}
 
 
 def evaluate(expr: Expr) -> tuple[Any, Fault]:
@@ -632,7 +456,7 @@ def run(
     """Evaluate on one raw event. `state` is read and updated in place; a stateful program needs one."""
     variables: State = {slot: _initial(v) for slot, v in enumerate(program.variables) if not v.state}
     variables |= state or {}
-    output = _blank(program.output) if program.output is not None else None
+    output = blank(program.output) if program.output is not None else None
     it = _Run(program, event, meta or EventMeta(), params or {}, variables, fuel, output=output)
     try:
         it.block(program.body)
@@ -640,7 +464,7 @@ def run(
         it.verdict = None
     if state is not None:
         state.update({slot: variables[slot] for slot in state})
-    complete = program.output is None or (not it.spoiled and _complete(program.output, it.output or {}))
-    if it.verdict is True and complete:
+    filled = program.output is None or (not it.spoiled and complete(program.output, it.output or {}))
+    if it.verdict is True and filled:
         return Outcome(Status.PASSED, it.faults, it.output)
     return Outcome(Status.REJECTED if it.verdict is False else Status.UNDECIDED, it.faults)

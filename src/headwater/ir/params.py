@@ -14,8 +14,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from headwater.errors import ParameterError
-from headwater.ir.build import micros_of
 from headwater.ir.nodes import ParamDecl
+from headwater.ir.operators import micros_of
 from headwater.types.model import (
     BOOL,
     BYTES,

@@ -16,7 +16,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import cast
 
-from headwater.ir.build import EPOCH
 from headwater.ir.nodes import (
     Assign,
     AssignElem,
@@ -53,6 +52,7 @@ from headwater.ir.nodes import (
     Var,
     Variable,
 )
+from headwater.ir.operators import EPOCH
 from headwater.types.model import TEXT, TIMESTAMP, U64, Enum
 
 _COMPARE = {"eq": "=", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}

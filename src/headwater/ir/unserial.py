@@ -9,7 +9,7 @@ import msgspec
 
 from headwater.errors import SerialError, TypeDeclarationError
 from headwater.ir import encode
-from headwater.ir.build import MAX_DEPTH, MAX_NODES, MAX_TEXT, inside
+from headwater.ir.build import inside
 from headwater.ir.functions import FUNCTIONS
 from headwater.ir.nodes import (
     META_TYPES,
@@ -48,6 +48,7 @@ from headwater.ir.nodes import (
     Var,
     Variable,
 )
+from headwater.ir.notes import MAX_DEPTH, MAX_NODES, MAX_TEXT
 from headwater.ir.verify import MAX_NAME, MAX_NESTING, verify
 from headwater.types.layout import MAX_DEPTH as MAX_TYPE_DEPTH
 from headwater.types.model import (

@@ -12,9 +12,9 @@ from typing import Any
 
 from headwater.errors import SerialError, TypeDeclarationError
 from headwater.ir import walk
-from headwater.ir.build import MAX_DEPTH, MAX_ELEMENTS, MAX_NODES, MAX_VARIABLES, inside
+from headwater.ir.build import MAX_ELEMENTS, MAX_VARIABLES, inside
 from headwater.ir.functions import FUNCTIONS, REDUCTIONS
-from headwater.ir.interp import round_f32
+from headwater.ir.library import round_f32
 from headwater.ir.nodes import (
     META_TYPES,
     Assign,
@@ -52,6 +52,7 @@ from headwater.ir.nodes import (
     Var,
     Variable,
 )
+from headwater.ir.notes import MAX_DEPTH, MAX_NODES
 from headwater.types.layout import Layout
 from headwater.types.model import (
     BOOL,

@@ -22,8 +22,9 @@ from pycparser.c_lexer import CLexer
 from pycparser.c_parser import CParser, ParseError
 
 from headwater.errors import InterestError
-from headwater.ir.build import MAX_DEPTH, Builder, is_bad, locate
+from headwater.ir.build import Builder
 from headwater.ir.nodes import Break, Continue, Expr, ParamDecl, Program, SetOut, Span, Stmt
+from headwater.ir.notes import MAX_DEPTH, is_bad, locate
 from headwater.lang.ecode_decl import Declarations
 from headwater.lang.ecode_expr import BINARY
 from headwater.lang.ecode_text import Source, refused, scan

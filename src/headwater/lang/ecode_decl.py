@@ -9,8 +9,9 @@ import math
 
 from pycparser import c_ast
 
-from headwater.ir.build import Builder, is_bad
+from headwater.ir.build import Builder
 from headwater.ir.nodes import Expr, Span, Stmt
+from headwater.ir.notes import is_bad
 from headwater.lang.ecode_expr import RESERVED, Expressions
 from headwater.lang.ecode_text import Source
 from headwater.lang.ecode_types import Ast, fold, is_constant, spoken

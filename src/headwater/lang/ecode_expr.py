@@ -12,9 +12,10 @@ from typing import Literal, NamedTuple
 
 from pycparser import c_ast
 
-from headwater.ir.build import Builder, is_bad
+from headwater.ir.build import Builder
 from headwater.ir.functions import FUNCTIONS, REDUCTIONS
 from headwater.ir.nodes import BinaryOp, CompareOp, Const, Expr, Span
+from headwater.ir.notes import is_bad
 from headwater.lang.ecode_text import Source, character, floating, integer, refused, string
 from headwater.lang.ecode_types import Ast, Types, spoken
 from headwater.types.model import BOOL, F64, I64, TEXT, U64, Enum, Type, describe, walk

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headwater.errors import InterestRefused
-from headwater.ir.interp import round_f32
+from headwater.ir.library import round_f32
 from headwater.ir.nodes import Span
 from headwater.lang.source import check_text, refusal, syntax_error
 from headwater.types.model import BOOL, BYTES, INTEGERS, TEXT, TIMESTAMP, U64, Scalar

@@ -16,9 +16,10 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 
 from headwater.errors import InterestError
-from headwater.ir.build import Builder, is_bad
+from headwater.ir.build import Builder
 from headwater.ir.functions import FUNCTIONS, REDUCTIONS
 from headwater.ir.nodes import BinaryOp, CompareOp, Expr, Missing, ParamDecl, Program, Span
+from headwater.ir.notes import is_bad
 from headwater.lang.predicate_tokens import BYTES, CONSTANT, FIELD, FUNCTION, PARAM, QUOTED, TIMESTAMP, Tokens, engine
 from headwater.lang.source import check_text, syntax_error, too_deep
 from headwater.types.model import (

@@ -21,8 +21,8 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, Tokenizer, TokenType
 
 from headwater.errors import InterestError
-from headwater.ir.build import MAX_DEPTH, MAX_NODES
 from headwater.ir.nodes import Span
+from headwater.ir.notes import MAX_DEPTH, MAX_NODES
 from headwater.lang.source import refusal, syntax_error, too_deep
 
 MAX_TOKENS = 3 * MAX_NODES

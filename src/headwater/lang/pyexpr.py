@@ -12,9 +12,10 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater.ir.build import Builder, inside, is_bad
+from headwater.ir.build import Builder, inside
 from headwater.ir.functions import FUNCTIONS, REDUCTIONS
 from headwater.ir.nodes import BinaryOp, CompareOp, Const, Expr, Load, Missing, Span
+from headwater.ir.notes import is_bad
 from headwater.lang.pyconst import NotConstant, captured, dotted, is_scalar, moment, plain
 from headwater.lang.pysource import Source
 from headwater.types.model import BOOL, BYTES, F64, I64, TEXT, Array, Enum, List, Record, Type, walk

@@ -17,8 +17,9 @@ from datetime import datetime
 from typing import Any
 
 from headwater.errors import ParameterError
-from headwater.ir.build import Builder, is_bad
+from headwater.ir.build import Builder
 from headwater.ir.nodes import Expr, ParamDecl, Program, Span
+from headwater.ir.notes import is_bad
 from headwater.ir.params import bind, declare
 from headwater.lang.pyconst import NotConstant, State, constant, plain
 from headwater.lang.pyexpr import Names, enumerations

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from headwater.ir.build import Builder, is_bad
+from headwater.ir.build import Builder
 from headwater.ir.nodes import Break, Const, Continue, Expr, Load, Missing, Param, Reduce, Span, Stmt
+from headwater.ir.notes import is_bad
 from headwater.lang.pyconst import NotConstant, constant
 from headwater.lang.pyexpr import UNSUPPORTED, Expressions, Names, element_type, has_variable_index, is_none
 from headwater.lang.pyloops import escapes, fixed_length, stores

@@ -6,8 +6,8 @@ Nothing here knows a notation.
 from __future__ import annotations
 
 from headwater.errors import InterestError, InterestRefused
-from headwater.ir.build import MAX_DEPTH, MAX_TEXT, locate
 from headwater.ir.nodes import Span
+from headwater.ir.notes import MAX_DEPTH, MAX_TEXT, locate
 
 NESTED = f"this nests deeper than {MAX_DEPTH}"
 NESTED_HINT = "split it into simpler parts"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headwater.ir.interp import libm
+from headwater.ir.library import libm
 from headwater.native import engine
 from headwater.native.kernels import kernels
 from headwater.native.once import once

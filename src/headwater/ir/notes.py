@@ -1,0 +1,94 @@
+"""What building an interest notes down: problems with their places, and how large and deep the program gets.
+
+This file knows nothing of types or rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TypeVar
+
+from headwater.errors import InterestRefused, Problem
+from headwater.ir.nodes import (
+    NOWHERE,
+    Expr,
+    Missing,
+    Span,
+)
+from headwater.types.model import (
+    Scalar,
+)
+
+MAX_NODES = 20_000
+MAX_DEPTH = 100
+MAX_TEXT = 256 * 1024
+
+BAD = Scalar("bad")
+_Node = TypeVar("_Node", bound=Expr)
+
+
+def is_bad(expr: Expr) -> bool:
+    """Whether a problem has been noted for this operand already."""
+    return expr.type is BAD
+
+
+class Notes:
+    """The problems and the size of one interest under construction."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.problems: list[Problem] = []
+        self._depths: dict[int, int] = {}
+        self._kept: list[object] = []  # keeps ids in _depths unique
+
+    def problem(
+        self,
+        span: Span,
+        message: str,
+        *,
+        expected: str | None = None,
+        found: str | None = None,
+        hint: str | None = None,
+        about: str | None = None,
+    ) -> Expr:
+        """Note a problem at a place; returns a bad node to go on with."""
+        self.problems.append(locate(self.text, span, message, expected=expected, found=found, hint=hint, about=about))
+        return Missing(BAD, span)
+
+    def refuse(self, span: Span, message: str, **more: str) -> InterestRefused:
+        return InterestRefused([locate(self.text, span, message, **more)], "this interest is refused")
+
+    def suggest(self, name: str, among: Iterable[str], what: str) -> str | None:
+        among = list(among)
+        close = [other for other in among if other.casefold() == name.casefold()]
+        close = close or get_close_matches(name, among, 1, 0.6)
+        if close:
+            return f"did you mean {close[0]!r}?"
+        return f"{what}: {', '.join(among[:12])}{' …' if len(among) > 12 else ''}" if among else None
+
+    def keep(self, node: _Node, *children: Expr) -> _Node:
+        """Count a node and its depth; the limits keep every later pass within bounds."""
+        depth = 1 + max((self._depths.get(id(child), 0) for child in children), default=0)
+        self._depths[id(node)] = depth
+        self._kept.append(node)
+        span = getattr(node, "span", NOWHERE)
+        if depth > MAX_DEPTH:
+            raise self.refuse(span, f"expressions nest deeper than {MAX_DEPTH}", hint="assign parts to variables")
+        if len(self._kept) > MAX_NODES:
+            raise self.refuse(span, f"the interest has more than {MAX_NODES:,} parts", hint="use set parameters")
+        return node
+
+
+def locate(text: str, span: Span, message: str, **more: str | None) -> Problem:
+    """A problem with line, column and the line's text."""
+    start = min(span.start, len(text))
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", start)
+    line = text[line_start : len(text) if line_end < 0 else line_end]
+    column = start - line_start
+    width = max(1, min(span.end, line_start + len(line)) - start)
+    cut = max(0, column - 60) if len(line) > 160 else 0  # keep the place in view
+    excerpt = line[cut : cut + 160].replace("\t", " ")
+    number = text.count("\n", 0, start) + 1
+    return Problem(message, number, column + 1, excerpt, min(width, 80), caret=column - cut, **more)
