@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from headwater import Interest
 from headwater.interest import as_event_type
-from headwater.ir.build import micros_of
 from headwater.ir.interp import EventMeta, Fault, Status
+from headwater.ir.operators import micros_of
 from headwater.types.model import Array, List, Record, Scalar, Type
 
 

@@ -1,0 +1,148 @@
+"""What runs inside Spark's Python workers: execution 3 on the batches that Spark hands over.
+
+A program travels as `Package`, bytes made of its serial form and its raw parameters: never a pickled program. It is
+read, analysed and compiled once per worker process and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.ir import serial
+from headwater.ir.analyse import analyse
+from headwater.ir.interp import FUEL
+from headwater.ir.nodes import META_TYPES, CopyOut, Load, Program, Reduce
+from headwater.ir.walk import all_expressions, statements
+from headwater.native.batch import BatchProgram, BatchResult, compile_batch
+from headwater.spark.schema import from_spark_arrow, to_spark_arrow
+from headwater.types.model import I32, Field, Record
+
+KEPT = 16  # compiled programs kept by a worker
+META_PREFIX = "headwater.meta."  # of the columns that carry what the service knows, beside the event's own
+
+
+class _Wire(msgspec.Struct, array_like=True, frozen=True):
+    program: bytes
+    params: dict[str, Any]
+    fuel: int
+
+
+def needed_fields(program: Program) -> tuple[str, ...]:
+    """The top fields of the input that the program reads, in the type's order."""
+    used = {e.path.steps[0] for e in all_expressions(program.body) if isinstance(e, Load | Reduce)}
+    used |= {s.source.steps[0] for s in statements(program.body) if isinstance(s, CopyOut)}
+    return tuple(f.name for f in program.input.fields if f.name in used)
+
+
+def narrowed(program: Program) -> Program:
+    """The program over only the fields that it reads; where it reads none, over one that is always missing."""
+    names = needed_fields(program)
+    fields = tuple(f for f in program.input.fields if f.name in names) or (Field("nothing", I32, True),)
+    return replace(program, input=Record(program.input.name, fields))
+
+
+def pack(program: Program, params: Mapping[str, Any], *, fuel: int = FUEL) -> bytes:
+    """What travels to the workers: the narrowed program and its raw parameters. Refuses here what workers would."""
+    program = narrowed(program)
+    analyse(program, fuel=fuel)
+    plain: dict[str, Any] = {}
+    for decl in program.params:
+        value = params[decl.name]
+        plain[decl.name] = list(value) if decl.kind == "set" else list(value.items()) if decl.kind == "map" else value
+    return msgspec.msgpack.encode(_Wire(serial.dumps(program, with_text=False), plain, fuel))
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A program, ready to run on Spark's batches."""
+
+    program: Program
+    params: Mapping[str, Any]
+    native: BatchProgram
+
+    def judge(self, data: pa.RecordBatch) -> BatchResult:
+        """The native result on a batch whose columns are the program's fields and, with a prefix, the meta."""
+        names = data.schema.names
+        meta = {name: data.column(META_PREFIX + name) for name in META_TYPES if META_PREFIX + name in names}
+        return self.native.run(from_spark_arrow(data, self.program.input), meta=meta)
+
+    def afresh(self) -> Engine:
+        """The same machine code with state as for a new source."""
+        return replace(self, native=BatchProgram(self.native.code, params=self.params, fuel=self.native.fuel))
+
+
+def make_engine(package: bytes) -> Engine:
+    """Read, verified, analysed and compiled."""
+    wire = msgspec.msgpack.decode(package, type=_Wire)
+    program = serial.loads(wire.program)
+    params = dict(wire.params)
+    for decl in program.params:
+        if decl.kind == "set":
+            params[decl.name] = frozenset(params[decl.name])
+        elif decl.kind == "map":
+            params[decl.name] = dict(params[decl.name])
+    native = compile_batch(analyse(program, fuel=wire.fuel), params=params, fuel=wire.fuel)
+    return Engine(native.program, params, native)
+
+
+engine = lru_cache(maxsize=KEPT)(make_engine)
+
+
+def verdicts(package: bytes, rows: Any) -> Any:
+    """true, false or null for each row of a struct array."""
+    batch = pa.RecordBatch.from_struct_array(rows)
+    return engine(package).judge(batch).selection
+
+
+def outputs(package: bytes, batches: Iterable[Any], key: str) -> Iterator[Any]:
+    """The output events of those rows that pass; what the program reads is in the struct column `key`."""
+    ready = engine(package)
+    for batch in batches:
+        result = ready.judge(pa.RecordBatch.from_struct_array(batch.column(key)))
+        assert ready.program.output is not None
+        yield to_spark_arrow(result.output, ready.program.output)
+
+
+def in_order(package: bytes, batches: Iterable[Any], mode: str, key: str, name: str) -> Iterator[Any]:
+    """As `outputs`, for a program with state: rows come sorted by source and sequence, and each source starts afresh.
+
+    `mode` is "where" (rows that pass), "outcome" (all rows, and the verdict as column `name`) or "derive" (output
+    events). What the program reads is in the struct column `key`, which is left out of the result.
+    """
+    ready, source, started = engine(package).afresh(), None, False
+    for batch in batches:
+        judged = pa.RecordBatch.from_struct_array(batch.column(key))
+        rest = batch.select([n for n in batch.schema.names if n != key])
+        sources = judged.column(META_PREFIX + "source")
+        for start, end in _runs(sources):
+            here = sources[start].as_py()
+            if started and here != source:
+                ready = ready.afresh()
+            source, started = here, True
+            result = ready.judge(judged.slice(start, end - start))
+            rows = rest.slice(start, end - start)
+            if mode == "derive":
+                assert ready.program.output is not None
+                yield to_spark_arrow(result.output, ready.program.output)
+            elif mode == "where":
+                yield rows.filter(result.selection)
+            else:
+                yield pa.RecordBatch.from_arrays([*rows.columns, result.selection], names=[*rows.schema.names, name])
+
+
+def _runs(sources: Any) -> Iterator[tuple[int, int]]:
+    """Where a sorted column changes."""
+    if not len(sources):
+        return
+    encoded = pc.fill_null(pc.dictionary_encode(sources).indices, -1)
+    changes = pc.indices_nonzero(pc.not_equal(encoded[1:], encoded[:-1])).to_pylist()
+    bounds = [0, *(at + 1 for at in changes), len(sources)]
+    yield from pairwise(bounds)
