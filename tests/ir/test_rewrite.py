@@ -279,3 +279,33 @@ def test_what_may_fault_is_not_folded_away() -> None:
     program = condition(lambda f: f.all(f.cmp("gt", f.b.binary("tdiv", f.k(1), f.k(0), W), 0), f.k(False)))
     outcome = interp.run(normalise(program), {"n": 1})
     assert outcome.faults == interp.Fault.DIVISION and outcome.status is interp.Status.REJECTED
+
+
+def _divided(b: Builder) -> Expr:
+    return b.compare("gt", b.binary("tdiv", b.const(10), b.field("x", W), W), b.const(1), W)
+
+
+def _tested_for_nothing(b: Builder) -> list[Stmt]:
+    return [*b.if_(_divided(b), [], [], W), *b.return_(b.const(True), W)]
+
+
+def _assigned_for_nothing(b: Builder) -> list[Stmt]:
+    v = b.declare("v", I64, W)
+    assert v is not None
+    return [*b.if_(_divided(b), b.assign(v, b.const(1), W), [], W), *b.return_(b.const(True), W)]
+
+
+def _the_same_either_way(b: Builder) -> list[Stmt]:
+    v = b.declare("v", BOOL, W)
+    assert v is not None
+    first = b.assign(v, b.field("on", W), W)
+    return [*first, *b.if_(_divided(b), b.return_(b.var(v, W), W), [], W), *b.return_(b.var(v, W), W)]
+
+
+@pytest.mark.parametrize("body", [_tested_for_nothing, _assigned_for_nothing, _the_same_either_way])
+def test_a_test_that_faults_stays(body: Callable[[Builder], list[Stmt]]) -> None:
+    b = Builder(Record("Event", (Field("x", I64), Field("on", BOOL))))
+    program = b.finish(body(b))
+    for x in (0, 5):
+        raw = {"x": x, "on": True}
+        assert interp.run(normalise(program), raw) == interp.run(program, raw)

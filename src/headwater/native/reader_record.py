@@ -145,16 +145,22 @@ def store_slot(fn: Fn, ptr: str, stored: Type, x: str) -> None:
 
 
 def check_header(fn: Fn, layout: Layout, bad: str) -> None:
-    """Go on only with a record of this very type whose size is the buffer's."""
-    head = layout.header
-    words = [("i32", 4, int.from_bytes(head[:4], "little")), ("i64", 8, int.from_bytes(head[4:], "little"))]
+    """Go on only with a record of this very type whose size is the buffer's.
+
+    Two branches: the length must hold the fixed part and fit the header's 32 bits, and the header's two words, size with
+    magic and fingerprint, must both be as expected.
+    """
+    marks, fingerprint = (int.from_bytes(layout.header[at:end], "little") for at, end in ((0, 4), (4, 12)))
     look, go = fn.label("look"), fn.label("go")
-    fn.cbr(fn.v(f"icmp ult i64 %len, {layout.size}"), bad, look)
+    room = fn.v(f"sub i64 %len, {layout.size}")
+    fn.cbr(fn.v(f"icmp ult i64 {room}, {(1 << 32) - layout.size}"), look, bad)
     fn.at(look)
-    size = fn.v(f"zext i32 {fn.load('i32', '%rec')} to i64")
-    good: str | None = fn.v(f"icmp eq i64 {size}, %len")
-    for kind, at, expected in words:
-        signed = expected - (1 << int(kind[1:])) if expected >= 1 << (int(kind[1:]) - 1) else expected
-        good = fn.and_(good, fn.v(f"icmp eq {kind} {fn.load(kind, fn.gep('%rec', at))}, {signed}"))
-    fn.cbr(good or "true", go, bad)
+    expected = fn.v(f"or i64 %len, {_signed(marks << 32)}")
+    first = fn.v(f"xor i64 {fn.load('i64', '%rec')}, {expected}")
+    second = fn.v(f"xor i64 {fn.load('i64', fn.gep('%rec', 8))}, {_signed(fingerprint)}")
+    fn.cbr(fn.v(f"icmp eq i64 {fn.v(f'or i64 {first}, {second}')}, 0"), go, bad)
     fn.at(go)
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >= 1 << 63 else word

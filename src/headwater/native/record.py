@@ -234,15 +234,20 @@ class RecordProgram:
         packed, output = self._evaluate(record if type(record) is bytes else bytes(record), meta)
         return result_of(packed, output)
 
-    def _evaluate(self, record: bytes, meta: EventMeta | None) -> tuple[int, bytes | None]:
-        bound = self.bound
-        if self.program.output is None and not self.code.meta:
-            return self.code.call(record, len(record), bound.address), None
+    def context(self) -> _Context:
+        """The memory of one call: who calls `code.address` passes `context.address`, and keeps the context till then."""
         try:
             context = self._pool.pop()
         except IndexError:
             context = _Context(self.program)
-        context.bind(bound)
+        context.bind(self.bound)
+        return context
+
+    def _evaluate(self, record: bytes, meta: EventMeta | None) -> tuple[int, bytes | None]:
+        bound = self.bound
+        if self.program.output is None and not self.code.meta:
+            return self.code.call(record, len(record), bound.address), None
+        context = self.context()
         kept = put_meta(context.env, meta or EventMeta()) if self.code.meta else None
         packed = self.code.call(record, len(record), context.address)
         output = None
