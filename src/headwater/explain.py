@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from headwater.interest import Interest
+from headwater.ir.nodes import Binary, Cast, Elem, Expr, Load, Loop, Unary
 from headwater.ir.show import show
-from headwater.types.model import Field, Record
+from headwater.ir.walk import all_expressions, statements
+from headwater.types.model import BOOL, F64, INTEGERS, Field, Record
 
 
 def explain(interest: Interest, *, asm: bool = False, llvm: bool = False) -> str:
@@ -26,6 +28,7 @@ def explain(interest: Interest, *, asm: bool = False, llvm: bool = False) -> str
     parts += [
         _part(f"normal form, fingerprint {interest.fingerprint.hex()}", show(interest.normal)),
         _part("cost", _cost(interest)),
+        _part("checks", _checks(interest)),
         _part("executions", _executions(interest)),
         _part("IR, as checked", show(interest.program)),
     ]
@@ -66,6 +69,38 @@ def _cost(interest: Interest) -> str:
         f"one unit is one {cost.unit}; limits: {interest.limits.max_worst:,} operations, "
         f"{interest.limits.fuel:,} iterations of fuel"
     )
+
+
+def _checks(interest: Interest) -> str:
+    """What can go wrong while it runs: proven impossible, or checked for each event."""
+    analysis = interest.executed
+    kinds: dict[str, list[bool]] = {}
+    for expr in all_expressions(analysis.program.body):
+        kind = _can_fault(expr)
+        if kind is not None:
+            kinds.setdefault(kind, []).append(analysis.fact(expr).fault)
+    lines = [f"{kind}: {checked.count(False)} proven, {checked.count(True)} checked" for kind, checked in kinds.items()]
+    loops = [stmt.bound for stmt in statements(analysis.program.body) if isinstance(stmt, Loop)]
+    if loops:
+        bounds = ", ".join(f"{bound:,}" for bound in loops if bound is not None)
+        lines.append(f"loops: {f'at most {bounds} iterations' if bounds else 'none proven'}"
+                     f"{f'; {loops.count(None)} on fuel' if None in loops else ''}")  # fmt: skip
+    return "\n".join(lines) or "nothing in it can go wrong"
+
+
+def _can_fault(expr: Expr) -> str | None:
+    match expr:
+        case Load(path=path) if not all(isinstance(step, str) for step in path.steps):
+            return "index in range"
+        case Elem():
+            return "index in range"
+        case Binary(op="div" | "tdiv" | "tmod" | "fdiv" | "fmod"):
+            return "divisor not zero"
+        case Binary(op="add" | "sub" | "mul" | "shl" | "shr", type=type) | Unary(op="neg", type=type) if type != F64:
+            return "result fits"
+        case Cast(a=a, to=to) if to in INTEGERS and a.type != BOOL:
+            return "result fits"
+    return None
 
 
 def _executions(interest: Interest) -> str:
