@@ -58,6 +58,12 @@ def test_types_from_parquet_arrow_and_modules(capsys: pytest.CaptureFixture[str]
         assert "level  f32" in explain(capsys, "level > 0.5", "--type", str(tmp_path / type))
 
 
+def test_a_module_that_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("from headwater import Event\nclass Level(Evnt):\n    level: f32\n")
+    said = failure(capsys, "level > 0.5", "--type", f"{tmp_path / 'broken.py'}:Level")
+    assert "broken.py:Level" in said and "NameError" in said and "Evnt" in said
+
+
 def test_parameters(capsys: pytest.CaptureFixture[str]) -> None:
     said = explain(capsys, "level > :limit and network in :nets and :zone[network] = 3", "--type", TYPE,
                    "--param", "limit=0.5", "--param", 'nets=["a", "b"]', "--param", 'zone={"a": 3}')  # fmt: skip
@@ -77,6 +83,10 @@ def test_parameters(capsys: pytest.CaptureFixture[str]) -> None:
         (["{ return 1; }"], ["expected --type"]),
         ([], ["expected an interest or --file"]),
         (["level >", "--type", TYPE], ["line 1"]),
+        (["level >"], ["line 1, column 8", "expected: a value"]),
+        (["5 > 4"], ["expected --type", "names no field"]),
+        (["level > :x", "--type", TYPE, "--param", "x=[[1]]"], ["--param 'x=[[1]]'", "expected a list of plain"]),
+        (["level > 0.5", "--type", TYPE, "--output", "x: f64"], ["predicate text can only filter"]),
     ],
 )
 def test_what_is_wrong_is_said(capsys: pytest.CaptureFixture[str], args: list[str], parts: list[str]) -> None:

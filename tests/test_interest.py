@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -183,3 +185,31 @@ def test_threads_may_share_a_running_interest() -> None:
         thread.join()
     assert passed == [10_000] * 4
     assert running.counts.evaluated == 80_000
+
+
+def test_a_record_may_lie_in_any_buffer() -> None:
+    interest = Interest("value > 3", Reading)
+    record = interest.type.encode(reading(4.0))
+    for held in (record, bytearray(record), memoryview(record)):
+        assert interest.test(held)
+        assert interest.interpret(held).passed
+
+
+def test_frames_are_selected_from_like_batches() -> None:
+    interest = Interest("value > 3 and zone is not null", Reading)
+    rows = [{"sensor": "a", "value": 4.0, "zone": 1}, {"sensor": "b", "value": 4.0, "zone": None}]
+    table = pa.Table.from_pylist(rows)
+    for events in (table, table.to_reader(), pl.DataFrame(rows), pd.DataFrame(rows), rows, iter(rows)):
+        assert interest.select(events).selection.to_pylist() == [True, False]
+
+
+def test_names_that_mean_something_elsewhere_are_fields_like_others() -> None:
+    for name in ("input", "meta", "output", "class", "seq", "größe", "_data"):
+        on = f"{name}: i32"
+        event = {name: 2}
+        for definition in (f"input.{name} > 1", f"{{ return input.{name} > 1; }}"):
+            if definition.startswith("{") and not name.isascii():
+                continue  # C has no such names
+            interest = Interest(definition, on)
+            assert interest.test(event)
+            assert interest.select([event]).counts.passed == 1

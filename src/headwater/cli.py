@@ -79,6 +79,8 @@ def _explain(args: argparse.Namespace) -> int:
     else:
         on = load_type(args.type)
     output = load_type(args.output) if args.output else None
+    if output is not None and _is_predicate(text, args):
+        raise UsageError("--output: predicate text can only filter; write a transformation in E-Code or Python")
     interest = Interest(text, on, output=output, params=params, notation=args.notation)
     print(explain(interest, asm=args.asm, llvm=args.llvm))
     return 0
@@ -99,11 +101,20 @@ def _text(args: argparse.Namespace) -> str:
 
 def _infer(text: str, args: argparse.Namespace, params: dict[str, object]) -> EventType:
     """Without a type, guess one from how the fields are used; only predicate text says enough for that."""
-    if args.notation not in (None, "predicate") or text.lstrip().startswith(("{", "def ", "lambda")):
+    if not _is_predicate(text, args):
         raise UsageError("expected --type: only predicate text can be explained without an event type")
     from headwater.lang.infer import infer_record
 
-    return event_type(infer_record(text, params))
+    record = infer_record(text, params)
+    if not record.fields:
+        raise UsageError("expected --type: the interest names no field from which to guess one")
+    return event_type(record)
+
+
+def _is_predicate(text: str, args: argparse.Namespace) -> bool:
+    return args.notation == "predicate" or (
+        args.notation is None and not text.lstrip().startswith(("{", "/*", "//", "def ", "lambda"))
+    )
 
 
 def _param(item: str) -> tuple[str, object]:
@@ -114,7 +125,11 @@ def _param(item: str) -> tuple[str, object]:
         parsed: object = json.loads(value)
     except ValueError:
         return name, value
-    return name, frozenset(parsed) if isinstance(parsed, list) else parsed
+    if not isinstance(parsed, list):
+        return name, parsed
+    if any(isinstance(item, list | dict) for item in parsed):
+        raise UsageError(f"--param {item!r}: expected a list of plain values, which is a set")
+    return name, frozenset(parsed)
 
 
 def load_type(spec: str) -> EventType:
@@ -158,8 +173,8 @@ def _type_of_module(module_name: str, class_name: str) -> EventType:
         else:
             sys.path.insert(0, "")
             module = importlib.import_module(module_name)
-    except (ImportError, OSError, SyntaxError) as error:
-        raise UsageError(f"--type {module_name}:{class_name}: {error}") from None
+    except Exception as error:  # whatever a module does when it is imported
+        raise UsageError(f"--type {module_name}:{class_name}: {error.__class__.__name__}: {error}") from None
     found = getattr(module, class_name, None)
     if found is None:
         names = sorted(n for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__)

@@ -83,12 +83,18 @@ class Problem:
         return "\n".join(lines)
 
 
+SHOWN = 50  # problems in a message; `.problems` has them all
+
+
 class InterestError(HeadwaterError, ValueError):
     """An interest is faulty; `problems` lists every place at once."""
 
     def __init__(self, problems: Sequence[Problem], title: str = "") -> None:
         count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in this interest"
-        super().__init__("\n".join([title or count, *(str(problem) for problem in problems)]))
+        lines = [title or count, *(str(problem) for problem in problems[:SHOWN])]
+        if len(problems) > SHOWN:
+            lines.append(f"and {len(problems) - SHOWN:,} more")
+        super().__init__("\n".join(lines))
         self.problems = tuple(problems)
 
 

@@ -1,4 +1,4 @@
-"""An interest: what a consumer wants, written once, checked, and ready to run wherever the events are.
+"""An interest: what a sink wants, written once, checked, and ready to run wherever the events are.
 
 >>> from headwater import Interest
 >>> loud = Interest("level > :limit", "level: f64, network: text", params={"limit": 0.5})
@@ -8,7 +8,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,11 +27,10 @@ from headwater.types.declaration import parse_record
 from headwater.types.model import Record
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from headwater.native.program import BatchResult, Native
 
 Notation = Literal["predicate", "ecode", "python"]
+RECORDS = (bytes, bytearray, memoryview)  # what holds a record rather than an event
 NOTATIONS: tuple[Notation, ...] = ("predicate", "ecode", "python")
 
 
@@ -147,7 +146,7 @@ class Interest:
         """By the reference interpreter: slow, and by definition right."""
         if state is None and self.program.stateful:
             state = interp.initial_state(self.program)
-        raw = self.type.decode_raw(event) if isinstance(event, bytes) else self.type.to_raw(event)
+        raw = self.type.decode_raw(event) if isinstance(event, RECORDS) else self.type.to_raw(event)
         return interp.run(self.program, raw, meta=meta, params=self.params, state=state, fuel=self.limits.fuel)
 
     def native(self) -> Native:
@@ -163,14 +162,15 @@ class Interest:
     def test(self, event: Any) -> bool:
         """Whether the event passes. For a stream with state or parameters that change, use `native()`."""
         self._only_stateless("test")
-        record = event if isinstance(event, bytes) else self.type.encode(event)
+        record = event if isinstance(event, RECORDS) else self.type.encode(event)
         return self._shared.test(record)
 
-    def select(self, events: pa.RecordBatch | pa.Table | Iterable[Any]) -> BatchResult:
-        """A whole batch at once, natively: a selection, the counts and, for transformations, the output."""
+    def select(self, events: Any) -> BatchResult:
+        """A whole batch at once, natively: a selection, the counts and, for transformations, the output.
+
+        `events` are a RecordBatch, a Table, a pandas or polars frame, or an iterable of events."""
         self._only_stateless("select")
-        batch = events if hasattr(events, "schema") else self.type.to_arrow(events)
-        return self._shared.batch(self.type.conform(batch))
+        return self._shared.batch(self.type.batch_of(events))
 
     def _only_stateless(self, what: str) -> None:
         if self.program.stateful:

@@ -14,6 +14,7 @@ from headwater.ir.analyse import Analysis, Fact, analyse
 from headwater.ir.build import Builder
 from headwater.ir.nodes import NOWHERE as W
 from headwater.ir.nodes import Break, Compare, Const, Expr, Loop, Program, Stmt
+from headwater.ir.outputs import blank
 from headwater.types.model import BOOL, F64, I8, I32, I64, U8, Array, Field, List, Record
 from tests import programs
 
@@ -82,7 +83,7 @@ class Watching(interp._Run):
 def watch(analysis: Analysis, event: dict[str, Any], meta: Any, params: Any, state: Any) -> None:
     program = analysis.program
     variables = {slot: interp._initial(v) for slot, v in enumerate(program.variables) if not v.state} | state
-    output = interp._blank(program.output) if program.output is not None else None
+    output = blank(program.output) if program.output is not None else None
     it = Watching(program, event, meta, params, variables, programs.FUEL, output=output)
     it.analysis = analysis
     with contextlib.suppress(interp._OutOfFuel):

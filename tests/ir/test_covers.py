@@ -228,3 +228,38 @@ def test_never_wrong_about_any_programs(data: st.DataObject) -> None:
 def test_a_filter_with_a_constant_only() -> None:
     assert covers(passes(True), passes(("n", "gt", 1)))
     assert not satisfiable(passes(False))
+
+
+def test_disjoint_gives_up_where_there_is_too_much_to_look_at() -> None:
+    record = Record("Event", tuple(Field(f"f{at}", I64) for at in range(40)))
+
+    def eitherway(first: int, last: int) -> Program:
+        b = Builder(record)
+        pairs = [
+            b.logic(
+                "or",
+                [
+                    b.compare("eq", b.field(f"f{at}", W), b.const(1), W),
+                    b.compare("gt", b.field(f"f{at + 1}", W), b.const(5), W),
+                ],
+                W,
+            )
+            for at in range(first, first + 16, 2)
+        ]
+        end = b.compare("eq", b.field("f39", W), b.const(last), W)
+        return b.finish(b.return_(b.logic("and", [*pairs, end], W), W))
+
+    assert not disjoint(eitherway(0, 1), eitherway(16, 2))
+
+
+def test_a_program_covers_itself_also_with_values_for_its_parameters() -> None:
+    b = Builder(EVENT, params=[ParamDecl("limit", "scalar", I64)])
+    i = b.declare("i", I64, W)
+    assert i is not None
+    test = b.compare("lt", b.var(i, W), b.param("limit", W), W)
+    count = b.assign(i, b.binary("add", b.var(i, W), b.const(1), W), W)
+    end = b.return_(b.compare("gt", b.var(i, W), b.field("n", W), W), W)
+    program = b.finish([*b.assign(i, b.const(0), W), *b.loop(test, count, [], W), *end])
+    assert covers(program, program, a_params={"limit": 5}, b_params={"limit": 5})
+    assert not covers(program, program, a_params={"limit": 5}, b_params={"limit": 6})
+    assert not covers(program, program)

@@ -90,7 +90,10 @@ PROBLEMS = [
     ("return input.name + 1;", [(1, 14, "an operand of +")]),
     ("return input.level % 2;", [(1, 8, "% takes integers")]),
     ("return NULL;", [(1, 8, "NULL is only for == and !=")]),
-    ("return 'ab' == 1;", [(1, 8, "a character literal holds one ASCII character")]),
+    (
+        "return 'ab' == 1;",
+        [(1, 8, "a character literal holds one ASCII character; a text is written in double quotes")],
+    ),
     ("return '\\xff' == 1;", [(1, 8, "characters above 127 differ between machines; write the number")]),
     ('return "\\q" == "a";', [(1, 8, "there is no escape \\q")]),
     ('return "\\xff" == "a";', [(1, 8, "these bytes are not UTF-8")]),

@@ -50,9 +50,13 @@ class Case:
         """Columns of what the service knows, where the case gives any."""
         if all(event.meta is None for event in self.events):
             return {}
-        metas = [event.meta or EventMeta() for event in self.events]
-        types = {"source": pa.utf8(), "node": pa.utf8(), "seq": pa.int64(), "time": pa.timestamp("us", "UTC")}
-        return {name: pa.array([getattr(meta, name) for meta in metas], type) for name, type in types.items()}
+        return meta_arrays([event.meta or EventMeta() for event in self.events])
+
+
+def meta_arrays(metas: list[EventMeta]) -> dict[str, Any]:
+    """What the service knows of the events of a batch, as columns."""
+    types = {"source": pa.utf8(), "node": pa.utf8(), "seq": pa.int64(), "time": pa.timestamp("us", "UTC")}
+    return {name: pa.array([getattr(meta, name) for meta in metas], type) for name, type in types.items()}
 
 
 def cases() -> list[Case]:

@@ -1,0 +1,1 @@
+"""What an interest means: its grammar, builder, interpreter, analysis, rewrites, covering and serial form."""

@@ -80,9 +80,9 @@ def disjoint(a: Program, b: Program, *, a_params: Params | None = None, b_params
         return False
     try:
         left, right = x.ways(), y.ways()
+        return all(x.both(one, other) is None for one in left for other in right)
     except _TooMany:
         return False
-    return all(x.both(one, other) is None for one in left for other in right)
 
 
 def satisfiable(a: Program, *, params: Params | None = None) -> bool:
@@ -244,6 +244,14 @@ class _Filter:
                 return self._holds(other, True)
 
 
+def _parameter(expr: Expr) -> str | None:
+    match expr:
+        case Param(name=name) | InSet(param=name) | Lookup(param=name):
+            return name
+        case _:
+            return None
+
+
 def _bound(program: Program, params: Params | None, side: str) -> Program:
     """With the values of parameters in their places, or with names that nothing else has."""
     if not program.params:
@@ -266,5 +274,6 @@ def _bound(program: Program, params: Params | None, side: str) -> Program:
                 return expr
 
     body = walk.map_block(program.body, lambda expr: walk.rebuild(expr, change))
-    declared = tuple(replace(param, name=f"{side}:{param.name}") for param in program.params)
+    left = {name for expr in walk.all_expressions(body) if (name := _parameter(expr)) is not None}
+    declared = tuple(replace(p, name=f"{side}:{p.name}") for p in program.params if f"{side}:{p.name}" in left)
     return replace(program, params=declared, body=body)

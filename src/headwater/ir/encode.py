@@ -71,6 +71,7 @@ LOGIC_OPS = ("and", "or")
 REDUCE_OPS = ("len", "sum", "mean", "min", "max")
 META_NAMES = ("source", "node", "seq", "time")
 PARAM_KINDS = ("scalar", "set", "map")
+NOTATIONS = ("", "predicate", "ecode", "python")
 EXPRESSIONS: tuple[type, ...] = (
     Const, Missing, Load, Var, Elem, Param, Meta, Unary, Binary, Compare, Logic, Cond, IsMissing, Cast, Call, InSet,
     Lookup, Reduce,
@@ -87,7 +88,15 @@ _META = {name: code for code, name in enumerate(META_NAMES)}
 _SCALAR = {SCALARS[name]: code for code, name in enumerate(SCALAR_CODES)}
 
 
+MAX_PARTS = 300_000  # lists within lists in one serial form: each takes many times its byte in memory
+_CONTAINERS = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))  # how msgpack begins an array or map
+
 pack = msgspec.msgpack.Encoder().encode
+
+
+def has_too_many_parts(data: bytes) -> bool:
+    """Whether bytes may unpack to more lists than any program needs; letters beyond ASCII may count as well."""
+    return len(data) > MAX_PARTS and len(data) - len(data.translate(None, _CONTAINERS)) > MAX_PARTS
 
 
 class Encoder:

@@ -42,7 +42,7 @@ from headwater.ir.nodes import (
 from headwater.ir.notes import locate
 from headwater.types.model import F64, I64, U64, Array, List, Record, Type
 
-MAX_WORK = 400_000  # visits of nodes: about a second
+MAX_WORK = 200_000  # visits of nodes: about half a second
 
 FLIPPED: dict[CompareOp, CompareOp] = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 NEGATED: dict[CompareOp, CompareOp] = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}

@@ -80,14 +80,15 @@ def as_outputs(program: Program) -> tuple[Expr, dict[Leaf, Expr]] | None:
 def keeps_faults(program: Program, may_fault: Callable[[Expr], bool]) -> bool:
     """Whether `as_expression` evaluates whatever may fault exactly when the program does.
 
-    That is so if nothing that is assigned may fault, nor the test of an `if` that assigns.
+    That is so if nothing that is assigned may fault, nor the test of an `if` that assigns or does not return: of such
+    an `if` nothing may be left.
     """
     for stmt in walk.statements(program.body):
         match stmt:
             case Assign(value=value) if may_fault(value):
                 return False
             case If(test=test, then=then, other=other) if may_fault(test):
-                if walk.assigned(then) | walk.assigned(other):
+                if not _returns(stmt) or walk.assigned(then) | walk.assigned(other):
                     return False
             case _:
                 pass
@@ -160,7 +161,7 @@ class _Symbolic:
         if neither is None:
             neither = self.block(rest, _State(state.vars.copy(), state.outs.copy()))
         end = self.merge(test, yes, no, neither)
-        end.verdict = self.choose(test, yes.verdict, no.verdict, neither.verdict)
+        end.verdict = self.conditional(test, yes.verdict, no.verdict, neither.verdict)
         self.forks -= 1
         return end
 
@@ -173,9 +174,14 @@ class _Symbolic:
         return _State(vars, outs)
 
     def choose(self, test: Expr, yes: Expr, no: Expr, neither: Expr) -> Expr:
-        """A conditional without saying anything twice: `coalesce` sends a missing test where it belongs."""
-        if yes is no is neither:
-            return yes
+        """What a variable or output is after an `if`."""
+        return yes if yes is no is neither else self.conditional(test, yes, no, neither)
+
+    def conditional(self, test: Expr, yes: Expr, no: Expr, neither: Expr) -> Expr:
+        """Without saying anything twice: `coalesce` sends a missing test where it belongs.
+
+        It stays even where all ways are the same, because the test may fault.
+        """
         if neither is no:
             test, neither = self.sized(Call("coalesce", (test, FALSE), BOOL)), Missing(no.type)
         elif neither is yes:

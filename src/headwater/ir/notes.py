@@ -89,6 +89,7 @@ def locate(text: str, span: Span, message: str, **more: str | None) -> Problem:
     column = start - line_start
     width = max(1, min(span.end, line_start + len(line)) - start)
     cut = max(0, column - 60) if len(line) > 160 else 0  # keep the place in view
-    excerpt = line[cut : cut + 160].replace("\t", " ")
+    shown = line[cut : cut + 160]
+    excerpt = "".join(c if c.isprintable() else " " for c in shown)  # nothing that would steer a terminal
     number = text.count("\n", 0, start) + 1
     return Problem(message, number, column + 1, excerpt, min(width, 80), caret=column - cut, **more)

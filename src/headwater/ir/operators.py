@@ -82,7 +82,11 @@ class Operators(Notes):
             case int():
                 if -(1 << 63) <= value < (1 << 64):
                     return self.keep(Const(value, I64 if value < (1 << 63) else U64, span))
-                return self.problem(span, "this integer does not fit 64 bits", found=str(value)[:40])
+                return self.problem(
+                    span,
+                    "this integer does not fit 64 bits",
+                    found=(str(value) if value.bit_length() < 1_000 else hex(value))[:40],
+                )
             case float():
                 return self.keep(Const(value, F64, span))
             case str():
@@ -185,6 +189,12 @@ class Operators(Notes):
             hint = "a boolean is a condition by itself; compare it with true or false"
         elif TEXT in (a.type, b.type) and (is_number(a.type) or is_number(b.type)):
             hint = "write numbers without quotes"
+        elif any(isinstance(x.type, Array | List) for x in (a, b)):
+            hint = "take an element, e.g. x[0], or min, max, sum, mean or len of it"
+        elif any(isinstance(x.type, Enum) for x in (a, b)) and (is_number(a.type) or is_number(b.type)):
+            hint = "compare it with a member's name; code(x) is its number"
+        elif TIMESTAMP in (a.type, b.type) and (is_number(a.type) or is_number(b.type)):
+            hint = "a time is written '2026-01-31T09:30:00Z'; micros(x) is its number"
         return self.problem(span, message, found=f"{describe(a.type)} and {describe(b.type)}", hint=hint)
 
     def _alike(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from headwater.errors import SerialError
-from headwater.ir.encode import PARAM_KINDS, VERSION, Encoder, pack
+from headwater.ir.encode import PARAM_KINDS, VERSION, Encoder, has_too_many_parts, pack
 from headwater.ir.nodes import Program
 from headwater.ir.rewrite import normalise
 from headwater.ir.unserial import MAX_SIZE, decode
@@ -37,6 +37,8 @@ def dumps(program: Program, *, with_text: bool = False) -> bytes:
         raise SerialError("the program nests too deeply for its serial form") from None
     if len(data) > MAX_SIZE:
         raise SerialError(f"the serial form takes {len(data):,} bytes, more than {MAX_SIZE:,}")
+    if has_too_many_parts(data):
+        raise SerialError("the serial form has too many parts")
     return data
 
 

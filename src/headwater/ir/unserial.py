@@ -9,7 +9,7 @@ import msgspec
 
 from headwater.errors import SerialError, TypeDeclarationError
 from headwater.ir import encode
-from headwater.ir.build import inside
+from headwater.ir.build import MAX_ELEMENTS, inside
 from headwater.ir.functions import FUNCTIONS
 from headwater.ir.nodes import (
     META_TYPES,
@@ -77,6 +77,9 @@ def decode(data: bytes) -> Program:
         raise SerialError(f"expected bytes, found {data.__class__.__name__}")
     if len(data) > MAX_SIZE:
         raise SerialError(f"expected at most {MAX_SIZE:,} bytes, found {len(data):,}")
+    data = bytes(data)
+    if encode.has_too_many_parts(data):
+        raise SerialError(f"not the serial form of an interest: expected at most {encode.MAX_PARTS:,} parts")
     try:
         form = msgspec.msgpack.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, OverflowError) as wrong:
@@ -125,8 +128,9 @@ def _bool(x: Any, what: str) -> bool:
 class _Decoder:
     def __init__(self) -> None:
         self.table: list[Type] = []
+        self.known: dict[object, Type] = {}  # equal types are one object, so that comparing them costs nothing
         self.sizes: list[tuple[int, int]] = []  # of each type in the table: fields and members in all, and depth
-        self.nodes = 0
+        self.nodes = self.initial = 0
 
     def program(self, form: object) -> Program:
         parts = _list(form, "a program")
@@ -146,6 +150,8 @@ class _Decoder:
         for text in texts:
             if text.__class__ is not str or len(text) > MAX_TEXT:
                 _wrong(f"text of at most {MAX_TEXT} characters")
+        if texts and texts[0] not in encode.NOTATIONS:
+            _wrong(f"a notation: {', '.join(encode.NOTATIONS[1:])}")
         return Program(self.input, self.output, tuple(self.params), tuple(self.variables), block, *texts)
 
     # ── types ──
@@ -170,6 +176,7 @@ class _Decoder:
     def composite(self, entry: object) -> None:
         parts = _list(entry, "a type")
         made: Type
+        key: object
         inner = [(0, 0)]
         match _int(parts[0] if parts else None, "a kind of type", 4):
             case 0:
@@ -179,25 +186,29 @@ class _Decoder:
                 if any(code.__class__ is not int for code in codes):
                     _wrong("integer codes")
                 made = Enum(_str(name, "a name"), tuple(zip(names, codes, strict=True)))
+                key = made
                 inner = [(len(names), 0)]
             case 1:
                 _, element, shape = _list(parts, "an array", length=3)
                 sizes = tuple(_int(n, "a dimension", 1 << 31) for n in _list(shape, "a shape", most=16))
                 made = Array(self.type(element), sizes)
+                key = (id(made.element), sizes)
                 inner = [self.size(element)]
             case 2:
                 _, element = _list(parts, "a list", length=2)
                 made = List(self.type(element))
+                key = id(made.element)
                 inner = [self.size(element)]
             case _:
                 _, name, entries = _list(parts, "a record", length=3)
                 fields = [_list(field, "a field", length=3) for field in _list(entries, "fields", most=MAX_FIELDS)]
                 made = Record(_str(name, "a name"), tuple(map(self.field, fields)))
+                key = (name, tuple((field.name, id(field.type), field.optional) for field in made.fields))
                 inner = [self.size(field[1]) for field in fields] or inner
         size, depth = 1 + sum(size for size, _ in inner), 1 + max(depth for _, depth in inner)
         if size > MAX_FIELDS or depth > MAX_TYPE_DEPTH:  # records within records multiply
             _wrong(f"types of at most {MAX_FIELDS} fields, nested at most {MAX_TYPE_DEPTH} deep")
-        self.table.append(made)
+        self.table.append(self.known.setdefault(key, made))
         self.sizes.append((size, depth))
 
     def field(self, entry: list[Any]) -> Field:
@@ -216,7 +227,12 @@ class _Decoder:
         name, code, shape, state, init = _list(entry, "a variable", length=5)
         type = self.type(code)
         sizes = tuple(_int(n, "a dimension", 1 << 31) for n in _list(shape, "a shape", most=16))
-        consts = tuple(Const(value, promote(type)) for value in _list(init, "initial values"))
+        values = _list(init, "initial values")
+        self.initial += len(values)
+        if self.initial > MAX_ELEMENTS:
+            _wrong(f"at most {MAX_ELEMENTS} initial values")
+        promoted = promote(type)
+        consts = tuple(Const(value, promoted) for value in values)
         return Variable(_str(name, "a name"), type, sizes, _bool(state, "state or not"), consts)
 
     # ── statements ──

@@ -160,10 +160,10 @@ class _Verifier:
         for param in p.params:
             self.param(param)
         _check(len(p.variables) <= MAX_VARIABLES, f"more than {MAX_VARIABLES} variables")
-        for variable in p.variables:
-            self.variable(variable)
         total = sum(math.prod(variable.shape) for variable in p.variables)
         _check(total <= MAX_ELEMENTS, f"more than {MAX_ELEMENTS} elements in variables")
+        for variable in p.variables:
+            self.variable(variable)
         self.block(p.body, 0, loop=False, step=False)
 
     def name(self, name: object) -> None:
@@ -183,8 +183,10 @@ class _Verifier:
         if v.state:
             _check(v.type not in (TEXT, BYTES), "state of text or bytes")
             _check(len(v.init) == math.prod(v.shape), "initial values for state")
+            promoted = promote(v.type)
             for const in v.init:
-                _check(const.type == promote(v.type) and constant_fits(const.value, v.type), "an initial value's type")
+                if (const.type is not promoted and const.type != promoted) or not constant_fits(const.value, v.type):
+                    _check(False, "an initial value's type")
         else:
             _check(not v.init, "initial values for a local variable")
 

@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from pycparser import c_ast
@@ -32,6 +33,15 @@ from headwater.lang.ecode_types import Ast, spoken
 from headwater.types.model import BOOL, Enum, Record, Type
 
 _OPERATORS = frozenset("+-*/%&|^<>=!~?:,(")
+_CONDITIONS = ("if", "for", "while")
+_KEYWORDS = (*_CONDITIONS, "else", "do", "return", "break", "continue", "static", "double", "unsigned")
+_FOREIGN = {
+    "and": "C writes && for and",
+    "or": "C writes || for or",
+    "not": "C writes ! for not",
+    **dict.fromkeys(("string", "String", "str"), "a text is declared char * or text"),
+    **dict.fromkeys(("var", "let", "auto"), "a variable is declared with its type, e.g. int x = 0;"),
+}
 _MANY = 100  # problems
 _HEAD, _TAIL = "int f(){\n", "\n}"
 
@@ -106,7 +116,11 @@ def _syntax_problem(source: Source, message: str, lexer: Any) -> Any:
     operand = before[-1:].isalnum() or before[-1:] in ("_", ")", "]", '"', "'")
     expected = "an operator or ';'" if operand else "a value" if before in _OPERATORS else None
     hint = None
-    if before == ")" and token == "{":
+    wrong = _mistaken(source, start, before, token)
+    if wrong is not None:
+        hint = wrong
+        expected = "'('" if before in _CONDITIONS else expected
+    elif before == ")" and token == "{":
         hint = "functions cannot be defined in E-Code; write the statements in place"
     elif re.fullmatch(r"[A-Za-z_]\w*", before) and re.match(r"[A-Za-z_]", token) and not at_end:
         hint = f"{before!r} is no type and no keyword; is an operator or a ';' missing?"
@@ -117,6 +131,21 @@ def _syntax_problem(source: Source, message: str, lexer: Any) -> Any:
     else:
         message, hint, expected = message[:1].lower() + message[1:], None, None
     return locate(source.text, span, message, expected=expected, found=token, hint=hint)
+
+
+def _mistaken(source: Source, start: int, before: str, token: str) -> str | None:
+    """A hint for words that other languages write, and for misspelt ones of C."""
+    if before in _CONDITIONS:
+        return f"the condition of {before!r} stands in parentheses"
+    for word in (token, before):
+        if word in _FOREIGN:
+            return _FOREIGN[word]
+    if before == ")" and token not in ("{", "the end of the text"):  # `If (x) return`: the word before the parentheses
+        opening = next((at for at, end in source.closing.items() if source.code[at] == "(" and
+                        not source.code[end + 1 : start].strip()), None)  # fmt: skip
+        before = source.before(opening) if opening is not None else before
+    close = get_close_matches(before.lower(), _KEYWORDS, 1, 0.75)
+    return f"did you mean {close[0]!r}?" if close and before not in _KEYWORDS else None
 
 
 # ── statements ───────────────────────────────────────────────────────────────────────────────────────────

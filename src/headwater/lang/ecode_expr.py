@@ -333,6 +333,8 @@ class Expressions(Types):
             return self.b.timestamp(text.value, span) if isinstance(text, Const) and isinstance(text.value, str) else (
                 self.b.problem(span, "argument of timestamp()", expected='a text such as "2026-01-31T09:30:00Z"')
             )  # fmt: skip
+        if name in ("is_null", "isnull", "is_none"):
+            return self.b.problem(span, f"no function {name!r}", hint="did you mean 'is_missing'?")
         if name in _NO_FUNCTION:
             return self.b.problem(span, f"{name}() is not E-Code here", hint=_NO_FUNCTION[name])
         first = self.expr(args[0]) if args else None

@@ -252,7 +252,7 @@ def character(text: str) -> int | str:
     if isinstance(value, str):
         return value
     if len(value) != 1:
-        return "a character literal holds one ASCII character"
+        return "a character literal holds one ASCII character; a text is written in double quotes"
     if value[0] > 127:
         return "characters above 127 differ between machines; write the number"
     return value[0]

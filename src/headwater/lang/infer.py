@@ -13,7 +13,10 @@ _CANDIDATES = (F64, TEXT, I64, BOOL, TIMESTAMP)
 
 
 def infer_record(text: str, params: Mapping[str, object] | None = None) -> Record:
-    """The fields that the text names, each with the type that leaves the fewest problems; all are optional."""
+    """The fields that the text names, each with the type that leaves the fewest problems; all are optional.
+
+    Raises InterestError where the text cannot be read, so that no field is known.
+    """
     decls = declare(params or {})
 
     def problems(types: Mapping[str, Type]) -> InterestError | None:
@@ -28,6 +31,8 @@ def infer_record(text: str, params: Mapping[str, object] | None = None) -> Recor
     while (error := problems(guess)) is not None:
         unknown = {p.about: F64 for p in error.problems if p.about is not None and p.about not in guess}
         if not unknown:
+            if not guess:
+                raise error
             break
         guess |= unknown
     for name in guess:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, cast
 
 from sqlglot import exp
@@ -177,11 +178,23 @@ class _Walker:
             second = parts[1].meta
             base = self.b.field(parts[1].this[1:], Span(second["start"], second["end"] + 1))
             return self._attributes(base, parts[2:])
-        return self._attributes(self._leaf(mark, name, span), parts[1:])
+        base = self._leaf(mark, name, span)
+        if mark == FIELD and len(parts) > 1 and parts[1].this[1:] in self.b.input.by_name:
+            base = self._hinted(base, f"fields are written by themselves: {parts[1].this[1:]}")
+        return self._attributes(base, parts[1:])
+
+    def _hinted(self, made: Expr, hint: str) -> Expr:
+        """What was made, with a better hint in case that just failed."""
+        if is_bad(made) and self.b.problems:
+            self.b.problems[-1] = replace(self.b.problems[-1], hint=hint)
+        return made
 
     def _leaf(self, mark: str, name: str, span: Span) -> Expr:
+        if mark == QUOTED and self.b.text[span.start] == '"':
+            return self._hinted(self.b.field(name, span), _in_quotes(name))
         if mark in (FIELD, QUOTED):
-            return self.b.field(name, span)
+            made = self.b.field(name, span)
+            return self._hinted(made, "test for it with is_nan(x)") if name.lower() == "nan" else made
         if mark == PARAM:
             return self.b.param(name, span)
         if mark == TIMESTAMP:
@@ -239,6 +252,8 @@ class _Walker:
     def _compare(self, node: Any) -> Expr:
         args = node.args
         a, b = self.expr(args["this"]), self.expr(args["expression"])
+        if a.type == TEXT and is_bad(b) and (last := self.b.problems[-1]).about and "did you" not in (last.hint or ""):
+            self._hinted(b, _in_quotes(last.about))
         return self.b.compare(_COMPARE[node.__class__], a, b, Span(a.span.start, b.span.end))
 
     def _logic(self, node: Any) -> Expr:
@@ -362,6 +377,10 @@ class _Walker:
             hint = self.b.suggest(name.this[1:].lower(), CAST_TYPES, "there are")
             return self.b.problem(place, f"no type {name.this[1:]!r}", hint=hint)
         return value if is_bad(value) else self.b.cast(value, type, span)
+
+
+def _in_quotes(word: str) -> str:
+    return f"text is written in single quotes: '{word[:40]}'"
 
 
 _Handler = Callable[[_Walker, Any], Expr]

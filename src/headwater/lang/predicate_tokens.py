@@ -10,6 +10,7 @@ This file knows nothing of fields' types or of the tree.
 
 from __future__ import annotations
 
+import re
 import threading
 from bisect import bisect_left
 from collections.abc import Container
@@ -97,6 +98,7 @@ _NOT_OURS = {
     **dict.fromkeys(("CURRENT_TIMESTAMP", "CURRENT_DATE", "NOW"), "meta.time is the time of the event"),
 }
 
+_NOT_OPERATORS = {"=>": ">=", "=<": "<=", "===": "= or ==", "!==": "!="}
 _CONSTANTS = {"TRUE", "FALSE", "NULL"}
 _OPERANDS = {T.VAR, T.IDENTIFIER, T.NUMBER, T.STRING, T.HEX_STRING}
 _COMPARES = {T.EQ, T.NEQ, T.LT, T.LTE, T.GT, T.GTE, T.IN, T.LIKE, T.BETWEEN, T.IS}
@@ -153,12 +155,16 @@ class Tokens:
             seen = engine.tokenizer.tokens
             start = seen[-1].end + 1 if seen else 0
             start += len(text[start:]) - len(text[start:].lstrip())
+            if text.startswith("/*", start):
+                raise syntax_error(text, Span(start, start + 2), "predicate text has no comments") from None
             if text[start : start + 1] in ("x", "X") and "'" in text[start + 2 :]:
                 message, expected = "these bytes are not hexadecimal", "digits 0-9, a-f between the quotes"
             else:
                 message, expected = "this quote is never closed", "the same quote at the end"
             raise syntax_error(text, Span(start, start + 1), message, expected=expected) from None
         if not tokens:
+            if text.strip():
+                self._check_gap(0, len(text))
             raise syntax_error(text, Span(0, 0), "the predicate is empty", expected="a condition, e.g. level > 0.5")
         if len(tokens) > MAX_TOKENS:
             message = f"the predicate has more than {MAX_TOKENS:,} words"
@@ -196,7 +202,7 @@ class Tokens:
                 out.append(token)
             elif kind in _BINARY or ((kind is T.DASH or kind is T.PLUS) and operand):
                 if not operand:
-                    raise self._unexpected(token, "a value")
+                    raise self._unexpected(token, "a value", self._doubled(token))
                 operand = False
                 self._operator(token, kind)
                 if kind is T.IS:
@@ -295,13 +301,13 @@ class Tokens:
         elif upper in _CONSTANTS:
             token.text = CONSTANT + upper
         elif upper in _NOT_OURS and name not in self.fields:
-            raise self._not_ours(token, upper)
+            raise self._not_ours(token, upper, f'; a field of this name is written "{name}", a parameter :{name}')
         else:
             token.text = FIELD + name
         return at
 
-    def _not_ours(self, token: Any, upper: str) -> InterestError:
-        return self.error(token, f"{self.word(token)} is not part of predicate text", hint=_NOT_OURS[upper])
+    def _not_ours(self, token: Any, upper: str, more: str = "") -> InterestError:
+        return self.error(token, f"{self.word(token)} is not part of predicate text", hint=_NOT_OURS[upper] + more)
 
     def _mark(self, token: Any) -> None:
         """Mark a quoted name or bytes; a number stays as it is, hexadecimal ones become decimal."""
@@ -324,6 +330,13 @@ class Tokens:
         if before.token_type is T.STRING and token.token_type is T.STRING:
             hint = "a quote inside text is written twice: 'it''s'"
         return self._unexpected(token, "an operator, e.g. and", hint)
+
+    def _doubled(self, token: Any) -> str | None:
+        """For operators that others write."""
+        for written, ours in _NOT_OPERATORS.items():
+            if self.text.endswith(written, 0, token.end + 1):
+                return f"write {ours}"
+        return None
 
     def _operator(self, token: Any, kind: Any) -> None:
         """Note a binary operator in its term; two comparisons, or two kinds of bit operator, need parentheses."""
@@ -405,6 +418,10 @@ class Tokens:
         if kind is T.COMMA:
             if role not in ("call", "list"):
                 hint = "a list of values may only follow in" if role == "group" else None
+                before = re.search(r"\d{1,20}$", self.text[: token.start])
+                after = re.match(r"\d{1,20}", self.text[token.end + 1 :])
+                if before and after:
+                    hint = f"decimals are written with a point: {before[0]}.{after[0]}"
                 raise self._unexpected(token, "one value", hint)
         elif kind is T.ALIAS:
             if role != "cast":

@@ -40,6 +40,15 @@ _HINTS = {
     "all": "use a for loop",
     "enumerate": "use for i in range(len(e.values))",
     "sorted": "use min or max of the array",
+    **dict.fromkeys(("now", "utcnow", "today"), "meta.time is the time of the event"),
+    **dict.fromkeys(
+        ("match", "search", "fullmatch", "findall"),
+        "there are no regular expressions; use like, startswith, endswith or contains",
+    ),
+    **dict.fromkeys(
+        ("isinstance", "hasattr", "getattr"),
+        "fields have one type; test for a missing value with `is None`",
+    ),
 }
 UNSUPPORTED: dict[type, tuple[str, str]] = {
     ast.ListComp: ("a comprehension", "use a for loop, or sum, mean, min, max of an array"),

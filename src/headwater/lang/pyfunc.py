@@ -89,7 +89,8 @@ class _Function(Statements):
         for star in (args.vararg, args.kwarg):
             if star is not None:
                 self.problem(star, "starred parameters are not possible here", hint="name each one after a bare *")
-        for default in args.defaults:
+        mistaken = len(positional) > 1 and self.b.output is None  # a parameter, most likely
+        for default in args.defaults[: len(args.defaults) - mistaken]:
             self.problem(default, "the event has no default", hint="parameters come after a bare *: def f(e, *, x=0.5)")
         if not positional:
             expected = "def f(e), with the event first"
@@ -99,10 +100,12 @@ class _Function(Statements):
                          hint="parameters come after a bare *: def f(e, *, x=0.5)")  # fmt: skip
         if positional:
             self.names.event = positional[0].arg
-        if len(positional) > 1:
+        if mistaken:
+            name = positional[1].arg
+            after = f"a parameter comes after a bare *: def f(e, *, {name}=…); for a transformation give an output type"
+            self.names.aliases[name] = self.problem(positional[1], "a filter has no output", hint=after)
+        elif len(positional) > 1:
             self.names.out = positional[1].arg
-            if self.b.output is None:
-                self.problem(positional[1], "a filter has no output", hint="give the interest an output type")
         unknown = [name for name in self.given if name not in {arg.arg for arg in args.kwonlyargs}]
         if unknown:
             hint = self.b.suggest(unknown[0], [arg.arg for arg in args.kwonlyargs], "its parameters are")

@@ -15,6 +15,7 @@ from headwater.types.model import Array, List, Record, Type
 # words of the output block that env points to; the stage follows at byte 64
 BUFFER, CAPACITY, SIZE = 0, 8, 16
 STAGE = 64
+ALIGNMENT = 64
 
 
 def assemble(module: Module, record: Record, limit: int) -> None:
@@ -36,7 +37,7 @@ class _Assembler:
 
     def write(self) -> None:
         fn = self.fn
-        self.cursor, self.bad = fn.alloca("i64"), fn.alloca("i1")
+        self.cursor, self.bad, self.most = fn.alloca("i64"), fn.alloca("i1"), fn.alloca("i64")
         self.buffer = fn.load("ptr", fn.gep("%out", BUFFER), 8)
         self.stage = fn.gep("%out", STAGE)
         fn.store("i64", str(self.layout.size), self.cursor, 8)
@@ -67,6 +68,7 @@ class _Assembler:
             if node.bit is not None:
                 byte = fn.gep(self.buffer, HEADER_SIZE + node.bit[0])
                 fn.store("i8", fn.v(f"or i8 {fn.load('i8', byte)}, {node.bit[1]}"), byte)
+            self.allow()
             slot = str(HEADER_SIZE + node.offset)
             ref = fn.gep(self.stage, node.ref) if node.ref >= 0 else ""
             if is_text(node.type):
@@ -78,10 +80,25 @@ class _Assembler:
                 source = fn.load("ptr", ref, 8)
                 self.copy(fn.gep(self.buffer, slot), source, str(node.size))
                 self.fix(node.type, source, slot)
+            if not is_text(node.type):
+                self.overdone()
             for child in node.children:
                 self.node(child)
 
         fn.branch(fn.v(f"icmp ne i8 {fn.load('i8', fn.gep(self.stage, node.flag))}, 0"), there)
+
+    def allow(self) -> None:
+        """One part of the input is copied now: the record grows by no more than the input is long, and alignment."""
+        fn = self.fn
+        most = fn.v(f"add i64 {fn.load('i64', self.cursor, 8)}, {fn.v(f'add i64 %len, {ALIGNMENT}')}")
+        fn.store("i64", most, self.most, 8)
+
+    def overdone(self) -> str:
+        """More is copied than there is: references overlap, and following them all might never end."""
+        fn = self.fn
+        over = fn.v(f"icmp ugt i64 {fn.load('i64', self.cursor, 8)}, {fn.load('i64', self.most, 8)}")
+        fn.store("i1", fn.or_(fn.load("i1", self.bad), over), self.bad)
+        return over
 
     def text(self, slot: str, source: str, length: str, fold: str) -> None:
         """Append a text and refer to it from an offset of the record."""
@@ -99,6 +116,7 @@ class _Assembler:
         if not has_references(element):
             return
         fn, size = self.fn, stride(element)
+        count = fn.select(self.overdone(), "i64", "0", count)
 
         def one(i: str) -> None:
             by = fn.v(f"mul i64 {i}, {size}")

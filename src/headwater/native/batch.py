@@ -35,7 +35,7 @@ from headwater.native.env import FUEL_WORD, OUTPUT, PARAMS, STATE, WORDS, ParamB
 from headwater.native.facts import Facts
 from headwater.native.kernels_batch import BLOCK
 from headwater.native.once import once
-from headwater.native.reader_batch import META, BatchReader, Buffers, Plan
+from headwater.native.reader_batch import META, BatchReader, Buffers, Plan, check_buffers, misses_required
 from headwater.native.record import analysed, unbounded, uses_meta
 from headwater.native.runtime import imports, runtime
 from headwater.native.variables import Places, StateBlock
@@ -202,7 +202,7 @@ class BatchProgram:
         """The columns that are read, by name; brought to the event type's schema where they are not so."""
         if not isinstance(batch, pa.RecordBatch):
             raise ExecutionError(f"expected a pyarrow RecordBatch, found {type(batch).__name__}")
-        batch.validate()  # cheap: buffers are as long as they must be
+        check_buffers(batch)
         record = self.program.input
         schema = batch.schema
         found = {}
@@ -216,7 +216,8 @@ class BatchProgram:
                 break
             found[name] = column
         else:
-            return found
+            if not misses_required(self.code.plan, found):
+                return found
         whole = conform(record, batch)
         return {name: whole.column(name) for name in self.code.used}
 

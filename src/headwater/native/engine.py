@@ -53,12 +53,6 @@ class _Engine:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.machine = self._machine()
-        options = llvm.create_pipeline_tuning_options(speed_level=2)
-        options.loop_vectorization = True
-        options.slp_vectorization = True
-        options.loop_interleaving = True
-        options.loop_unrolling = True
-        self.builder = llvm.create_pass_builder(self.machine, options)
         self.jit = llvm.create_lljit_compiler(self._machine())
         self.triple = llvm.get_process_triple()
 
@@ -74,8 +68,22 @@ class _Engine:
         module = llvm.parse_assembly(f'target triple = "{self.triple}"\n{source}')
         module.data_layout = str(self.machine.target_data)
         started = time.perf_counter()
-        self.builder.getModulePassManager().run(module, self.builder)
+        # A builder keeps the callbacks of every run: used again and again, it would take longer each time.
+        builder = llvm.create_pass_builder(self.machine, _options())
+        try:
+            builder.getModulePassManager().run(module, builder)
+        finally:
+            builder.close()
         return module, started
+
+
+def _options() -> Any:
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = True
+    options.slp_vectorization = True
+    options.loop_interleaving = True
+    options.loop_unrolling = True
+    return options
 
 
 _engine: _Engine | None = None
@@ -138,10 +146,5 @@ def libc(names: tuple[str, ...]) -> dict[str, int]:
     return {name: ctypes.cast(getattr(process, name), ctypes.c_void_p).value or 0 for name in names}
 
 
-def _forked() -> None:
-    """A lock that another thread held when the process was forked would never be released."""
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_forked)
+# A fork waits until no thread is inside LLVM, whose own locks and data the child would find half-way otherwise.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

@@ -17,7 +17,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, Literal
 
 import numpy as np
@@ -41,6 +41,7 @@ from headwater.native.record import (
 )
 from headwater.native.table import TableProgram, table_for
 from headwater.native.variables import StateBlock
+from headwater.types.codec import as_bytes
 from headwater.types.event_type import event_type
 
 Tier = Literal["table", "interpreter", "native"]
@@ -94,10 +95,17 @@ def _worker() -> _Worker:
     return _Worker()
 
 
-os.register_at_fork(after_in_child=_worker.clear)  # threads do not survive a fork
+_alive: weakref.WeakSet[Native] = weakref.WeakSet()
 
 
-os.register_at_fork(after_in_child=_worker.clear)  # the thread does not live on in a forked process
+def _forked() -> None:
+    """Threads do not live on in a forked process, nor does anyone release what they held."""
+    _worker.clear()
+    for it in list(_alive):
+        it._forked()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def compile_async(program: Program | Analysis) -> Future[RecordCode]:
@@ -112,11 +120,14 @@ def compile_async(program: Program | Analysis) -> Future[RecordCode]:
 class Native:
     """An executable interest with its parameters, state and counts. Threads may share it.
 
+    Take `test` from here for each run of events: a new tier and new parameters come with a new function.
+
     `params` are values as the owner gives them (`ir.params`), or `raw_params` what `ir.params.bind` made of them;
     `fuel` bounds loops that are not proven to end.
     """
 
     test: Callable[[Any], bool]
+    _failed: BaseException | None
 
     def __init__(
         self,
@@ -141,12 +152,23 @@ class Native:
         self._meta = uses_meta(self.program)
         self._table: TableProgram | None = table_for(self.program, params=self._raw, counts=self._fast)
         self.test = self._table.test if self._table is not None else self._test
-        self._ready = threading.Event()
+        self._ready, self._failed = threading.Event(), None
+        self._future: Future[RecordCode] | None = None
+        self._request()
+        _alive.add(self)
+
+    # ── tiers ──
+
+    def _request(self) -> None:
+        """Ask for machine code; neither the request nor the answer keeps this interest alive."""
         owner, source = weakref.ref(self), weakref.ref(self.analysis)
         self._future = _worker().submit(source)
         self._future.add_done_callback(lambda future: _arrived(owner, future))
 
-    # ── tiers ──
+    def _forked(self) -> None:
+        self._lock = threading.Lock()
+        if not self._ready.is_set():
+            self._ready, self._future = threading.Event(), None  # asked for anew when it is next used
 
     @property
     def tier(self) -> Tier:
@@ -156,11 +178,12 @@ class Native:
 
     def wait(self, timeout: float | None = None) -> Native:
         """Until machine code is in use; raises ExecutionError if it cannot be made or takes longer."""
+        if self._future is None:
+            self._request()
         if not self._ready.wait(timeout):
             raise ExecutionError(f"expected machine code within {timeout} s, found the compiler still at work")
-        error = self._future.exception()
-        if error is not None:
-            raise ExecutionError(f"this interest cannot be compiled: {error}") from error
+        if self._failed is not None:
+            raise ExecutionError(f"this interest cannot be compiled: {self._failed}") from self._failed
         return self
 
     def _switch(self, code: RecordCode) -> None:
@@ -182,7 +205,7 @@ class Native:
     def run(self, record: Any, meta: EventMeta | None = None) -> Result:
         """The whole outcome of one record."""
         if type(record) is not bytes:
-            record = bytes(record)
+            record = as_bytes(record)
         if self._record is None and self._table is not None:
             return self._table.run(record)  # it counts by itself
         if self._state is not None:
@@ -196,6 +219,8 @@ class Native:
         return result
 
     def _run(self, record: bytes, meta: EventMeta | None) -> Result:
+        if self._future is None:
+            self._request()
         return self._interpret(record, meta) if self._record is None else self._record.run(record, meta)
 
     def _interpret(self, record: bytes, meta: EventMeta | None) -> Result:
@@ -262,9 +287,10 @@ class Native:
         changed = [decl for decl in self.program.params if decl.name in values]
         if len(changed) < len(values):
             parameters.bind(self.program.params, values)  # raises, naming the one that is not declared
-        given, raw = self._given | values, self._raw | parameters.bind(changed, values)
+        bound = parameters.bind(changed, values)
         with self._lock:
-            self._given, self._raw = given, raw
+            self._given, self._raw = self._given | values, self._raw | bound
+            raw = self._raw
             if self._table is not None:
                 self._table.set_params(raw)
                 self.test = self._table.test
@@ -295,9 +321,12 @@ def _arrived(owner: weakref.ref[Native], future: Future[RecordCode]) -> None:
     it = owner()
     if it is None:
         return
-    if not future.cancelled() and future.exception() is None:
+    try:
         it._switch(future.result())
-    it._ready.set()
+    except (Exception, CancelledError) as error:
+        it._failed = error  # the present tier goes on; `wait` says why
+    finally:
+        it._ready.set()
 
 
 # ── what `headwater explain` shows ──

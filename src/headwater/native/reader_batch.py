@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from headwater.errors import ExecutionError
 from headwater.ir.nodes import META_TYPES
@@ -172,6 +173,46 @@ def _bits(stored: Type) -> int:
 # ── the Python side ──
 
 
+def check_buffers(batch: Any) -> None:
+    """Cheap: buffers are as long as they must be, and the first and last offsets lie inside."""
+    try:
+        batch.validate()
+    except pa.ArrowInvalid as error:
+        raise ExecutionError(f"expected a valid RecordBatch, found: {error}") from None
+
+
+def _checked(array: Any) -> Any:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise ExecutionError(f"expected a valid array, found: {error}") from None
+    return array
+
+
+def check_offsets(buffer: Any, start: int, count: int, node: Node) -> None:
+    """With the ends checked, offsets that never go down all lie inside: native code follows them as they are."""
+    offsets = np.frombuffer(buffer, np.int32, count + 1, 4 * start)
+    down = offsets[1:] < offsets[:-1]
+    if down.any():
+        at = int(np.argmax(down))
+        found = f"{offsets[at]} before {offsets[at + 1]} at value {at}"
+        raise ExecutionError(f"{'.'.join(node)}: expected offsets that never go down, found {found}")
+
+
+def misses_required(plan: Plan, columns: dict[str, Any]) -> bool:
+    """Whether a nested value that may not be missing might be: only a closer look can tell."""
+    nested = [node for node in plan.types if len(node) > 1 and node[0] != META]
+    if not nested:
+        return False
+    buffers = Buffers(Plan((), (), (), plan.types), columns)
+    for node in nested:
+        parent = plan.types.get(node[:-1])
+        optional = isinstance(parent, Record) and parent.by_name[node[-1]].optional
+        if not optional and buffers.array(node)[0].null_count:
+            return True
+    return False
+
+
 class Buffers:
     """The words of one batch for one plan, and everything that must live as long as they are used."""
 
@@ -185,6 +226,8 @@ class Buffers:
         for node, kind in plan.expand:
             expand += [self._word(node, kind), self._word(node, kind + " offset")]
         self.expand = np.array(expand or [0], np.uint64)
+        for node in plan.sources:
+            _checked(self.array(node)[0])  # Arrow copies from it, and trusts every offset
 
     def array(self, node: Node) -> tuple[Any, int]:
         """The values of a node, and how many of them one index of an empty one may reach."""
@@ -222,7 +265,10 @@ class Buffers:
             case "bits":
                 return self._zeros(reach) if empty else int(buffers[1].address)
             case "offsets":
-                return self._zeros(reach + 1) if empty else int(buffers[1].address) + 4 * array.offset
+                if empty:
+                    return self._zeros(reach + 1)
+                check_offsets(buffers[1], array.offset, len(array), node)
+                return int(buffers[1].address + 4 * array.offset)
         if is_text(stored):
             missing = empty or buffers[2] is None
             return self._zeros(1) if missing else int(buffers[2].address)
@@ -237,9 +283,9 @@ class Buffers:
 
     def _codes(self, dictionary: Any, type: Enum, kind: str) -> int:
         """From an index to a member's code, whatever order the dictionary has its names in."""
-        names = dictionary.to_pylist()
         if kind == "members":
-            return max(1, len(names))
+            return max(1, len(dictionary))
+        names = _checked(dictionary).to_pylist()
         codes = dict(type.members)
         unknown = next((name for name in names if name not in codes), None)
         if unknown is not None:

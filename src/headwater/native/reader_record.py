@@ -147,8 +147,8 @@ def store_slot(fn: Fn, ptr: str, stored: Type, x: str) -> None:
 def check_header(fn: Fn, layout: Layout, bad: str) -> None:
     """Go on only with a record of this very type whose size is the buffer's.
 
-    Two branches: the length must hold the fixed part and fit the header's 32 bits, and the header's two words, size with
-    magic and fingerprint, must both be as expected.
+    Two branches: the length must hold the fixed part and fit the header's 32 bits, and the header's two words, size
+    with magic and fingerprint, must both be as expected.
     """
     marks, fingerprint = (int.from_bytes(layout.header[at:end], "little") for at, end in ((0, 4), (4, 12)))
     look, go = fn.label("look"), fn.label("go")

@@ -29,6 +29,7 @@ from headwater.native.reader_record import RecordReader, check_header
 from headwater.native.runtime import imports, python_function
 from headwater.native.variables import Places, StateBlock
 from headwater.native.writer import StageWriter, stage_of
+from headwater.types.codec import as_bytes
 from headwater.types.layout import Layout
 
 MALFORMED = int(Status.UNDECIDED) | int(Fault.MALFORMED) << 8
@@ -223,7 +224,7 @@ class RecordProgram:
         """status | faults << 8; without meta, and without the output of a transformation."""
         if self.bound.run is not None:
             return self.bound.run(record)  # type: ignore[no-any-return]
-        return self._evaluate(bytes(record), None)[0]
+        return self._evaluate(as_bytes(record), None)[0]
 
     def test(self, record: Any) -> bool:
         """Whether the record passes."""
@@ -231,11 +232,11 @@ class RecordProgram:
 
     def run(self, record: Any, meta: EventMeta | None = None) -> Result:
         """The whole outcome."""
-        packed, output = self._evaluate(record if type(record) is bytes else bytes(record), meta)
+        packed, output = self._evaluate(record if type(record) is bytes else as_bytes(record), meta)
         return result_of(packed, output)
 
     def context(self) -> _Context:
-        """The memory of one call: who calls `code.address` passes `context.address`, and keeps the context till then."""
+        """The memory of one call: who calls `code.address` passes `context.address`, and keeps the context so long."""
         try:
             context = self._pool.pop()
         except IndexError:

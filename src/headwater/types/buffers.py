@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 from math import prod
 from typing import Any
@@ -44,6 +45,7 @@ def is_plain(type: Type) -> bool:
     return isinstance(type, Scalar) and type.name in CODES
 
 
+@lru_cache(maxsize=64)
 def numpy_dtype(type: Type) -> np.dtype[Any]:
     """The little-endian numpy type of a plain element, or of a timestamp (as int64)."""
     assert isinstance(type, Scalar)

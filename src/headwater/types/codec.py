@@ -58,7 +58,7 @@ class Codec:
     def decode(self, data: Data) -> Any:
         """The event in a record, as an instance. Safe on any bytes; padding is not looked at."""
         if type(data) is not bytes:
-            data = bytes(data)
+            data = as_bytes(data)
         try:
             return self._decode(data)
         except Exception as error:
@@ -67,7 +67,7 @@ class Codec:
     def decode_raw(self, data: Data) -> dict[str, Any]:
         """The event in a record, in the raw form. Safe on any bytes; padding is not looked at."""
         if type(data) is not bytes:
-            data = bytes(data)
+            data = as_bytes(data)
         try:
             return self._decode_raw(data)
         except Exception as error:
@@ -87,7 +87,7 @@ class Codec:
 
     def validate(self, data: Data) -> None:
         """Raise `DecodeError` unless these bytes are exactly one record in its one canonical form."""
-        check.validate(self.layout, bytes(data))
+        check.validate(self.layout, as_bytes(data))
 
     def encode_each(self, events: Iterable[Any]) -> list[bytes]:
         """The record of each event; an error names the event's index."""
@@ -111,7 +111,7 @@ class Codec:
 
     def decode_many(self, data: Data) -> list[Any]:
         """The events of records that lie end to end; an error names the record's index."""
-        data = bytes(data)
+        data = as_bytes(data)
         events: list[Any] = []
         try:
             for start, end in _bounds(data):
@@ -119,6 +119,14 @@ class Codec:
         except DecodeError as error:
             raise DecodeError(f"record {len(events)}: {error}") from error
         return events
+
+
+def as_bytes(data: Any) -> bytes:
+    """The bytes in any buffer; `bytes` itself would make zeros of a number."""
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise TypeError(f"expected a record (bytes or another buffer), found {type(data).__name__}") from None
 
 
 def split(data: Data) -> Iterator[memoryview]:

@@ -20,13 +20,15 @@ from headwater.types.model import Array, Enum, List, Record, Scalar, Type
 Rows = Callable[[], Any]  # the batch's row number of each value, computed only for a message
 
 
-def conform(record: Record, data: Any) -> Any:
-    """A RecordBatch with exactly the record's schema, from a RecordBatch or Table. Further columns are left out."""
-    if isinstance(data, pa.Table):
-        batches = data.combine_chunks().to_batches()
-        data = batches[0] if batches else pa.RecordBatch.from_pylist([], data.schema)
-    if not isinstance(data, pa.RecordBatch):
-        raise TypeError(f"expected a pyarrow RecordBatch or Table, found {type(data).__name__}")
+def conform(record: Record, data: Any, *, check: bool = False) -> Any:
+    """A RecordBatch with exactly the record's schema, from a RecordBatch, a Table, or anything with Arrow's C stream
+    or C array interface (a polars frame, a reader). Further columns are left out.
+
+    Sizes of buffers are always checked, and all of what has to be cast; `check` looks at every offset, index and
+    text of the rest too.
+    """
+    data = _one_batch(data)
+    _validate(data, "", full=check)
     problems: list[str] = []
     names = data.schema.names
     _compare_fields(record, {n: data.schema.field(i).type for i, n in enumerate(names)}, "", problems)
@@ -43,6 +45,31 @@ def conform(record: Record, data: Any) -> Any:
     if same and data.schema.equals(schema, check_metadata=True):
         return data
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _validate(data: Any, path: str, *, full: bool) -> None:
+    try:
+        data.validate(full=full)
+    except pa.ArrowInvalid as error:
+        raise EncodeError(path, f"expected valid Arrow data, found: {error}") from None
+
+
+def _one_batch(data: Any) -> Any:
+    if isinstance(data, pa.RecordBatch):
+        return data
+    if not isinstance(data, pa.Table):
+        if hasattr(data, "__arrow_c_stream__"):
+            data = pa.RecordBatchReader.from_stream(data).read_all()
+        elif hasattr(data, "__arrow_c_array__"):
+            return pa.record_batch(data)
+    if not isinstance(data, pa.Table):
+        raise TypeError(f"expected a pyarrow RecordBatch or Table, found {type(data).__name__}; a frame would do too")
+    batches = data.combine_chunks().to_batches()
+    if len(batches) > 1:  # 32-bit offsets reach no further
+        raise EncodeError("", "expected at most 2 GiB of text or bytes in a column, found more; split the table")
+    if batches:
+        return batches[0]
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in data.schema], schema=data.schema)
 
 
 def _compare_fields(record: Record, found: dict[str, Any], path: str, problems: list[str]) -> None:
@@ -117,13 +144,13 @@ def _values(array: Any, type: Type, optional: bool, path: str, rows: Rows) -> An
     """The array as this type; the same object if it is so already."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
+    if array.null_count or array.type != arrow_type(type):
+        _validate(array, path, full=True)  # Arrow's functions trust what they are given
     if pa.types.is_dictionary(array.type) and not _is_enum_array(array, type):
-        array = array.cast(array.type.value_type)
-    if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
-        # Most of Arrow's functions do not know the view types.
-        array = array.cast(pa.utf8() if pa.types.is_string_view(array.type) else pa.binary())
-    if pa.types.is_null(array.type) and len(array):
-        if not optional:
+        array = _no_views(array.dictionary).take(array.indices)
+    array = _no_views(array)
+    if pa.types.is_null(array.type):
+        if len(array) and not optional:
             raise _missing(array, path, rows)
         return _nulls(len(array), type)
     if not array.null_count:
@@ -137,6 +164,13 @@ def _values(array: Any, type: Type, optional: bool, path: str, rows: Rows) -> An
         return array
     positions = np.cumsum(valid) - 1
     return compact(made).take(pa.array(positions, mask=~valid))
+
+
+def _no_views(array: Any) -> Any:
+    """Most of Arrow's functions do not know the view types."""
+    if pa.types.is_string_view(array.type):
+        return array.cast(pa.utf8())
+    return array.cast(pa.binary()) if pa.types.is_binary_view(array.type) else array
 
 
 def _missing(array: Any, path: str, rows: Rows) -> EncodeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from headwater.types.conform import conform
 from headwater.types.event import Event, EventMeta, binding_of, make_class
 from headwater.types.layout import Layout
 from headwater.types.model import Array, Enum, List, Record, Type
-from headwater.types.view import View, view
+from headwater.types.view import View, viewer
 
 
 class EventType:
@@ -63,6 +63,10 @@ class EventType:
     def _codec(self) -> Codec:
         return Codec(self.binding)
 
+    @cached_property
+    def _view(self) -> Callable[[Data], View]:
+        return viewer(self.binding, self.layout)
+
     # ── one event ──
 
     def encode(self, event: Any = None, /, **fields: Any) -> bytes:
@@ -91,7 +95,7 @@ class EventType:
 
     def view(self, data: Data) -> View:
         """A record read in place: each attribute decodes one field; numbers in arrays come as numpy views."""
-        return view(self.binding, self.layout, data)
+        return self._view(data)
 
     # ── many events ──
 
@@ -128,19 +132,29 @@ class EventType:
         return columns.rows(self.binding, self._columns(batch, raw=True), raw=True)
 
     def _columns(self, batch: Any, *, raw: bool) -> list[list[Any]]:
-        found = self.conform(batch)
+        found = self.conform(batch, check=True)
         parts = self.binding.parts
         return [columns.column_values(c, p, raw=raw) for c, p in zip(found.columns, parts, strict=True)]
 
-    def conform(self, data: Any) -> Any:
-        """A RecordBatch or Table brought to `schema`: columns by name, cast where nothing is lost, further ones
-        left out, absent optional ones null. The same object if it has the schema already."""
-        return conform(self.record, data)
+    def conform(self, data: Any, *, check: bool = False) -> Any:
+        """A RecordBatch, a Table, or a pandas or polars frame brought to `schema`: columns by name, cast where nothing
+        is lost, further ones left out, absent optional ones null. The same object if it has the schema already.
+
+        Arrow data from someone you do not trust may hold offsets that lead anywhere: `check=True` looks at every
+        offset, index and text first, which takes a pass over the columns that have them."""
+        if frames.is_pandas(data):
+            return frames.frame_to_batch(self.record, data)
+        return conform(self.record, data, check=check)
 
     def to_pandas(self, events: Any) -> Any:
         """A DataFrame of events, or of a RecordBatch or Table."""
-        arrow = isinstance(events, pa.RecordBatch | pa.Table)
-        return frames.batch_to_frame(self.record, self.conform(events) if arrow else self.to_arrow(events))
+        batch = self.conform(events, check=True) if frames.is_columns(events) else self.to_arrow(events)
+        return frames.batch_to_frame(self.record, batch)
+
+    def batch_of(self, events: Any) -> Any:
+        """A RecordBatch of the type's schema from many events in any form: an iterable of instances, dicts or raw
+        forms, or what `conform` takes."""
+        return self.conform(events) if frames.is_columns(events) else self.to_arrow(events)
 
     def from_pandas(self, frame: Any) -> list[Any]:
         """The instances in a DataFrame with the type's columns."""

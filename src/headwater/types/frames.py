@@ -10,10 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from headwater.errors import EncodeError, EvolutionError
 from headwater.types.arrow import arrow_type
 from headwater.types.buffers import is_plain
 from headwater.types.conform import conform
-from headwater.types.model import Array, Enum, List, Record, Scalar, Type
+from headwater.types.model import Array, Enum, List, Record, Scalar, Type, describe
 
 _NULLABLE = {
     "bool": "BooleanDtype",
@@ -47,18 +48,36 @@ def _is_numbers(type: Type) -> bool:
     return isinstance(type, Array | List) and is_plain(type.element)
 
 
+def is_pandas(data: Any) -> bool:
+    """Whether this is a DataFrame of pandas; asks without importing it."""
+    return any(cls.__module__.partition(".")[0] == "pandas" for cls in type(data).__mro__) and hasattr(data, "columns")
+
+
+def is_columns(data: Any) -> bool:
+    """Whether these are columns (`conform` takes them) rather than events one by one."""
+    return is_pandas(data) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
 def frame_to_batch(record: Record, frame: Any) -> Any:
     """A RecordBatch of the record's schema from a DataFrame with its columns."""
+    twice = [f"{name}: the column appears twice" for name in record.by_name if list(frame.columns).count(name) > 1]
+    if twice:
+        raise EvolutionError(f"these columns do not fit the event type {record.name}", twice)
     arrays, names = [], []
     for field in record.fields:
         if field.name in frame.columns:
             names.append(field.name)
-            arrays.append(_array(field.type, field.optional, frame[field.name]))
+            try:
+                arrays.append(_array(field.type, field.optional, frame[field.name]))
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                raise EncodeError(field.name, f"expected a column for {describe(field.type)}: {error}") from None
     return conform(record, pa.RecordBatch.from_arrays(arrays, names=names))
 
 
 def _array(type: Type, optional: bool, series: Any) -> Any:
     if isinstance(type, Scalar | Enum):
+        if not len(series):  # pandas calls the values of an empty column what it likes
+            return pa.nulls(0)
         # A plain numpy float column cannot tell NaN from missing: it is missing only where the field may be.
         missing = optional or series.dtype.kind != "f" or not hasattr(series.dtype, "byteorder")
         array = pa.array(series, from_pandas=missing)

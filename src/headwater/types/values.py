@@ -49,7 +49,7 @@ def to_raw(binding: Binding, value: Any, path: str = "") -> Any:
                 return bool(value)
         case Scalar(name="text"):
             if isinstance(value, str):
-                return _text(str(value), path)
+                return _text(str.__str__(value), path)  # a member of a str enumeration says its name otherwise
         case Scalar(name="bytes"):
             if isinstance(value, bytes | bytearray | memoryview):
                 return bytes(value)
@@ -69,8 +69,16 @@ def _expected(type: Any) -> str:
 def _found(value: Any) -> str:
     if value is None:
         return "None; the field is not optional"
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+    return f"{type(value).__name__} {_shown(value)}".rstrip()
+
+
+def _shown(value: Any) -> str:
+    """A value in a message, whatever it is: integers may be too long to print, and a `repr` may fail."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"of {value.bit_length()} bits" if isinstance(value, int) else ""
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _record(binding: Binding, value: Any, path: str) -> dict[str, Any]:
@@ -115,12 +123,9 @@ def _join(path: str, name: str) -> str:
 
 def _enum(binding: Binding, type: Enum, value: Any, path: str) -> int:
     code: int | None = None
-    if isinstance(value, binding.cls):
-        for member, (_, code) in zip(binding.members, type.members, strict=True):
-            if member is value:
-                return code
-    elif isinstance(value, enum.Enum):
-        code = None
+    if isinstance(value, enum.Enum):
+        pairs = zip(binding.members, type.members, strict=True)
+        code = next((known for member, (_, known) in pairs if member is value), None)
     elif isinstance(value, str):
         code = type.code_of(value)
     elif not isinstance(value, bool) and isinstance(value, int | np.integer):
@@ -166,6 +171,8 @@ def _text(value: str, path: str) -> str:
 
 def _timestamp(type: Scalar, value: Any, path: str) -> int:
     if isinstance(value, datetime):
+        if value != value:  # pandas' NaT is a datetime
+            raise EncodeError(path, f"expected a datetime with a time zone, found {_found(value)}; use None")
         if value.utcoffset() is None:
             raise EncodeError(path, f"expected a datetime with a time zone, found the naive {value}; add tzinfo=UTC")
         if getattr(value, "nanosecond", 0):
@@ -178,7 +185,8 @@ def _timestamp(type: Scalar, value: Any, path: str) -> int:
         raise EncodeError(path, f"expected a datetime with a time zone, found {_found(value)}{kind}")
     low, high = type.range
     if not low <= micros <= high:
-        raise EncodeError(path, f"expected a time in the years 1 to 9999 UTC, found {value}")
+        found = value if isinstance(value, datetime) else _shown(value)
+        raise EncodeError(path, f"expected a time in the years 1 to 9999 UTC, found {found}")
     return micros
 
 
@@ -191,7 +199,7 @@ def _integer(type: Scalar, value: Any, path: str) -> int:
         raise EncodeError(path, f"expected {_expected(type)}, found {_found(value)}") from None
     low, high = type.range
     if not low <= number <= high:
-        raise EncodeError(path, f"expected {low} to {high} for {type}, found {number}")
+        raise EncodeError(path, f"expected {low} to {high} for {type}, found {_shown(number)}")
     return number
 
 
@@ -203,7 +211,7 @@ def _float(type: Scalar, value: Any, path: str) -> float:
         if type.name == "f32":
             number = float(struct.unpack("<f", struct.pack("<f", number))[0])
     except OverflowError:
-        raise EncodeError(path, f"{value} is beyond the range of {describe(type)}") from None
-    if math.isinf(number) and not isinstance(value, int | np.integer) and not math.isinf(value):
+        raise EncodeError(path, f"{_shown(value)} is beyond the range of {describe(type)}") from None
+    if math.isinf(number) and not np.isinf(value):
         raise EncodeError(path, f"{value} is beyond the range of {describe(type)}")
     return number
