@@ -20,6 +20,19 @@ int simple(const char *record, long length, void *env) {
     return 0;
 }
 """
+CHECKED = """
+int checked(const char *record, long length, void *env) {
+    if (length != 24 || __builtin_memcmp(record, env, 16) != 0) {
+        return 4098;
+    }
+    float level;
+    __builtin_memcpy(&level, record + 16, 4);
+    if (level > 0.5) {
+        return 1;
+    }
+    return 0;
+}
+"""
 AVERAGE = """
 int average(const char *record, long length, void *env) {
     const double (*wind)[37] = (const double (*)[37])(record + 16);
@@ -67,7 +80,7 @@ class Reference:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
         target = Path(self._folder.name) / "reference.so"
-        _compile(SIMPLE + AVERAGE + LOOP, target)
+        _compile(SIMPLE + CHECKED + AVERAGE + LOOP, target)
         self._library = ctypes.CDLL(str(target))
         self._loop = self._library.loop
         self._loop.restype = ctypes.c_long
@@ -79,6 +92,7 @@ class Reference:
         return int(self._loop(address, record, len(record), env, calls))
 
     def loop_reference(self, name: str, record: bytes, calls: int) -> int:
+        ctypes.memmove(self._out, record, 16)  # what `checked` compares the header with
         address = ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value
         assert address is not None
         return self.loop(address, record, ctypes.addressof(self._out), calls)

@@ -90,16 +90,17 @@ def answer(report: Report) -> None:
 
     record = hw.event_type(Sighting).encode(SIGHTING)
 
-    samples = []
-    for _ in range(400):
+    samples, parses = [], []
+    for _ in range(600):  # the compiler works in the background all the while, as it would
         said = _new(CONJUNCTION)
         start = time.perf_counter()
-        native = Interest(said, Sighting).native()
-        assert native.test(record)
+        answered = Interest(said, Sighting).native().test(record)
         samples.append(time.perf_counter() - start)
-        native.wait()  # the compiler must not be at work while the next one is timed
-    text = CONJUNCTION.format(0.5)
-    mine, parse = statistics.median(samples[100:]), median_of(lambda: parse_one(text), repeat=500)
+        assert answered
+        start = time.perf_counter()
+        parse_one(said)
+        parses.append(time.perf_counter() - start)
+    mine, parse = statistics.median(samples[100:]), statistics.median(parses[100:])
     report.add("predicate text to first answer, 3 comparisons", mine, parse, reach="≤ 0.3 ms", ok=mine <= 0.3e-3,
                note="reference: sqlglot reading the same text, and no more")  # fmt: skip
 
@@ -155,32 +156,40 @@ def _drain(peer: socket.socket) -> None:
 
 
 def inside(report: Report) -> None:
-    """The two programs of the ECho paper, called from C in a loop, beside the same functions in C at -O2."""
+    """The two programs of the ECho paper, called from C in a loop, beside the same functions in C at -O2.
+
+    A call of a few cycles depends on where the code happens to lie, so both are compiled and loaded anew several times,
+    and the best of each counts.
+    """
     compiler = find_compiler()
     if compiler is None:
         print("inside native code: no C compiler on this machine, not run")
         return
-    reference = Reference()
     rng = np.random.default_rng(1)
     for name, text, types, event, function, calls in (
-        ("simple filter inside native code", SIMPLE, (Level, None), Level(level=0.75), "simple", 2_000_000),
+        ("simple filter inside native code", SIMPLE, (Level, None), Level(level=0.75), "simple", 1_000_000),
+        ("  vs C that checks the header too", SIMPLE, (Level, None), Level(level=0.75), "checked", 1_000_000),
         ("37×253 average inside native code", AVERAGE, (Wind, Average), Wind(wind_velocity=rng.random((253, 37))),
          "average", 2_000),
     ):  # fmt: skip
-        interest = Interest(text.format("0.5" if types[1] is None else "0.0"), types[0], output=types[1])
-        data = interest.type.encode(event)
-        program = RecordProgram(record_code(interest.analysis))
-        context = program.context()
-        mine, theirs = versus(
-            lambda code=program.code, data=data, env=context.address, calls=calls: reference.loop(
-                code.address, data, env, calls
-            ),
-            lambda function=function, data=data, calls=calls: reference.loop_reference(function, data, calls),
-            number=1,
-            repeat=15,
-        )
-        report.add(name, mine / calls, theirs / calls, reach="≥ 0.9×", ok=theirs / mine >= 0.9,
-                   note=f"reference: {compiler} -O2; ours checks the record's header first")  # fmt: skip
+        ours, theirs = [], []
+        for _ in range(9):
+            reference = Reference()
+            interest = Interest(_new(text), types[0], output=types[1])
+            data = interest.type.encode(event)
+            program = RecordProgram(record_code(interest.executed))
+            context = program.context()
+            mine, other = versus(
+                lambda: reference.loop(program.code.address, data, context.address, calls),  # noqa: B023
+                lambda: reference.loop_reference(function, data, calls),  # noqa: B023
+                number=1,
+                repeat=5,
+            )
+            ours.append(mine / calls)
+            theirs.append(other / calls)
+        mine, other = min(ours), min(theirs)
+        report.add(name, mine, other, reach="≥ 0.9×", ok=other / mine >= 0.9,
+                   note=f"reference: {compiler} -O2; ours checks the header of every record")  # fmt: skip
 
 
 # ── batches ──

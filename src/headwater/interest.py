@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from headwater.errors import ExecutionError
 from headwater.ir import interp, serial
 from headwater.ir.analyse import Analysis, analyse
-from headwater.ir.cost import Cost, Limits, check_limits
+from headwater.ir.cost import Cost, Limits, check_limits, surely_within
 from headwater.ir.covers import covers
 from headwater.ir.nodes import Program
 from headwater.ir.params import bind, declare
@@ -66,7 +66,8 @@ class Interest:
         self.analysis: Analysis = analyse(program, fuel=self.limits.fuel)
         self.program: Program = self.analysis.program
         self.params: dict[str, Any] = bind(program.params, values)
-        self.cost: Cost = check_limits(self.analysis, self.limits)
+        if not surely_within(program, self.limits):
+            check_limits(self.analysis, self.limits)
 
     @classmethod
     def from_program(
@@ -89,6 +90,11 @@ class Interest:
     def text(self) -> str:
         """As it was written."""
         return self.program.text
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What an event costs, estimated and at worst, and the memory it takes."""
+        return check_limits(self.analysis, self.limits)
 
     @cached_property
     def normal(self) -> Program:

@@ -35,9 +35,9 @@ from headwater.native.record import (
     RecordProgram,
     Result,
     analysed,
+    passes_for,
     record_code,
     record_source,
-    uses_meta,
 )
 from headwater.native.table import TableProgram, table_for
 from headwater.native.variables import StateBlock
@@ -149,7 +149,6 @@ class Native:
             self.new_state()
         self._record: RecordProgram | None = None
         self._batch: BatchProgram | None = None
-        self._meta = uses_meta(self.program)
         self._table: TableProgram | None = table_for(self.program, params=self._raw, counts=self._fast)
         self.test = self._table.test if self._table is not None else self._test
         self._ready, self._failed = threading.Event(), None
@@ -334,18 +333,20 @@ def _arrived(owner: weakref.ref[Native], future: Future[RecordCode]) -> None:
 
 def llvm_ir(program: Program | Analysis, *, kind: Literal["record", "batch"] = "record", optimised: bool = True) -> str:
     """The LLVM assembly of a program, after the passes or as it was written."""
-    source = _source(program, kind)
-    return engine.optimised(source) if optimised else source
+    source, passes = _source(program, kind)
+    return engine.optimised(source, passes) if optimised else source
 
 
 def asm(program: Program | Analysis, *, kind: Literal["record", "batch"] = "record") -> str:
     """The machine code of a program, in this machine's assembly."""
-    return engine.assembly(_source(program, kind))
+    return engine.assembly(*_source(program, kind))
 
 
-def _source(program: Program | Analysis, kind: str) -> str:
+def _source(program: Program | Analysis, kind: str) -> tuple[str, engine.Passes]:
     analysis = analysed(program)
-    return record_source(analysis) if kind == "record" else batch_source(analysis)[0]
+    if kind == "batch":
+        return batch_source(analysis)[0], "all"
+    return record_source(analysis), passes_for(analysis.program)
 
 
 __all__ = ["BatchResult", "Counts", "Native", "Result", "Tier", "asm", "compile_async", "llvm_ir"]

@@ -147,18 +147,25 @@ def store_slot(fn: Fn, ptr: str, stored: Type, x: str) -> None:
 def check_header(fn: Fn, layout: Layout, bad: str) -> None:
     """Go on only with a record of this very type whose size is the buffer's.
 
-    Two branches: the length must hold the fixed part and fit the header's 32 bits, and the header's two words, size
-    with magic and fingerprint, must both be as expected.
+    Two branches: one on the length, one on the header's two words, size with magic and fingerprint. Where nothing
+    varies in size both are constants; else the length must hold the fixed part and fit the header's 32 bits.
     """
     marks, fingerprint = (int.from_bytes(layout.header[at:end], "little") for at, end in ((0, 4), (4, 12)))
     look, go = fn.label("look"), fn.label("go")
-    room = fn.v(f"sub i64 %len, {layout.size}")
-    fn.cbr(fn.v(f"icmp ult i64 {room}, {(1 << 32) - layout.size}"), look, bad)
-    fn.at(look)
-    expected = fn.v(f"or i64 %len, {_signed(marks << 32)}")
-    first = fn.v(f"xor i64 {fn.load('i64', '%rec')}, {expected}")
-    second = fn.v(f"xor i64 {fn.load('i64', fn.gep('%rec', 8))}, {_signed(fingerprint)}")
-    fn.cbr(fn.v(f"icmp eq i64 {fn.v(f'or i64 {first}, {second}')}, 0"), go, bad)
+    if layout.fixed:
+        fn.cbr(fn.v(f"icmp eq i64 %len, {layout.size}"), look, bad)
+        fn.at(look)
+        header = fingerprint << 64 | marks << 32 | layout.size
+        same = fn.v(f"icmp eq i128 {fn.load('i128', '%rec')}, {header}")
+    else:
+        room = fn.v(f"sub i64 %len, {layout.size}")
+        fn.cbr(fn.v(f"icmp ult i64 {room}, {(1 << 32) - layout.size}"), look, bad)
+        fn.at(look)
+        expected = fn.v(f"or i64 %len, {_signed(marks << 32)}")
+        first = fn.v(f"xor i64 {fn.load('i64', '%rec')}, {expected}")
+        second = fn.v(f"xor i64 {fn.load('i64', fn.gep('%rec', 8))}, {_signed(fingerprint)}")
+        same = fn.v(f"icmp eq i64 {fn.v(f'or i64 {first}, {second}')}, 0")
+    fn.cbr(same, go, bad)
     fn.at(go)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from headwater.ir.analyse import Analysis, analyse
 from headwater.ir.interp import FUEL, EventMeta, Fault, Status, initial_state
-from headwater.ir.nodes import Loop, Meta, Program
+from headwater.ir.nodes import Loop, Meta, Program, Reduce
 from headwater.ir.walk import all_expressions, statements
 from headwater.native import assemble, cache, engine
 from headwater.native.codegen_expr import Exprs
@@ -121,6 +121,13 @@ def _output(fn: Fn, g: Exprs, status: str, out: str) -> str:
     return fn.load("i32", final, 4)
 
 
+def passes_for(program: Program) -> engine.Passes:
+    """What the compiler should try on a program for records."""
+    loops = any(isinstance(stmt, Loop) for stmt in statements(program.body))
+    loops = loops or any(isinstance(e, Reduce) for e in all_expressions(program.body))
+    return "loops" if loops or program.output is not None else "straight"
+
+
 def unbounded(program: Program) -> bool:
     """Whether a loop draws on fuel."""
     return any(isinstance(s, Loop) and s.bound is None for s in statements(program.body))
@@ -151,7 +158,7 @@ class RecordCode:
     def __init__(self, analysis: Analysis) -> None:
         self.program = program = analysis.program
         exports = ("run",) if program.output is None else ("run", "assemble")
-        self.code = engine.compile(record_source(analysis), exports, imports())
+        self.code = engine.compile(record_source(analysis), exports, imports(), passes_for(program))
         self.address = self.code["run"]
         self.long, self.meta = is_long(program), uses_meta(program)
         self.call = (_RELEASING if self.long else _HOLDING)(self.address)

@@ -47,7 +47,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from headwater.errors import TypeDeclarationError
-from headwater.types.model import Array, Enum, List, Record, Scalar, Type
+from headwater.types.model import BYTES, TEXT, Array, Enum, List, Record, Scalar, Type, walk
 
 HEADER_SIZE = 16
 MAGIC = 0x5748
@@ -96,6 +96,11 @@ class Layout:
     @property
     def slots(self) -> dict[str, Slot]:
         return self.level.slots
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every record of this type has the same size: nothing in it needs the heap."""
+        return not any(isinstance(t, List) or t in (TEXT, BYTES) for t in walk(self.record))
 
     @property
     def header(self) -> bytes:

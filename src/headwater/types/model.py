@@ -163,6 +163,13 @@ class Record:
     def __str__(self) -> str:
         return self.name
 
+    def __hash__(self) -> int:
+        return self._hash  # types are looked up far more often than they are made
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.fields))
+
     @cached_property
     def by_name(self) -> dict[str, Field]:
         return {field.name: field for field in self.fields}
