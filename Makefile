@@ -9,7 +9,7 @@ PIP    := $(PY) -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find src -name '*.py' -o -name 'py.typed')
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check format lint types imports unit clean
+.PHONY: help env demo test check format format-check lint types imports unit soak clean
 
 help: ## list the chores
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -60,6 +60,11 @@ format: $(VENV)/.dependencies ## format and fix what can be fixed
 bench-%: env ## a benchmark by name: make bench-interests
 	@$(PY) -c 'import duckdb, numexpr, polars' 2>/dev/null || $(PIP) install $$($(PY) tools/requirements.py bench)
 	@$(PY) benchmarks/$*.py
+
+soak: env ## the property and fuzz tests, EFFORT times as hard (default 20), bounded by MINUTES (default 20)
+	@HEADWATER_EFFORT=$(or $(EFFORT),20) timeout -k 10 $(or $(MINUTES),20)m $(PY) -m pytest --timeout=0 -x \
+	  tests/types tests/ir tests/lang tests/native tests/spark/test_agreement.py tests/spark/test_four_executions.py; \
+	  code=$$?; [ $$code -ne 124 ] || { echo "stopped after $(or $(MINUTES),20) minutes with nothing found"; exit 0; }; exit $$code
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,6 +17,7 @@ from headwater.ir.nodes import Break, Compare, Const, Expr, Loop, Program, Stmt
 from headwater.ir.outputs import blank
 from headwater.types.model import BOOL, F64, I8, I32, I64, U8, Array, Field, List, Record
 from tests import programs
+from tests.effort import examples
 
 GRID = Record("Grid", (Field("level", Array(F64, (253, 37))),))
 MEAN = Record("Mean", (Field("average", F64),))
@@ -93,7 +94,7 @@ def watch(analysis: Analysis, event: dict[str, Any], meta: Any, params: Any, sta
 
 @pytest.mark.parametrize("transforming", [False, True])
 def test_no_event_contradicts_a_fact(transforming: bool) -> None:
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     @given(programs.cases(transforming=transforming))
     def check(drawn: Any) -> None:
         case, events = drawn

@@ -18,6 +18,7 @@ from headwater.ir.nodes import Expr, ParamDecl, Program
 from headwater.types.model import BOOL, F64, I8, I64, TEXT, TIMESTAMP, Array, Enum, Field, Record
 from tests import programs
 from tests import strategies as s
+from tests.effort import examples
 
 MODE = Enum("Mode", (("OFF", 0), ("ON", 1), ("AUTO", 7)))
 EVENT = Record(
@@ -193,7 +194,7 @@ def near_events() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(forms(), forms(), st.lists(near_events(), min_size=5, max_size=12))
 @example(("n", "gt", 1), ("and", ("n", "gt", 1), ("n", "lt", 3)), [])
 def test_never_wrong(a: Any, b: Any, events: list[dict[str, Any]]) -> None:
@@ -210,7 +211,7 @@ def test_never_wrong(a: Any, b: Any, events: list[dict[str, Any]]) -> None:
         assert in_union == (in_large or in_small)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data())
 def test_never_wrong_about_any_programs(data: st.DataObject) -> None:
     record = data.draw(s.records(1, max_fields=3))

@@ -14,6 +14,7 @@ from headwater.ir.nodes import Expr, Load, Path
 from headwater.ir.show import show_expr
 from headwater.types.model import F64, I64, Field, Record
 from tests import programs
+from tests.effort import examples
 from tests.strategies import same
 
 EVENT = Record("Event", (Field("x", I64), Field("y", I64, optional=True)))
@@ -29,7 +30,7 @@ def status_of(verdict: Any) -> interp.Status:
     return interp.Status.PASSED if verdict else interp.Status.REJECTED
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(programs.cases(loops=False, state=False, arrays=False))
 def test_a_filter_as_an_expression(drawn: Any) -> None:
     case, events = drawn
@@ -41,7 +42,7 @@ def test_a_filter_as_an_expression(drawn: Any) -> None:
         assert outcome.status == status_of(value_of(case, verdict, event, meta)), show_expr(verdict)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(programs.cases(transforming=True, loops=False, state=False, arrays=False))
 def test_a_transformation_as_expressions(drawn: Any) -> None:
     case, events = drawn

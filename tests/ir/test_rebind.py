@@ -14,6 +14,7 @@ from headwater.ir.verify import verify
 from headwater.types import model as m
 from tests import programs
 from tests import strategies as s
+from tests.effort import examples
 
 WIDER = {m.I8: m.I16, m.I16: m.I32, m.I32: m.I64, m.U8: m.U32, m.U16: m.I64, m.F32: m.F64}
 
@@ -44,7 +45,7 @@ def seen(value: Any, type: m.Type, expected: m.Type) -> Any:
     return value
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_fields_go_by_name(data: st.DataObject) -> None:
     kinds = st.one_of(s.scalars(), s.enums(), s.records(0, max_fields=3))

@@ -17,6 +17,7 @@ from headwater.ir.show import show
 from headwater.ir.verify import verify
 from headwater.types.model import BOOL, F64, I32, I64, TEXT, Array, Field, Record
 from tests import programs
+from tests.effort import examples
 from tests.strategies import same
 
 PINNED = {
@@ -37,7 +38,7 @@ def outcomes(case: programs.Case, program: Program, events: Any) -> list[tuple[A
 
 @pytest.mark.parametrize("transforming", [False, True])
 def test_the_normal_form_means_the_same(transforming: bool) -> None:
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     @given(programs.cases(transforming=transforming))
     def check(drawn: Any) -> None:
         case, events = drawn
@@ -50,7 +51,7 @@ def test_the_normal_form_means_the_same(transforming: bool) -> None:
     check()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(programs.cases(statements=False))
 def test_a_condition_means_the_same(drawn: Any) -> None:
     case, events = drawn

@@ -14,13 +14,14 @@ from headwater.errors import SerialError
 from headwater.ir import serial
 from headwater.ir.verify import verify
 from tests import programs
+from tests.effort import examples
 
 
 def both_kinds() -> st.SearchStrategy[programs.Case]:
     return st.booleans().flatmap(lambda t: programs.cases(transforming=t, events=1)).map(lambda drawn: drawn[0])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(both_kinds())
 def test_round_trip(case: programs.Case) -> None:
     verify(case.program)
@@ -45,7 +46,7 @@ def mutated(form: Any, draw: Any) -> Any:
     return draw(anything)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(both_kinds(), st.data())
 def test_mutations_are_refused_or_verified(case: programs.Case, data: st.DataObject) -> None:
     form = msgspec.msgpack.decode(serial.dumps(case.program))
@@ -59,7 +60,7 @@ def test_mutations_are_refused_or_verified(case: programs.Case, data: st.DataObj
     serial.fingerprint(program)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(both_kinds(), st.data())
 def test_flipped_bytes_are_refused_or_verified(case: programs.Case, data: st.DataObject) -> None:
     raw = bytearray(serial.dumps(case.program))

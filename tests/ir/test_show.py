@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from headwater.ir.analyse import analyse
 from headwater.ir.show import show
 from tests import programs
+from tests.effort import examples
 from tests.ir.test_analyse import averaging
 
 AVERAGING = """\
@@ -38,7 +39,7 @@ def test_the_averaging_program() -> None:
     assert show(analyse(averaging()).program) == AVERAGING
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(programs.cases(transforming=True, events=1))
 def test_any_program_can_be_shown(drawn: Any) -> None:
     text = show(drawn[0].program)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headwater.errors import InterestError, InterestRefused
 from headwater.ir.interp import initial_state, run
 from headwater.types.model import Record
+from tests.effort import examples
 from tests.lang.ecode_event import ECHO_AVERAGE, ECHO_FILTER, META, OUT, PARAM_VALUES, VALUES, judge, parse
 from tests.lang.test_ecode import PASSING, TRUE
 
@@ -254,19 +255,19 @@ def only_program_or_problems(text: str) -> None:
             run(program, VALUES, meta=META, params=PARAM_VALUES, state=initial_state(program), fuel=50)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.text(max_size=60))
 def test_any_text(text: str) -> None:
     only_program_or_problems(text)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(st.sampled_from(_TOKENS), max_size=25))
 def test_any_tokens(tokens: list[str]) -> None:
     only_program_or_problems(" ".join(tokens))
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(st.data())
 def test_damaged_programs(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(_TEXTS))

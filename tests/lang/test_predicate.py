@@ -33,6 +33,7 @@ from headwater.types.model import (
     List,
     Record,
 )
+from tests.effort import examples
 
 KIND = Enum("Kind", (("USER", 1), ("EQUIPMENT", 5)))
 POINT = Record("Point", (Field("x", F64), Field("end", F64), Field("label", TEXT, True)))
@@ -589,7 +590,7 @@ def conditions(draw: st.DrawFn) -> str:
     return "".join(parts[:-1])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(conditions())
 def test_operators_bind_as_in_python_where_parentheses_are_not_required(text: str) -> None:
     try:
@@ -723,19 +724,19 @@ def only_program_or_error(text: str) -> None:
         run(program, EVENT, meta=META, params=bind(program.params, PARAMS))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.text(max_size=60))
 def test_any_text(text: str) -> None:
     only_program_or_error(text)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(st.lists(WORDS, max_size=16), st.sampled_from((" ", " ", "")))
 def test_any_words(words: list[str], between: str) -> None:
     only_program_or_error(between.join(words))
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(st.data())
 def test_mutated_predicates(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(TRUE))

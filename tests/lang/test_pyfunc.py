@@ -25,6 +25,7 @@ from headwater.ir.params import MapOf, SetOf, bind
 from headwater.lang import pyfunc
 from headwater.lang.pyfunc import State
 from headwater.types.model import F64, I8, I64, TEXT, Array, Field, Record
+from tests.effort import examples
 from tests.lang.test_predicate import EVENT, META, TYPE
 
 POINT = Record("app.Point", (Field("x", F64), Field("y", F64)))
@@ -735,21 +736,21 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.text(max_size=60))
 def test_any_text(text: str) -> None:
     only_program_or_error(text)
     only_program_or_error(f"lambda e: {text}")
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(PIECES, max_size=12))
 def test_any_pieces(pieces: list[str]) -> None:
     only_program_or_error("lambda e: " + " ".join(pieces))
     only_program_or_error("def f(e, *, s=State(n=0), limit=0.5, b={1}, m={'a': 1}):\n    " + " ".join(pieces))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.data())
 def test_mutated_functions(data: st.DataObject) -> None:
     body = data.draw(st.sampled_from([*(body for body, _ in BODIES), *(f"return {text}" for text in TRUE)]))

@@ -18,11 +18,12 @@ from headwater.native import batch as batch_module
 from headwater.native.batch import FAULTS, BatchResult, compile_batch
 from headwater.types import EventType
 from headwater.types import model as m
+from tests.effort import examples
 from tests.native.support import Events, analysis_of, interpret
 from tests.programs import FUEL, Case, cases
 from tests.strategies import same
 
-SETTINGS = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(deadline=None, max_examples=examples(100), suppress_health_check=list(HealthCheck))
 
 
 def meta_columns(metas: list[EventMeta]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from headwater.native import compile_record
 from headwater.native.record import RecordProgram
 from headwater.types import EventType
 from headwater.types import model as m
+from tests.effort import examples
 from tests.native.support import Events, analysis_of
 from tests.programs import FUEL, Case, cases
 
@@ -70,13 +71,13 @@ def mutated(draw: st.DrawFn, record: bytes) -> bytes:
     return bytes(data)
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=list(HealthCheck))
 @given(cases(meta=False), st.data())
 def test_filters_stay_inside(case: tuple[Case, Events], data: st.DataObject) -> None:
     _stay_inside(case, data)
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=list(HealthCheck))
 @given(cases(transforming=True, meta=False), st.data())
 def test_transformations_stay_inside(case: tuple[Case, Events], data: st.DataObject) -> None:
     _stay_inside(case, data)

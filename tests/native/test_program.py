@@ -19,6 +19,7 @@ from headwater.ir.nodes import NOWHERE, Expr, ParamDecl, Program
 from headwater.native import Native, asm, cache, compile_async, compile_record, llvm_ir
 from headwater.types import EventType
 from headwater.types import model as m
+from tests.effort import examples
 from tests.native.support import Events, agree, analysis_of, interpret
 from tests.programs import FUEL, Case, cases
 
@@ -79,7 +80,7 @@ def test_anything_else_starts_in_the_interpreter() -> None:
     assert counts.faults == {Fault.MALFORMED: 1}
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(cases(transforming=True, libm=False))
 def test_all_tiers_agree(case: tuple[Case, Events]) -> None:
     made, events = case

@@ -12,11 +12,12 @@ from headwater.ir.nodes import NOWHERE as N
 from headwater.native.record import compile_record
 from headwater.types import EventType
 from headwater.types import model as m
+from tests.effort import examples
 from tests.native.support import Events, agree, analysis_of, interpret
 from tests.programs import FUEL, Case, cases
 from tests.strategies import same
 
-SETTINGS = settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(deadline=None, max_examples=examples(120), suppress_health_check=list(HealthCheck))
 
 
 def check(case: Case, events: Events) -> None:

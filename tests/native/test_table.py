@@ -14,8 +14,9 @@ from headwater.native import compile_record, table_for
 from headwater.types import EventType
 from headwater.types import model as m
 from tests import strategies as s
+from tests.effort import examples
 
-SETTINGS = settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(deadline=None, max_examples=examples(200), suppress_health_check=list(HealthCheck))
 
 
 def leaves(record: m.Record, steps: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], m.Type]]:
@@ -90,7 +91,7 @@ def test_agrees_with_the_interpreter(case: tuple[Program, dict[str, Any], list[d
         assert (found.status, found.faults) == (outcome.status, outcome.faults), (event, program, params)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(conjunctions(), st.data())
 def test_agrees_with_compiled_code_on_mutated_bytes(case: Any, data: st.DataObject) -> None:
     program, params, events = case

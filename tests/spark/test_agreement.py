@@ -18,9 +18,10 @@ from headwater.spark.sql import Sql, name
 from headwater.types import event_type
 from headwater.types import model as m
 from tests import programs, strategies
+from tests.effort import examples
 from tests.spark.support import COLOUR, META, RICH, VERDICT, chunks, equal, evaluate, frame, raw_column, sample, select
 
-EVENTS, PROGRAMS, VALUES = 120, 150, 200
+EVENTS, PROGRAMS, VALUES = 120, examples(150), examples(200)
 TYPES = (m.I64, m.F64, m.U64, m.TEXT, m.TIMESTAMP, m.BOOL, COLOUR)
 STRAIGHT = {"libm": False, "loops": False, "state": False, "arrays": False}
 SQL_META = {which: name(column) for which, column in META.items()}

@@ -16,10 +16,11 @@ from headwater.ir.interp import EventMeta
 from headwater.spark import choice, outcome
 from headwater.types import model as m
 from tests import programs, strategies
+from tests.effort import examples
 from tests.semantics.fixtures import meta_arrays
 from tests.spark.support import META, VERDICT, frame, sample
 
-TYPES, EVENTS, PROGRAMS = 12, 25, 8
+TYPES, EVENTS, PROGRAMS = examples(12), 25, 8
 
 
 @st.composite

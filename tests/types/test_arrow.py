@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from headwater.errors import EncodeError, EvolutionError, TypeDeclarationError
 from headwater.types import Array, Event, EventType, event_type, f32, f64, i8, i16, model, u8
+from tests.effort import examples
 from tests.strategies import NAMES, ODD_NAMES, records, records_with_events, same
 
-MODEST = settings(deadline=None, max_examples=120)
+MODEST = settings(deadline=None, max_examples=examples(120))
 
 
 @MODEST
@@ -77,7 +78,7 @@ def _wider(column: Any) -> Any:
     return column
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(records_with_events())
 def test_frames_bring_their_events_back(sample: Any) -> None:
     record, events = sample

@@ -16,9 +16,10 @@ from headwater.errors import DecodeError, EncodeError
 from headwater.types import Event, event_type, f32, f64, i8, i64, split, u8, u64
 from headwater.types import model as m
 from headwater.types.values import to_raw
+from tests.effort import examples
 from tests.strategies import NAMES, ODD_NAMES, raw_events, records, records_with_events, same
 
-MODEST = settings(deadline=None, max_examples=150)
+MODEST = settings(deadline=None, max_examples=examples(150))
 
 
 @MODEST
@@ -102,7 +103,7 @@ def _only_decode_errors(kind: Any, data: bytes) -> None:
             assert not valid
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.data())
 def test_mutated_records_are_refused_or_read_cleanly(data: st.DataObject) -> None:
     record = data.draw(records())
@@ -125,7 +126,7 @@ def test_mutated_records_are_refused_or_read_cleanly(data: st.DataObject) -> Non
     _only_decode_errors(kind, bytes(encoded))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(records(), st.binary(max_size=120))
 def test_random_bytes_are_refused_or_read_cleanly(record: m.Record, noise: bytes) -> None:
     kind = event_type(record)
@@ -134,7 +135,7 @@ def test_random_bytes_are_refused_or_read_cleanly(record: m.Record, noise: bytes
     _only_decode_errors(kind, total + kind.layout.header + noise)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.data())
 def test_every_truncation_is_refused(data: st.DataObject) -> None:
     record = data.draw(records())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headwater.errors import EvolutionError
 from headwater.types import event_type, parse_record, plan
 from headwater.types import model as m
+from tests.effort import examples
 from tests.strategies import raw_events, records, same
 
 WIDER = {
@@ -79,7 +80,7 @@ def project(source: m.Type, target: m.Type, raw: Any) -> Any:
     return raw
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_converting_is_projecting(data: st.DataObject) -> None:
     source = data.draw(records())
@@ -100,7 +101,7 @@ def test_converting_is_projecting(data: st.DataObject) -> None:
     assert all(field.name in found.explain() for field in target.fields)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(records(), records())
 def test_any_two_types_fit_or_say_why_not(source: m.Record, target: m.Record) -> None:
     assume(source != target)

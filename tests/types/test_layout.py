@@ -13,6 +13,7 @@ from headwater.errors import TypeDeclarationError
 from headwater.types import Array, Event, event_type, f32, i16, u8
 from headwater.types import model as m
 from headwater.types.layout import HEADER_SIZE, Layout, align_up, record_layout, size_align
+from tests.effort import examples
 from tests.strategies import records
 
 
@@ -102,7 +103,7 @@ def test_slots_are_relative_to_their_level() -> None:
     assert place.slots["height"].offset == 2
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(records())
 def test_slots_are_aligned_and_do_not_overlap(record: m.Record) -> None:
     layout = Layout.of(record)
