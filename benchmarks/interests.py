@@ -34,15 +34,11 @@ CONJUNCTION = "level > {} and zone = 3 and network = 'ORL-Net#1'"
 SIMPLE = "{{ if (input.level > {}) {{ return 1; }} }}"
 AVERAGE = """
 {{
-    int i;
-    int j;
-    double sum = {};
-    for(i = 0; i<37; i= i+1) {{
-        for(j = 0; j<253; j=j+1) {{
-            sum = sum + input.wind_velocity[j][i];
-        }}
-    }}
-    output.average_velocity = sum / (37 * 253);
+    double total = {};
+    for (int column = 0; column < 37; column++)
+        for (int row = 0; row < 253; row++)
+            total += input.wind[row][column];
+    output.mean = total / (37 * 253);
     return 1;
 }}
 """
@@ -63,11 +59,11 @@ class Level(Event):
 
 
 class Wind(Event):
-    wind_velocity: Array[f64, 253, 37]
+    wind: Array[f64, 253, 37]
 
 
 class Average(Event):
-    average_velocity: f64
+    mean: f64
 
 
 SIGHTING = Sighting(
@@ -169,7 +165,7 @@ def inside(report: Report) -> None:
     for name, text, types, event, function, calls in (
         ("simple filter inside native code", SIMPLE, (Level, None), Level(level=0.75), "simple", 1_000_000),
         ("  vs C that checks the header too", SIMPLE, (Level, None), Level(level=0.75), "checked", 1_000_000),
-        ("37×253 average inside native code", AVERAGE, (Wind, Average), Wind(wind_velocity=rng.random((253, 37))),
+        ("37×253 average inside native code", AVERAGE, (Wind, Average), Wind(wind=rng.random((253, 37))),
          "average", 2_000),
     ):  # fmt: skip
         ours, theirs = [], []

@@ -127,15 +127,11 @@ def main(count: int = 200_000) -> int:
 
 AVERAGE = """
 {
-    int i;
-    int j;
-    double sum = 0.0;
-    for (i = 0; i < 37; i = i + 1) {
-        for (j = 0; j < 253; j = j + 1) {
-            sum = sum + input.velocity[j][i];
-        }
-    }
-    output.velocity = sum / (37 * 253);
+    double total = 0;
+    for (int column = 0; column < 37; column++)
+        for (int row = 0; row < 253; row++)
+            total += input.velocity[row][column];
+    output.velocity = total / (37 * 253);
     return 1;
 }
 """
