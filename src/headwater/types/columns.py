@@ -90,7 +90,7 @@ class _Gather:
             case Scalar(name="bool"):
                 values = np.ascontiguousarray(cells)[:, 0] if count else np.zeros(0, np.uint8)
                 if (values > 1).any():
-                    raise DecodeError(f"{name}: expected 0 or 1 for a bool, found {values.max()}")
+                    raise DecodeError(f"{name}: expected 0 or 1 for a bool, found {max(values)}")
                 return pa.array(values.astype(bool), mask=mask)
             case Scalar():
                 numbers = _numbers(cells, numpy_dtype(type))

@@ -133,7 +133,7 @@ def _captured(annotations: dict[str, Any], frame: types.FrameType | None) -> dic
     }
     scope: dict[str, Any] = {}
     while frame is not None and frame.f_locals is not frame.f_globals:
-        for word in words & frame.f_locals.keys():
+        for word in words.intersection(frame.f_locals):
             scope.setdefault(word, frame.f_locals[word])
         if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             break  # a function: what called it is not an enclosing scope
