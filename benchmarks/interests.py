@@ -300,6 +300,11 @@ def growth(report: Report) -> None:
         report.add(
             f"compile {2 * terms} comparisons to native code", seconds, note=f"{quantity(seconds / terms, 's')} a term"
         )
+    first = median_of(lambda: _compile_anew("level > 0.5 and zone = 3"), repeat=25)
+    for _ in range(300):
+        _compile_anew("level > 0.5 and zone = 3")
+    later = median_of(lambda: _compile_anew("level > 0.5 and zone = 3"), repeat=25)
+    report.add("compile after 300 other compilations", later, first, note="reference: at the beginning")
     rng = np.random.default_rng(3)
     native = Interest("level > 0.5 and zone = 3", "level: f64, zone: i32").native().wait()
     kind = hw.event_type(native.program.input)

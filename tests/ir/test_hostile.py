@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 
 import pytest
@@ -95,9 +94,9 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.timeout(60)  # it must end by itself, long before this
 def test_the_deepest_go_through_everything(name: str) -> None:
     program = PROGRAMS[name]
-    began = time.perf_counter()
     verify(program)
     analysis = analyse(program)
     assert analysis.faultless in (True, False)
@@ -114,7 +113,6 @@ def test_the_deepest_go_through_everything(name: str) -> None:
     assert covers(program, program)
     satisfiable(program)
     show(normal)
-    assert time.perf_counter() - began < 20
 
 
 def test_there_is_room_left_on_the_stack() -> None:

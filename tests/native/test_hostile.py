@@ -15,7 +15,6 @@ from headwater import Interest
 from headwater.errors import EncodeError, ExecutionError
 from headwater.ir.interp import Fault, Status
 from headwater.native import Native
-from headwater.native.record import RecordCode
 from headwater.types import event_type
 from headwater.types import model as m
 
@@ -185,17 +184,3 @@ def test_a_forked_process_goes_on_where_its_parent_was() -> None:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert all(native.wait(60).test(record) for native in pending)
-
-
-def test_compiling_takes_no_longer_the_more_was_compiled() -> None:
-    def least(start: int) -> float:
-        found = []
-        for i in range(start, start + 25):
-            analysis = Interest(f"level > {i} or level < -{i}", "level: f64").analysis
-            found.append(RecordCode(analysis).code.timing.optimise)
-        return min(found)
-
-    first = least(0)
-    for start in range(25, 200, 25):
-        least(start)
-    assert least(200) < 1.6 * first
