@@ -44,6 +44,7 @@ from headwater.types.arrow import arrow_schema, arrow_type
 from headwater.types.conform import conform
 
 STAGE_BYTES = 8 << 20  # of output rows under construction at a time
+CORES = os.cpu_count() or 1  # asking takes longer than judging a thousand events
 PARALLEL_ROWS = 1 << 18  # a batch is split over threads from here on
 FAULTS = (Fault.OVERFLOW, Fault.DIVISION, Fault.INDEX, Fault.FUEL, Fault.MALFORMED)
 
@@ -156,7 +157,7 @@ def _drive() -> Any:
 
 @once
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="headwater-batch")
+    return ThreadPoolExecutor(CORES, thread_name_prefix="headwater-batch")
 
 
 os.register_at_fork(after_in_child=_threads.clear)  # threads do not live on in a forked process
@@ -257,7 +258,7 @@ class _Job:
     def share(self, step: int, work: Callable[[Iterator[int], Any], None]) -> None:
         """Let threads take spans of rows, whoever is free the next one; in order on this thread where there is state
         or little to do. `work` gets the starts of spans and a block to count in."""
-        workers = os.cpu_count() or 1
+        workers = CORES
         if self.rows < PARALLEL_ROWS or self.owner.state is not None:
             workers = 1
         spans = iter(range(0, self.rows, step))
@@ -273,7 +274,7 @@ class _Job:
             self.counts += helper.result()
 
     def filter(self) -> None:
-        step = max(PARALLEL_ROWS // 2, -(-self.rows // ((os.cpu_count() or 1) * 4)))
+        step = max(PARALLEL_ROWS // 2, -(-self.rows // (CORES * 4)))
         step = -(-step // BLOCK) * BLOCK
 
         def work(spans: Iterator[int], counts: Any) -> None:

@@ -265,8 +265,8 @@ class Native:
         self._slow[0] += counts.rejected
         self._slow[1] += counts.passed
         self._slow[2] += counts.undecided
-        for kind in range(5):
-            self._slow[3 + kind] += counts.faults.get(Fault(1 << kind), 0)
+        for fault, count in counts.faults.items():
+            self._slow[2 + fault.value.bit_length()] += count
 
     # ── counts, parameters, state ──
 
