@@ -145,6 +145,15 @@ def test_limits_refuse_what_costs_too_much() -> None:
         Interest(text, Reading, limits=Limits(max_worst=10_000))
 
 
+def test_a_loop_whose_end_only_the_normal_form_disproves_has_fuel() -> None:
+    """Once accepted, an interest runs in all executions; rewriting may drop what made a loop look as if it ended."""
+    text = "{ int n = 0; while (input.zone == 1 || (n > 3 && false)) { n = n + 1; } return 1; }"
+    interest = Interest(text, "zone: i32", limits=Limits(fuel=50))
+    expected = (hw.Status.UNDECIDED, hw.Fault.FUEL)
+    for outcome in (interest.interpret({"zone": 1}), interest.native().wait().run(interest.type.encode({"zone": 1}))):
+        assert (outcome.status, outcome.faults) == expected
+
+
 def test_covering_knows_parameters() -> None:
     wide = Interest("value > :x", Reading, params={"x": 3.0})
     assert wide.covers(Interest("value > 5", Reading))

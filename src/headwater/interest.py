@@ -103,8 +103,11 @@ class Interest:
 
     @cached_property
     def executed(self) -> Analysis:
-        """The normal form, analysed: what is compiled, so that equal interests share their machine code."""
-        return analyse(self.normal, fuel=self.limits.fuel)
+        """The normal form, analysed: what is compiled, so that equal interests share their machine code.
+
+        It may show that a loop never ends where the program as written did not; that loop was accepted, and has fuel.
+        """
+        return analyse(self.normal, fuel=self.limits.fuel, refuse=False)
 
     @cached_property
     def fingerprint(self) -> bytes:

@@ -104,10 +104,10 @@ class Analysis:
         return self._notes
 
 
-def analyse(program: Program, *, fuel: int = FUEL) -> Analysis:
+def analyse(program: Program, *, fuel: int = FUEL, refuse: bool = True) -> Analysis:
     """Prove what can be proven. A loop bound above `fuel` is not filled in: that loop draws on fuel like others.
 
-    Raises InterestRefused with every loop that can never end.
+    Raises InterestRefused with every loop that can never end, unless `refuse` is false: then these too draw on fuel.
     """
     body = program.body
     if not program.variables and len(body) == 1 and isinstance(body[0], Return):
@@ -124,7 +124,7 @@ def analyse(program: Program, *, fuel: int = FUEL) -> Analysis:
             types = {slot: program.variables[slot].type for slot in state}
             wider = {slot: iv.widen(state[slot], value, types[slot]) for slot, value in wider.items()}
         state = wider
-    if flow.problems:
+    if flow.problems and refuse:
         raise InterestRefused(list(flow.problems.values()), "this interest is refused")
     bounded = _fill(body, flow.bounds)
     if bounded is not body:
