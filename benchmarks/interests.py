@@ -96,6 +96,7 @@ def answer(report: Report) -> None:
         start = time.perf_counter()
         parse_one(said)
         parses.append(time.perf_counter() - start)
+    Interest(_new(CONJUNCTION), Sighting).native().wait()  # nothing is left to compile when the next part starts
     mine, parse = statistics.median(samples[100:]), statistics.median(parses[100:])
     report.add("predicate text to first answer, 3 comparisons", mine, parse, reach="≤ 0.3 ms", ok=mine <= 0.3e-3,
                note="reference: sqlglot reading the same text, and no more")  # fmt: skip
