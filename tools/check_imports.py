@@ -17,6 +17,8 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("ir",),
     ("lang", "native"),
     ("interest",),
+    ("match",),
+    ("channel",),
     ("spark",),
     ("explain",),
     ("cli",),

@@ -9,7 +9,14 @@
     │   └── InterestRefused    an interest is sound but too large, too deep, too costly or endless
     ├── SerialError            bytes are not the serial form of an interest
     ├── ParameterError         a parameter's value is missing, unknown or of another type
-    └── ExecutionError         an execution cannot run this interest on this input
+    ├── ExecutionError         an execution cannot run this interest on this input
+    └── ServiceError           an event service cannot do this
+        ├── ChannelError       a channel's name or type does not fit, or there is no such channel
+        ├── ClosedError        the node, channel, source or subscription is closed
+        ├── SubscriptionError  a subscription cannot be made like this
+        ├── QueueFull          a sink's queue is full and its policy is to say so   (carries .subscription)
+        ├── FactError          an event contradicts what its source stated
+        └── ConfigError        a configuration is not possible            (carries .problems, each with its place)
 
 A message names the place, what was expected, what was found and what to do.
 """
@@ -112,3 +119,54 @@ class ParameterError(HeadwaterError, ValueError):
 
 class ExecutionError(HeadwaterError, RuntimeError):
     """An execution cannot run this interest on this input."""
+
+
+class ServiceError(HeadwaterError):
+    """An event service cannot do this."""
+
+
+class ChannelError(ServiceError, ValueError):
+    """A channel's name or type does not fit, or there is no such channel."""
+
+
+class ClosedError(ServiceError, RuntimeError):
+    """The node, channel, source or subscription is closed."""
+
+
+class SubscriptionError(ServiceError, ValueError):
+    """A subscription cannot be made like this."""
+
+
+class QueueFull(ServiceError, RuntimeError):
+    """A sink's queue is full and its policy is to say so; `subscription` is the name of the slow one."""
+
+    def __init__(self, message: str, subscription: str = "") -> None:
+        super().__init__(message)
+        self.subscription = subscription
+
+
+class FactError(ServiceError, ValueError):
+    """An event contradicts what its source stated."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """One setting that is not possible, or that contradicts another."""
+
+    place: str  # file, table and key: "service.toml: [dispatch] maximum", or in code "Pool: maximum"
+    expected: str
+    found: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        line = f"{self.place}: expected {self.expected}, found {self.found}"
+        return f"{line}; {self.hint}" if self.hint else line
+
+
+class ConfigError(ServiceError, ValueError):
+    """A configuration is not possible; `problems` lists every setting at once."""
+
+    def __init__(self, problems: Sequence[ConfigProblem], title: str = "") -> None:
+        count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in this configuration"
+        super().__init__("\n".join([title or count, *(f"  - {problem}" for problem in problems)]))
+        self.problems = tuple(problems)

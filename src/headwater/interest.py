@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from headwater.errors import ExecutionError
 from headwater.ir import interp, serial
 from headwater.ir.analyse import Analysis, analyse
+from headwater.ir.build import Builder
 from headwater.ir.cost import Cost, Limits, check_limits, surely_within
 from headwater.ir.covers import covers
 from headwater.ir.nodes import Program
@@ -51,14 +52,11 @@ class Interest:
         notation: Notation | None = None,
         limits: Limits | None = None,
     ) -> None:
-        notation = notation or _guess(definition)
-        if notation not in NOTATIONS:
-            raise ValueError(f"notation: expected one of {', '.join(NOTATIONS)}, found {notation!r}")
         self.type = as_event_type(on)
         self.output = as_event_type(output) if output is not None else None
         to = self.output.record if self.output is not None else None
         given = dict(params or {})
-        program, values = _parse(definition, self.type.record, to, given, notation)
+        program, values = parse(definition, self.type.record, output=to, params=given, notation=notation)
         self._finish(program, values, limits)
 
     def _finish(self, program: Program, values: Mapping[str, object], limits: Limits | None) -> None:
@@ -200,30 +198,37 @@ def _guess(definition: str | Callable[..., Any]) -> Notation:
     return "python" if start.startswith(("lambda ", "lambda:", "def ")) else "predicate"
 
 
-def _parse(
+def parse(
     definition: str | Callable[..., Any],
     input: Record,
-    output: Record | None,
-    params: dict[str, object],
-    notation: Notation,
+    *,
+    output: Record | None = None,
+    params: Mapping[str, object] | None = None,
+    notation: Notation | None = None,
+    builder: type[Builder] = Builder,
 ) -> tuple[Program, Mapping[str, object]]:
+    """The program of a definition in any notation, and its parameters' values; `builder` says what results become."""
+    notation = notation or _guess(definition)
+    if notation not in NOTATIONS:
+        raise ValueError(f"notation: expected one of {', '.join(NOTATIONS)}, found {notation!r}")
+    params = params or {}
     # The parsers are imported when they are first needed: each costs time that other notations need not pay.
     if notation == "python":
         from headwater.lang import pyfunc
 
-        parsed = pyfunc.parse(definition, input, output=output, params=params)
+        parsed = pyfunc.parse(definition, input, output=output, params=params, builder=builder)
         return parsed.program, parsed.params
     if not isinstance(definition, str):
         raise TypeError(f"{notation}: expected text, found {definition!r}")
     if notation == "ecode":
         from headwater.lang import ecode
 
-        return ecode.parse(definition, input, output=output, params=declare(params)), params
+        return ecode.parse(definition, input, output=output, params=declare(params), builder=builder), params
     if output is not None:
         raise TypeError("predicate text can only filter; write a transformation in E-Code or Python")
     from headwater.lang import predicate
 
-    return predicate.parse(definition, input, params=declare(params)), params
+    return predicate.parse(definition, input, params=declare(params), builder=builder), params
 
 
 def _one_line(text: str) -> str:

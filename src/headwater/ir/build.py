@@ -281,6 +281,10 @@ class Builder(Operators):
         value = self.condition(value)
         return [] if is_bad(value) else [Return(value, span)]
 
+    def return_nothing(self, span: Span) -> list[Stmt]:
+        """End without a result: a filter rejects."""
+        return self.return_(self.const(False, span), span)
+
 
 def _zero(type: Type) -> Const | None:
     if type == BOOL:

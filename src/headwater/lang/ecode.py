@@ -46,19 +46,28 @@ _MANY = 100  # problems
 _HEAD, _TAIL = "int f(){\n", "\n}"
 
 
-def parse(text: str, input: Record, *, output: Record | None = None, params: Iterable[ParamDecl] = ()) -> Program:
-    """A filter, or with `output` a transformation. Raises `InterestError` with every problem, or `InterestRefused`."""
+def parse(
+    text: str,
+    input: Record,
+    *,
+    output: Record | None = None,
+    params: Iterable[ParamDecl] = (),
+    builder: type[Builder] = Builder,
+) -> Program:
+    """A filter, or with `output` a transformation. Raises `InterestError` with every problem, or `InterestRefused`.
+
+    `builder` decides what the text's results become: a verdict, or with `ir.value.ValueBuilder` a number."""
     source = scan(text)
-    builder = Builder(input, output=output, params=params, text=text, notation="ecode", c_truth=True)
+    b = builder(input, output=output, params=params, text=text, notation="ecode", c_truth=True)
     for span, message, hint in source.faults:
-        builder.problem(span, message, hint=hint)
+        b.problem(span, message, hint=hint)
     if not source.balanced:
-        builder.finish(())
+        b.finish(())
     try:
-        body = _Statements(source, builder).block(_syntax(source))
-        if not body and not builder.problems:
-            builder.problem(Span(0, 1), "this interest does nothing", expected="a return", hint="return 1; keeps all")
-        return builder.finish(body)
+        body = _Statements(source, b).block(_syntax(source))
+        if not body and not b.problems:
+            b.problem(Span(0, 1), "this interest does nothing", expected="a return", hint="return 1; keeps all")
+        return b.finish(body)
     except RecursionError:
         raise refused(text, 0, "the text nests too deeply", "assign parts to variables") from None
 
@@ -213,7 +222,9 @@ class _Statements(Declarations):
                 return self._leave(node)
             case c_ast.Return():
                 span = self.span(node)
-                value = self.b.const(False, span) if node.expr is None else self.expr(node.expr)
+                if node.expr is None:
+                    return self.b.return_nothing(span)
+                value = self.expr(node.expr)
                 return self.b.return_(value, Span(span.start, max(span.end, value.span.end)))
             case c_ast.Switch() | c_ast.Goto() | c_ast.Label() | c_ast.Case() | c_ast.Default() | c_ast.Typedef():
                 hint = {"Switch": "write if … else if …", "Typedef": "write the type itself"}.get(type(node).__name__)

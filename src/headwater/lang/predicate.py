@@ -73,17 +73,19 @@ _TWO = ("this", "expression")
 _FUNCTION_NAMES = [*FUNCTIONS, *(name for name in REDUCTIONS if name not in FUNCTIONS), "if", "cast", *ALIASES]
 
 
-def parse(text: str, input: Record, *, params: Iterable[ParamDecl] = ()) -> Program:
-    """The program of a condition over events of type `input`, or an InterestError with every problem in it."""
+def parse(text: str, input: Record, *, params: Iterable[ParamDecl] = (), builder: type[Builder] = Builder) -> Program:
+    """The program of a condition over events of type `input`, or an InterestError with every problem in it.
+
+    `builder` decides what the text's result becomes: a verdict, or with `ir.value.ValueBuilder` a number."""
     text = check_text(text, "predicate text")
-    builder = Builder(input, params=params, text=text, notation="predicate")
+    b = builder(input, params=params, text=text, notation="predicate")
     tokens = Tokens(text, input.by_name)
     tree = _tree(text, tokens)
     try:
-        value = _Walker(builder, tokens).expr(tree)
+        value = _Walker(b, tokens).expr(tree)
     except RecursionError:
         raise too_deep(text, Span(0, len(text))) from None
-    return builder.finish(builder.return_(value, value.span))
+    return b.finish(b.return_(value, value.span))
 
 
 def _tree(text: str, tokens: Tokens) -> Any:

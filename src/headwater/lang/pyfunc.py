@@ -45,11 +45,15 @@ def parse(
     *,
     output: Record | None = None,
     params: Mapping[str, object] | None = None,
+    builder: type[Builder] = Builder,
 ) -> ParsedFunction:
-    """The program of a function over events of type `input`, or an InterestError with every problem in it."""
+    """The program of a function over events of type `input`, or an InterestError with every problem in it.
+
+    `builder` decides what the function's results become: a verdict, or with `ir.value.ValueBuilder` a number."""
     source = read(function_or_source)
+    b = builder(input, output=output, text=source.text, notation="python")
     try:
-        return _Function(source, input, output, dict(params or {})).parsed()
+        return _Function(source, b, dict(params or {})).parsed()
     except RecursionError:
         raise too_deep(source.text, Span(0, len(source.text))) from None
 
@@ -57,9 +61,8 @@ def parse(
 class _Function(Statements):
     """Walks the signature, then the body."""
 
-    def __init__(self, source: Source, input: Record, output: Record | None, given: dict[str, object]) -> None:
-        builder = Builder(input, output=output, text=source.text, notation="python")
-        super().__init__(source, builder, Names(enums=enumerations(input, output)))
+    def __init__(self, source: Source, builder: Builder, given: dict[str, object]) -> None:
+        super().__init__(source, builder, Names(enums=enumerations(builder.input, builder.output)))
         self.given = given
         self.values: dict[str, object] = {}
 

@@ -130,7 +130,7 @@ class Statements(Expressions):
         """None rejects; the output type's constructor fills the output and passes."""
         span = self.source.span(node)
         if value is None or is_none(value):
-            return self.b.return_(self.b.const(False, span), span)
+            return self.b.return_nothing(span)
         if isinstance(value, ast.Call) and self._constructs(value, self.b.output):
             assert self.b.output is not None
             return self._construct(value, self.b.output, []) + self.b.return_(self.b.const(True, span), span)

@@ -31,12 +31,17 @@ TYPE = 8  # where the type is
 ZONED, STAMP, FOLD, ZONE, DATETIME_SIZE = 24, 25, 35, 40, 48
 
 SIGNATURES = {
+    "PyByteArray_AsString": "ptr %s(ptr)",
     "PyBytes_AsString": "ptr %s(ptr)",
     "PyBytes_FromStringAndSize": "ptr %s(ptr, i64)",
     "PyBytes_Size": "i64 %s(ptr)",
     "PyErr_Clear": "void %s()",
     "PyErr_ExceptionMatches": "i32 %s(ptr)",
+    "PyErr_Fetch": "void %s(ptr, ptr, ptr)",
+    "PyErr_NormalizeException": "void %s(ptr, ptr, ptr)",
     "PyErr_Occurred": "ptr %s()",
+    "PyErr_Restore": "void %s(ptr, ptr, ptr)",
+    "PyException_SetTraceback": "i32 %s(ptr, ptr)",
     "PyFloat_AsDouble": "double %s(ptr)",
     "PyFloat_FromDouble": "ptr %s(double)",
     "PyFloat_Pack4": "i32 %s(double, ptr, i32)",
@@ -44,9 +49,12 @@ SIGNATURES = {
     "PyList_Append": "i32 %s(ptr, ptr)",
     "PyList_AsTuple": "ptr %s(ptr)",
     "PyList_GetItem": "ptr %s(ptr, i64)",
+    "PyList_Insert": "i32 %s(ptr, i64, ptr)",
     "PyList_New": "ptr %s(i64)",
     "PyList_SetItem": "i32 %s(ptr, i64, ptr)",
+    "PyList_SetSlice": "i32 %s(ptr, i64, i64, ptr)",
     "PyList_Size": "i64 %s(ptr)",
+    "PyLong_AsLongLong": "i64 %s(ptr)",
     "PyLong_AsLongLongAndOverflow": "i64 %s(ptr, ptr)",
     "PyLong_AsUnsignedLongLong": "i64 %s(ptr)",
     "PyLong_FromLongLong": "ptr %s(i64)",
@@ -54,9 +62,12 @@ SIGNATURES = {
     "PyMem_Free": "void %s(ptr)",
     "PyMem_Malloc": "ptr %s(i64)",
     "PyMem_Realloc": "ptr %s(ptr, i64)",
+    "PyObject_CallNoArgs": "ptr %s(ptr)",
     "PyObject_CallOneArg": "ptr %s(ptr, ptr)",
     "PyObject_GC_UnTrack": "void %s(ptr)",
     "PyObject_Vectorcall": "ptr %s(ptr, ptr, i64, ptr)",
+    "PySet_Size": "i64 %s(ptr)",
+    "PyThread_get_thread_ident": "i64 %s()",
     "PyTuple_GetItem": "ptr %s(ptr, i64)",
     "PyTuple_New": "ptr %s(i64)",
     "PyTuple_SetItem": "i32 %s(ptr, i64, ptr)",
@@ -79,7 +90,7 @@ def supported() -> bool:
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return False
     samples: tuple[Any, ...] = (None, True, 1, 1.5, "a", b"a", [], (), datetime(2000, 1, 1, tzinfo=UTC))
-    headed = object.__basicsize__ == HEAD and all(_word(id(x) + TYPE) == id(type(x)) for x in samples)
+    headed = object.__basicsize__ == HEAD and all(word_at(id(x) + TYPE) == id(type(x)) for x in samples)
     return headed and all(hasattr(ctypes.pythonapi, name) for name in SIGNATURES)
 
 
@@ -88,7 +99,8 @@ def _function(name: str, *signature: Any) -> Any:
     return ctypes.PYFUNCTYPE(*signature)((name, ctypes.pythonapi))
 
 
-def _word(address: int) -> int:
+def word_at(address: int) -> int:
+    """The eight bytes at an address."""
     return ctypes.c_uint64.from_address(address).value
 
 
@@ -108,9 +120,9 @@ def _datetime_maker() -> int:
     """The function that the datetime module offers to C: after five types and UTC, and after the one for dates."""
     offered = import_module("_datetime").datetime_CAPI
     table = _capsule(offered, b"datetime.datetime_CAPI")
-    if _word(table + 8) != id(datetime) or _word(table + 40) != id(UTC):
+    if word_at(table + 8) != id(datetime) or word_at(table + 40) != id(UTC):
         return 0
-    return _word(table + 56)
+    return word_at(table + 56)
 
 
 def _bytes(thing: Any, count: int) -> bytes:
@@ -156,7 +168,7 @@ def offsets(binding: Binding) -> tuple[int, ...] | None:
     marks = [object() for _ in binding.attrs]
     for name, mark in zip(binding.attrs, marks, strict=True):
         msgspec.structs.force_setattr(probe, name, mark)
-    words = _words(probe)
+    words = memory_of(probe)
     found = [[i for i, word in enumerate(words) if word == id(mark)] for mark in marks]
     if any(len(places) != 1 for places in found):
         return None
@@ -171,12 +183,12 @@ def plainly_made(binding: Binding, places: tuple[int, ...]) -> bool:
     if type(cls) is not EventMeta or hasattr(cls, "__post_init__") or binding.constructor is not cls:
         return False
     marks = [object() for _ in binding.attrs]
-    words = _words(cls(*marks))
+    words = memory_of(cls(*marks))
     expected = {place: id(mark) for place, mark in zip(places, marks, strict=True)}
     return all(word == expected.get(HEAD + 8 * i, 0) for i, word in enumerate(words))
 
 
-def _words(instance: Any) -> list[int]:
+def memory_of(instance: Any) -> list[int]:
     """All of an instance after its head."""
     count = (type(instance).__basicsize__ - HEAD) // 8
     return list((ctypes.c_uint64 * count).from_address(id(instance) + HEAD))
@@ -189,7 +201,9 @@ def _attribute(cls: Any, name: str) -> Any:
 # ── builtin functions ──
 
 
-class _MethodDef(ctypes.Structure):
+class MethodDef(ctypes.Structure):
+    """What Python knows of a builtin function; to be kept as long as the function is there."""
+
     _fields_ = (
         ("name", ctypes.c_char_p),
         ("function", ctypes.c_void_p),
@@ -199,7 +213,7 @@ class _MethodDef(ctypes.Structure):
 
 
 _METH_O = 0x0008
-_new_function = _function("PyCFunction_NewEx", ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
+new_function = _function("PyCFunction_NewEx", ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
 
 
 def builtin(name: str, doc: str, source: str, imports: dict[str, int], keep: tuple[Any, ...]) -> Callable[[Any], Any]:
@@ -208,8 +222,6 @@ def builtin(name: str, doc: str, source: str, imports: dict[str, int], keep: tup
     `keep` lives as long as it does: the objects whose addresses are in the code.
     """
     code = engine.compile(source, (name,), imports, "straight")
-    method = _MethodDef(name.encode(), code[name], _METH_O, doc.encode(errors="replace"))
-    made: Callable[[Any], Any] = _new_function(
-        ctypes.addressof(method), (method, code, *keep), "headwater.native.codec"
-    )
+    method = MethodDef(name.encode(), code[name], _METH_O, doc.encode(errors="replace"))
+    made: Callable[[Any], Any] = new_function(ctypes.addressof(method), (method, code, *keep), "headwater.native.codec")
     return made

@@ -175,6 +175,11 @@ class Native:
             return "native"
         return "table" if self._table is not None else "interpreter"
 
+    @property
+    def compiled(self) -> RecordProgram | None:
+        """The machine code that runs on records, once there is some."""
+        return self._record
+
     def wait(self, timeout: float | None = None) -> Native:
         """Until machine code is in use; raises ExecutionError if it cannot be made or takes longer."""
         if self._future is None:

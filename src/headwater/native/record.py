@@ -251,6 +251,11 @@ class RecordProgram:
         context.bind(self.bound)
         return context
 
+    def release(self, context: _Context) -> None:
+        """Give the memory of a call back, for the next one."""
+        if len(self._pool) < 16:
+            self._pool.append(context)
+
     def _evaluate(self, record: bytes, meta: EventMeta | None) -> tuple[int, bytes | None]:
         bound = self.bound
         if self.program.output is None and not self.code.meta:
@@ -266,8 +271,7 @@ class RecordProgram:
                 self.code.reassemble(record, len(record), context.out_address)
             output = bytes(context.buffer[:size])
         del kept
-        if len(self._pool) < 16:
-            self._pool.append(context)
+        self.release(context)
         return packed, output
 
 

@@ -1,0 +1,246 @@
+"""From an interest to predicates over attributes: comparisons with constants, and native code for all the rest.
+
+A predicate is an interval between two ends. An end is a constant with a step (`x > 5` starts one step above 5) or,
+without a constant, a rank as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headwater.interest import Interest
+from headwater.ir.nodes import (
+    Call,
+    Compare,
+    Const,
+    Expr,
+    InSet,
+    IsMissing,
+    Load,
+    Logic,
+    Param,
+    Program,
+    Return,
+    Unary,
+)
+from headwater.ir.simplify import Simplifier
+from headwater.match import layout as w
+from headwater.match.attributes import Attribute, Key, attribute_of, in_range, key_of, presence_of
+from headwater.match.opaque import Opaque, Opaques
+from headwater.types.model import BOOL, I64, U64, Record
+
+MAX_MEMBERS = 4096  # of a set that is looked through here; a larger one is left to native code
+
+_FLIPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+class End(NamedTuple):
+    """A rank: 2i + 1 + step of constant i, or `rank` itself where there is no constant."""
+
+    key: Key | None
+    step: int = 0
+    rank: int = 0
+
+
+class Predicate(NamedTuple):
+    """Ranks from `low` to `high`; `members` instead are the constants of a set, `negated` all but those."""
+
+    attribute: Attribute
+    low: End
+    high: End
+    members: tuple[Key, ...] | None = None
+    negated: bool = False
+
+
+_BOTTOM, _TOP, _NAN = End(None), End(None, 0, w.TOP), End(None, 0, w.NAN)
+_LAST = End(None, 0, w.MISSING)  # with a start above it, an interval that wraps around and leaves out one rank
+
+
+class Lowered(NamedTuple):
+    predicates: tuple[Predicate, ...]
+    faulty: bool  # native code that may fault: more is counted
+
+
+def lower(interest: Interest, opaques: Opaques) -> Lowered:
+    """The predicates whose conjunction is the interest. Takes one more use of each native code they need."""
+    analysis = interest.executed
+    program = analysis.program
+    terms = _terms(program)
+    if terms is not None:
+        it = _Lowering(program, interest.params)
+        made = [it.term(term) for term in terms]
+        simplifier = Simplifier(program)
+        rest = [term for term, found in zip(terms, made, strict=True) if found is None]
+        if not any(map(simplifier.faults, rest)):
+            predicates = [p for found in made if found is not None for p in found]
+            for term in rest:
+                predicates.append(_asked(opaques.take_term(program, term, interest.params)))
+            return Lowered(tuple(_joined(predicates)), False)
+    opaque = opaques.take(analysis, interest.params, interest.limits.fuel)
+    return Lowered((_asked(opaque),), opaque.faulty)
+
+
+def _asked(opaque: Opaque) -> Predicate:
+    end = End(None, 0, 1)
+    return Predicate(opaque.attribute, end, end)
+
+
+def _terms(program: Program) -> tuple[Expr, ...] | None:
+    body = program.body
+    if program.variables or len(body) != 1 or not isinstance(body[0], Return):
+        return None
+    value = body[0].value
+    if value == Const(True, BOOL):
+        return ()
+    return value.args if isinstance(value, Logic) and value.op == "and" else (value,)
+
+
+class _Lowering:
+    def __init__(self, program: Program, params: dict[str, Any]) -> None:
+        self.program, self.params = program, params
+        self.record: Record = program.input
+
+    def term(self, term: Expr) -> list[Predicate] | None:
+        """The predicates of a term, or None where only native code will do."""
+        match term:
+            case Load(type=type) if type == BOOL:
+                return self.truth(term, True)
+            case Unary(op="not", a=Load() as load):
+                return self.truth(load, False)
+            case IsMissing(a=Load() as load):
+                return self.presence(load, False)
+            case Unary(op="not", a=IsMissing(a=Load() as load)):
+                return self.presence(load, True)
+            case Compare(op=op, a=Const() | Param() as other, b=b):
+                return self.compare(_FLIPPED[op], b, other, False)
+            case Compare(op=op, a=a, b=Const() | Param() as other):
+                return self.compare(op, a, other, False)
+            case Unary(op="not", a=Compare(op=op, a=a, b=Const() | Param() as other)):
+                return self.compare(op, a, other, True)
+            case Call(fn="starts_with", args=(a, (Const() | Param()) as other)):
+                return self.prefix(a, self.value(other))
+            case InSet():
+                return self.members(term, False)
+            case Unary(op="not", a=InSet() as among):
+                return self.members(among, True)
+            case _:
+                return None
+
+    def value(self, other: Const | Param) -> Any:
+        return other.value if isinstance(other, Const) else self.params[other.name]
+
+    def truth(self, load: Load, wanted: bool) -> list[Predicate] | None:
+        attribute = attribute_of(self.record, load, ordered=False)
+        return None if attribute is None else [_at(attribute, int(wanted))]
+
+    def presence(self, load: Load, wanted: bool) -> list[Predicate] | None:
+        attribute = presence_of(self.record, load)
+        return None if attribute is None else [_at(attribute, int(wanted))]
+
+    def compare(self, op: str, a: Expr, other: Const | Param, negated: bool) -> list[Predicate] | None:
+        attribute = attribute_of(self.record, a, ordered=op not in ("eq", "ne"))
+        kinds = {a.type, other.type}
+        if attribute is None or (len(kinds) > 1 and not kinds <= {I64, U64}):
+            return None
+        key = key_of(attribute, self.value(other))
+        if negated and op in ("eq", "ne"):
+            op, negated = ("ne" if op == "eq" else "eq"), False
+        if key is None:
+            return [_all(attribute) if negated or op == "ne" else _none(attribute)]
+        if beyond := in_range(key):
+            true = op == "ne" or (op in ("gt", "ge") if beyond < 0 else op in ("lt", "le"))
+            return [_all(attribute) if true != negated else _none(attribute)]
+        if negated:
+            return [_not_ordered(attribute, op, key)]
+        return [_ordered(attribute, op, key)]
+
+    def prefix(self, a: Expr, value: str | bytes) -> list[Predicate] | None:
+        attribute = attribute_of(self.record, a, ordered=True)
+        if attribute is None:
+            return None
+        start = value.encode() if isinstance(value, str) else value
+        if not start:
+            return [_all(attribute)]
+        high, end = _TOP, start.rstrip(b"\xff")
+        if end:
+            high = End(end[:-1] + bytes([end[-1] + 1]), -1)
+        return [Predicate(attribute, End(start), high)]
+
+    def members(self, term: InSet, negated: bool) -> list[Predicate] | None:
+        attribute = attribute_of(self.record, term.a, ordered=False)
+        if attribute is None:
+            return None
+        if term.param is not None:
+            decl = next(p for p in self.program.params if p.name == term.param)
+            kinds, values = {decl.type}, list(self.params[term.param])
+        else:
+            kinds, values = {const.type for const in term.values}, [const.value for const in term.values]
+        if len(values) > MAX_MEMBERS or not kinds <= {term.a.type}:
+            return None
+        keys = {key for value in values if (key := key_of(attribute, value)) is not None and not in_range(key)}
+        if not keys:
+            return [_all(attribute) if negated else _none(attribute)]
+        if len(keys) == 1:
+            (only,) = keys
+            return [_ordered(attribute, "ne" if negated else "eq", only)]
+        return [Predicate(attribute, _BOTTOM, _BOTTOM, tuple(sorted(keys)), negated)]
+
+
+def _at(attribute: Attribute, key: Key) -> Predicate:
+    return Predicate(attribute, End(key), End(key))
+
+
+def _all(attribute: Attribute) -> Predicate:
+    """Every value, NaN too."""
+    return Predicate(attribute, _BOTTOM, _NAN)
+
+
+def _none(attribute: Attribute) -> Predicate:
+    """No value; missing all the same where there is none."""
+    never = End(None, 0, w.NEVER)
+    return Predicate(attribute, never, never)
+
+
+def _ordered(attribute: Attribute, op: str, key: Key) -> Predicate:
+    match op:
+        case "eq":
+            return _at(attribute, key)
+        case "ne":
+            return Predicate(attribute, End(key, 1), _LAST)
+        case "lt" | "le":
+            return Predicate(attribute, _BOTTOM, End(key, -1 if op == "lt" else 0))
+        case _:
+            return Predicate(attribute, End(key, 1 if op == "gt" else 0), _TOP)
+
+
+def _not_ordered(attribute: Attribute, op: str, key: Key) -> Predicate:
+    """Not `x < key`: also true of NaN."""
+    if op in ("lt", "le"):
+        return Predicate(attribute, End(key, 1 if op == "le" else 0), _NAN)
+    return Predicate(attribute, _NAN, End(key, -1 if op == "ge" else 0))
+
+
+def _joined(predicates: list[Predicate]) -> list[Predicate]:
+    """`x > 1` and `x <= 2` as one interval."""
+    made: list[Predicate] = []
+    lows: dict[Attribute, int] = {}
+    highs: dict[Attribute, int] = {}
+    for it in predicates:
+        if it.members is None and it.attribute.kind != w.OPAQUE_KIND:
+            if it.low.key is not None and it.high is _TOP:
+                if it.attribute in highs:
+                    at = highs.pop(it.attribute)
+                    made[at] = made[at]._replace(low=it.low)
+                    continue
+                lows.setdefault(it.attribute, len(made))
+            elif it.high.key is not None and it.low is _BOTTOM:
+                if it.attribute in lows:
+                    at = lows.pop(it.attribute)
+                    made[at] = made[at]._replace(high=it.high)
+                    continue
+                highs.setdefault(it.attribute, len(made))
+        made.append(it)
+    return made
+
+
+__all__ = ["End", "Lowered", "Predicate", "lower"]

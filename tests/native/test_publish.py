@@ -1,0 +1,343 @@
+"""The short way by itself: what machine code does at each fork of it, with objects made up for the purpose."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import sys
+import threading
+from collections import deque
+from contextlib import suppress
+from itertools import pairwise
+from types import BuiltinFunctionType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headwater.native.publish import FlowPart, LonePart, ShortWay, SourcePart, offered
+
+NEST: list[Any] = [None]
+DEPTH, SAMPLE = 5, 3
+WAY = ShortWay(nest=NEST, depth=DEPTH, sample=SAMPLE, doc="Publish it.")
+
+
+class Thing:
+    """An event that is handed over as it is."""
+
+
+class Other:
+    """One that is decoded."""
+
+
+class Sorry(Exception):
+    pass
+
+
+class Bench:
+    """A source, its flow, a sink, and a log of what was called."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+        self.thing, self.other = Thing(), Other()
+        self.source, self.flow, self.lone = SourcePart(), FlowPart(), LonePart()
+        source, flow, lone = self.source, self.flow, self.lone
+        source._fast = {self.thing: b"thing", self.other: b"other"}.get  # type: ignore[assignment]
+        source._flow, source._full, source._gate = flow, set(), [None]
+        source._slow = self.slow
+        flow.lone, flow.seen = lone, 0
+        lone.handler, lone.decode, lone.cls = self.handler, self.decode, Thing
+        lone.failed, lone.stirred = self.failed, self.stirred
+        lone.token, lone.items, lone.special, lone.thread = [None], deque(), [], bytearray(8)
+        self.then: Any = None  # raised, or called, by the handler
+        made = WAY.publish(source)
+        assert made is not None
+        self.publish = made
+
+    def slow(self, *args: Any, **fields: Any) -> int:
+        self.log.append(("slow", args, fields))
+        return -1
+
+    def handler(self, event: Any) -> None:
+        assert self.lone.token == [] and NEST[0] is self.lone
+        assert int.from_bytes(self.lone.thread, sys.byteorder) == threading.get_ident()
+        self.log.append(event)
+        self.act(self.then)
+
+    def decode(self, record: bytes) -> Any:
+        self.log.append(record)
+        if record == self.spoiled:
+            raise Sorry("cannot be read")
+        return record.decode()
+
+    spoiled = b""
+
+    def failed(self, error: Exception, event: Any) -> None:
+        assert self.lone.token == []
+        self.log.append(("failed", type(error), str(error), event))
+        assert error.__traceback__ is not None
+        self.act(self.then_failed)
+
+    then_failed: Any = None
+
+    def stirred(self) -> None:
+        assert self.lone.token == [None]
+        self.log.append("stirred")
+        self.act(self.then_stirred)
+
+    then_stirred: Any = None
+
+    def act(self, what: Any) -> None:
+        if isinstance(what, BaseException):
+            raise what
+        if what is not None:
+            what()
+
+    def at_rest(self) -> bool:
+        return self.lone.token == [None] and NEST == [None]
+
+
+@pytest.fixture
+def bench() -> Any:
+    made = Bench()
+    yield made
+    assert NEST == [None]
+
+
+def test_it_is_offered_where_the_tests_run() -> None:
+    assert offered()
+
+
+def test_an_event_goes_to_the_function_as_it_is(bench: Bench) -> None:
+    assert bench.publish(bench.thing) == 1
+    assert bench.publish(bench.thing) == 2
+    assert bench.log == [bench.thing, bench.thing]
+    assert bench.flow.seen == 2 and bench.at_rest()
+
+
+def test_an_event_of_another_class_is_decoded(bench: Bench) -> None:
+    assert bench.publish(bench.other) == 1
+    assert bench.log == [b"other", "other"] and bench.at_rest()
+
+
+def test_sequence_numbers_do_not_end_with_a_word(bench: Bench) -> None:
+    bench.flow.seen = (1 << 40) | SAMPLE + 1
+    assert bench.publish(bench.thing) == bench.flow.seen == ((1 << 40) | SAMPLE + 1) + 1
+
+
+@pytest.mark.parametrize("args", [(), (1, 2), (None,), ("text",)], ids=repr)
+def test_what_is_not_one_plain_event_is_passed_on(bench: Bench, args: tuple[Any, ...]) -> None:
+    bench.source._fast = {}.get
+    assert bench.publish(*args) == -1
+    assert bench.log == [("slow", args, {})] and bench.flow.seen == 0
+
+
+def test_keywords_are_passed_on(bench: Bench) -> None:
+    assert bench.publish(badge=7, level=0.5) == -1
+    assert bench.publish(bench.thing, badge=7) == -1
+    assert bench.log == [
+        ("slow", (), {"badge": 7, "level": 0.5}),
+        ("slow", (bench.thing,), {"badge": 7}),
+    ]
+
+
+CLOSED: dict[str, Any] = {
+    "no lone": lambda b: setattr(b.flow, "lone", None),
+    "the gate is taken": lambda b: b.source._gate.clear(),
+    "something is full": lambda b: b.source._full.add(1),
+    "something waits": lambda b: b.lone.items.append(1),
+    "special": lambda b: b.lone.special.append(None),
+    "it runs": lambda b: b.lone.token.clear(),
+    "to be sampled": lambda b: setattr(b.flow, "seen", SAMPLE),
+}
+
+
+@pytest.mark.parametrize("why", CLOSED)
+def test_the_way_is_closed(bench: Bench, why: str) -> None:
+    CLOSED[why](bench)
+    seen, token = bench.flow.seen, bench.lone.token.copy()
+    assert bench.publish(bench.thing) == -1
+    assert bench.log == [("slow", (bench.thing,), {})]
+    assert bench.flow.seen == seen and bench.lone.token == token
+
+
+@pytest.mark.parametrize("why", CLOSED)
+def test_the_way_is_closed_while_the_event_is_encoded(bench: Bench, why: str) -> None:
+    armed = False
+
+    class Meddler(Thing):
+        def __hash__(self) -> int:  # the encoder here looks into a dict
+            if armed:
+                CLOSED[why](bench)
+            return 0
+
+    event = Meddler()
+    record = bytes(99)
+    bench.source._fast = {event: record}.get  # type: ignore[assignment]
+    armed = True
+    before = sys.getrefcount(record)
+    seq = bench.publish(event)
+    after = sys.getrefcount(record)
+    assert (seq, after) == (-1, before)
+    assert bench.log == [("slow", (event,), {})]
+
+
+def test_not_too_deep(bench: Bench) -> None:
+    benches = [Bench() for _ in range(DEPTH + 2)]
+    for one, two in pairwise(benches):
+        one.then = lambda it=two: it.publish(it.thing)
+    assert benches[0].publish(benches[0].thing) == 1
+    calm = DEPTH - 1  # one of its elements is always in NEST
+    assert [b.flow.seen for b in benches] == [1] * calm + [0] * 3
+    assert benches[calm].log == [("slow", (benches[calm].thing,), {})]
+    assert all(b.at_rest() for b in benches)
+
+
+def test_an_exception_goes_to_failed(bench: Bench) -> None:
+    bench.then = Sorry("no")
+    assert bench.publish(bench.thing) == 1
+    assert bench.log == [bench.thing, ("failed", Sorry, "no", bench.thing)] and bench.at_rest()
+    bench.then = lambda: [][1]  # type: ignore[misc]
+    assert bench.publish(bench.thing) == 2
+    assert bench.log[-1] == ("failed", IndexError, "list index out of range", bench.thing) and bench.at_rest()
+
+
+def test_a_record_that_cannot_be_decoded_goes_to_failed(bench: Bench) -> None:
+    bench.spoiled = b"other"
+    assert bench.publish(bench.other) == 1
+    assert bench.log == [b"other", ("failed", Sorry, "cannot be read", bench.other)] and bench.at_rest()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt("now"), SystemExit(3), GeneratorExit()], ids=repr)
+def test_what_is_no_exception_goes_to_the_caller(bench: Bench, error: BaseException) -> None:
+    bench.then = error
+    with pytest.raises(type(error)) as caught:
+        bench.publish(bench.thing)
+    assert caught.value is error
+    assert bench.log == [bench.thing] and bench.flow.seen == 1 and bench.at_rest()
+
+
+def test_what_failed_raises_goes_to_the_caller(bench: Bench) -> None:
+    bench.then, bench.then_failed = Sorry("no"), Sorry("worse")
+    with pytest.raises(Sorry, match="worse"):
+        bench.publish(bench.thing)
+    assert bench.at_rest()
+
+
+@pytest.mark.parametrize("what", ["items", "special"])
+def test_what_came_meanwhile_is_seen_to(bench: Bench, what: str) -> None:
+    bench.then = lambda: getattr(bench.lone, what).append(None)
+    assert bench.publish(bench.thing) == 1
+    assert bench.log == [bench.thing, "stirred"]
+    getattr(bench.lone, what).clear()
+    bench.then_stirred = Sorry("stirred")
+    with pytest.raises(Sorry, match="stirred"):
+        bench.publish(bench.thing)
+    assert bench.flow.seen == 2 and bench.at_rest()
+
+
+def test_another_sink_from_within_the_function(bench: Bench) -> None:
+    new = Bench()
+
+    def swap() -> None:
+        bench.flow.lone = new.lone
+
+    new.lone.handler = new.log.append
+    bench.then = swap
+    assert [bench.publish(bench.thing) for _ in range(3)] == [1, 2, 3]
+    assert bench.log == [bench.thing] and new.log == [bench.thing] * 2
+
+
+def test_the_sink_is_gone_when_the_function_returns() -> None:
+    bench = Bench()
+    lone = bench.lone
+    seen = []
+
+    def handler(event: Any) -> None:
+        bench.flow.lone = bench.lone = None  # type: ignore[assignment]
+        gc.collect()
+        seen.append(event)
+
+    lone.handler = handler
+    del lone, handler
+    assert bench.publish(bench.thing) == 1
+    assert seen == [bench.thing] and NEST == [None]
+
+
+def test_others_in_the_nest_stay(bench: Bench) -> None:
+    early, late = SimpleNamespace(), SimpleNamespace()
+    NEST.insert(0, early)
+    bench.then = lambda: (NEST.insert(0, late), NEST.append(None))
+    assert bench.publish(bench.thing) == 1
+    left, NEST[:] = NEST.copy(), [None]
+    assert left == [late, early, None, None]
+
+
+def test_an_encoder_that_raises(bench: Bench) -> None:
+    class Unhashable(Thing):
+        def __hash__(self) -> int:
+            raise Sorry("unhashable")
+
+    with pytest.raises(Sorry, match="unhashable"):
+        bench.publish(Unhashable())
+    assert bench.flow.seen == 0 and bench.log == []
+
+
+def test_it_looks_like_a_function(bench: Bench) -> None:
+    assert type(bench.publish) is BuiltinFunctionType
+    assert bench.publish.__name__ == "publish" and bench.publish.__doc__ == "Publish it."
+    assert str(inspect.signature(bench.publish)) == "(event=None, /, **fields)"
+
+
+def test_only_with_an_encoder_in_machine_code(bench: Bench) -> None:
+    bench.source._fast = lambda event: None
+    assert WAY.publish(bench.source) is None
+
+
+@pytest.mark.parametrize("way", ["given", "decoded", "slow", "raised", "escaped", "stirred"])
+def test_nothing_is_leaked(way: str) -> None:
+    bench = Bench()
+    bench.lone.handler, bench.lone.decode = (lambda event: object()), (lambda record: object())
+    bench.lone.failed, bench.lone.stirred = (lambda error, event: None), (lambda: bench.lone.items.clear())
+    bench.source._slow = lambda *args: 1 << 70
+
+    def raises(error: type[BaseException]) -> Any:
+        def handler(event: Any) -> None:
+            raise error(object())
+
+        return handler
+
+    event = bench.other if way == "decoded" else bench.thing
+    match way:
+        case "slow":
+            bench.source._full.add(1)
+        case "raised":
+            bench.lone.handler = raises(Sorry)
+        case "escaped":
+            bench.lone.handler = raises(KeyboardInterrupt)
+        case "stirred":
+            bench.lone.handler = bench.lone.items.append
+
+    def run(count: int) -> None:
+        for _ in range(count):
+            with suppress(KeyboardInterrupt):
+                bench.publish(event)
+
+    things = (
+        None,
+        event,
+        bench.lone,
+        bench.lone.handler,
+        bench.source,
+        bench.flow,
+        bench.lone.token,
+        b"thing",
+        b"other",
+    )
+    run(200)
+    gc.collect()
+    counts, blocks = [sys.getrefcount(thing) for thing in things], sys.getallocatedblocks()
+    run(20_000)
+    gc.collect()
+    after, left = [sys.getrefcount(thing) for thing in things], sys.getallocatedblocks()
+    assert max(abs(a - b) for a, b in zip(counts, after, strict=True)) < 100
+    assert abs(left - blocks) < 500
