@@ -14,6 +14,9 @@ PROMISES = {
     "four_executions.py": ["share one fingerprint", "the four executions agree", "everything agrees"],
     "event_types.py": ["ie.tcd.Sighting", "the same event for an older sink", "where"],
     "interests.py": ["only [5.0, 6.2, 7.3] are sent", "did you mean 'sensor'?", "wide covers narrow: True"],
+    "service.py": ["heard ['anna', 'cleo']", "not consulted", "anna entered room 4", "nothing heard from the doors"],
+    "service_asyncio.py": ["average 80.0", "warned ['boiler', 'boiler']"],
+    "dispatching.py": ["slow sinks: stuck", "broken is paused with 1 event waiting", "['fire', 'post', 'tea']"],
 }
 
 

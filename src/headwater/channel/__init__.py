@@ -1,0 +1,41 @@
+"""The event service of one process: nodes, channels, sources and sinks, derived channels, dispatching, timers."""
+
+from headwater.channel.channel import Channel
+from headwater.channel.clock import ManualClock, SystemClock
+from headwater.channel.config import AsyncLoop, Config, Deadline, Inline, Pool, Priority, Queue
+from headwater.channel.correlate import Match, all_of, any_of, on
+from headwater.channel.correlation import Correlation
+from headwater.channel.counters import Counts, Latency
+from headwater.channel.ending import Closing
+from headwater.channel.letter import About
+from headwater.channel.node import Node
+from headwater.channel.source import Source
+from headwater.channel.subscription import WAIT, Subscription
+from headwater.channel.timing import Timeout
+
+__all__ = [
+    "WAIT",
+    "About",
+    "AsyncLoop",
+    "Channel",
+    "Closing",
+    "Config",
+    "Correlation",
+    "Counts",
+    "Deadline",
+    "Inline",
+    "Latency",
+    "ManualClock",
+    "Match",
+    "Node",
+    "Pool",
+    "Priority",
+    "Queue",
+    "Source",
+    "Subscription",
+    "SystemClock",
+    "Timeout",
+    "all_of",
+    "any_of",
+    "on",
+]

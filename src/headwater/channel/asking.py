@@ -1,0 +1,297 @@
+"""What a subscriber asks for, checked at the door and made ready for each channel it concerns."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.attachment import Attachment
+from headwater.channel.config import STRATEGIES, AsyncLoop, Config, Dispatch, Queue
+from headwater.channel.expression import Expression
+from headwater.channel.forms import BytesForm, Form
+from headwater.channel.names import Pattern
+from headwater.channel.wiring import Wiring
+from headwater.errors import SubscriptionError
+from headwater.interest import Interest, as_event_type
+from headwater.types import EventType
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.subscription import Subscription
+
+BATCH = 4096
+FIRST = 2**62  # the highest priority there is
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The events of one channel, or of all whose names fit a pattern, that pass an interest, in the type wanted."""
+
+    target: Channel | Pattern
+    where: Any = None
+    params: Mapping[str, object] | None = None
+    type: EventType | None = None
+    name: str = ""  # of a part of a filter tree
+
+    def wants(self, channel: Channel) -> bool:
+        if isinstance(self.target, Pattern):
+            return self.target.matches(channel.name)
+        return channel is self.target
+
+    @property
+    def text(self) -> str:
+        return str(self.target) if isinstance(self.target, Pattern) else self.target.name
+
+    def interest(self, channel: Channel) -> Interest | None:
+        """The interest for a channel's type."""
+        return interest_for(channel, self.where, self.params)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the events are to be handed over."""
+
+    handler: Callable[..., Any] | None
+    priority: Any
+    lifetime: Any
+    queue: Queue
+    dispatch: Dispatch
+    before: Callable[..., Any] | None
+    after: Callable[..., Any] | None
+    batch: int
+    about: bool
+    failures: int
+    coroutine: bool
+
+
+def make_options(
+    config: Config,
+    handler: Any,
+    *,
+    priority: Any = None,
+    lifetime: Any = None,
+    queue: Queue | int | None = None,
+    dispatch: Dispatch | str | None = None,
+    before: Any = None,
+    after: Any = None,
+    batch: int | bool = False,
+    about: bool | None = None,
+    failures: int | None = None,
+) -> Options:
+    """Checked options; what is not given is the configuration's."""
+    for what, function in (("handler", handler), ("before", before), ("after", after)):
+        if function is not None and not callable(function):
+            raise SubscriptionError(f"{what}: expected a function, found {function!r}")
+    for what, function in (("before", before), ("after", after)):
+        if function is not None and handler is None:
+            raise SubscriptionError(f"{what}: it is a constraint of the handler, and there is none; remove it")
+        if is_coroutine(function):
+            raise SubscriptionError(f"{what}: expected a plain function, found a coroutine function")
+    if isinstance(batch, bool):
+        batch = BATCH if batch else 0
+    if not isinstance(batch, int) or batch < 0:
+        raise SubscriptionError(f"batch: expected a number of events, or True, found {batch!r}")
+    if batch and handler is None:
+        raise SubscriptionError("batch: it is for handlers; to pull batches call get_batch()")
+    if failures is not None and (isinstance(failures, bool) or not isinstance(failures, int) or failures < 0):
+        raise SubscriptionError(f"failures: expected a number, 0 for no limit, found {failures!r}")
+    coroutine = is_coroutine(handler)
+    return Options(
+        handler=handler,
+        priority=priority,
+        lifetime=lifetime.total_seconds() if isinstance(lifetime, timedelta) else lifetime,
+        queue=_queue(queue, config),
+        dispatch=_dispatch(dispatch, config, coroutine=coroutine),
+        before=before,
+        after=after,
+        batch=batch,
+        about=takes_about(handler) if about is None else bool(about),
+        failures=config.failures if failures is None else failures,
+        coroutine=coroutine,
+    )
+
+
+def _queue(given: Queue | int | None, config: Config) -> Queue:
+    if given is None:
+        return config.queue
+    if isinstance(given, Queue):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool):
+        policy = config.queue.policy
+        return Queue(limit=given, policy=policy, wait=config.queue.wait)
+    raise SubscriptionError(f"queue: expected a Queue or a limit, found {given!r}")
+
+
+def _dispatch(given: Dispatch | str | None, config: Config, *, coroutine: bool) -> Dispatch:
+    if isinstance(given, str):
+        if given not in STRATEGIES:
+            raise SubscriptionError(f"dispatch: expected one of {', '.join(STRATEGIES)}, found {given!r}")
+        given = STRATEGIES[given]()
+    elif given is not None and not isinstance(given, tuple(STRATEGIES.values())):
+        names = ", ".join(cls.__name__ for cls in STRATEGIES.values())
+        raise SubscriptionError(f"dispatch: expected one of {names}, found {given!r}")
+    chosen = config.dispatch if given is None else given
+    if coroutine and not isinstance(chosen, AsyncLoop):
+        if given is not None:
+            raise SubscriptionError(
+                f"dispatch: a coroutine handler runs on an asyncio loop, found {chosen.name!r}; "
+                "use AsyncLoop(), or a plain function"
+            )
+        chosen = AsyncLoop()
+    if isinstance(chosen, AsyncLoop) and chosen.loop is None:
+        try:
+            chosen = AsyncLoop(loop=asyncio.get_running_loop())
+        except RuntimeError:
+            raise SubscriptionError(
+                "dispatch: expected a running asyncio loop in this thread, found none; "
+                "subscribe in a coroutine, or give the loop: AsyncLoop(loop=...)"
+            ) from None
+    return chosen
+
+
+def takes_about(handler: Callable[..., Any] | None) -> bool:
+    """Whether a handler wants a second argument, what the service knows of the event."""
+    if handler is None:
+        return False
+    try:
+        parameters = inspect.signature(handler).parameters.values()
+    except (TypeError, ValueError):
+        return False  # a builtin: it gets the event
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(p.default is p.empty for p in positional) == 2
+
+
+def is_coroutine(handler: Any) -> bool:
+    """Whether it is a coroutine function, or an object that is called like one."""
+    return inspect.iscoroutinefunction(handler) or (
+        inspect.iscoroutinefunction(type(handler).__call__) if callable(handler) else False
+    )
+
+
+# ── for one channel ──
+
+
+def interest_for(
+    channel: Channel, where: Any, params: Mapping[str, object] | None = None, *, output: Any = None
+) -> Interest | None:
+    """An interest on a channel's events; an InterestError or ParameterError says what is wrong with it."""
+    if where is None:
+        if params:
+            raise SubscriptionError(f"params: there is no interest that could use {', '.join(params)}")
+        return None
+    if channel.type is None:
+        raise SubscriptionError(
+            f"channel {channel.name!r} has no type and carries bytes, so it takes no interests; "
+            "declare it with a type, or filter in the handler"
+        )
+    if not isinstance(where, Interest):
+        return Interest(where, channel.type, output=output, params=params)
+    if output is not None:
+        raise SubscriptionError("output: this interest says itself what it makes; remove output=")
+    interest = where if where.type.record == channel.type.record else where.on(channel.type)
+    if not params:
+        return interest
+    return Interest.from_program(interest.program, {**interest.params, **params}, limits=interest.limits)
+
+
+def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiring) -> Attachment:
+    """A subscription at a channel, ready to be moved in; raises where it does not fit."""
+    asked, options = subscription.asked[part], subscription.options
+    interest = asked.interest(channel)
+    if channel.type is None:
+        for what, given in (("type", asked.type), ("priority", options.priority), ("lifetime", options.lifetime)):
+            if given is not None and not isinstance(given, (int, float)):
+                raise SubscriptionError(f"{what}: channel {channel.name!r} has no type and carries bytes; remove it")
+        if options.batch:
+            raise SubscriptionError(f"batch: channel {channel.name!r} carries bytes, which are no rows; remove it")
+    type = interest.output if interest is not None and interest.output is not None else channel.type
+    form = BytesForm() if type is None else Form(type, asked.type or type)
+    return Attachment(
+        subscription,
+        channel,
+        wiring.entry(channel, interest),
+        form,
+        priority=_number(options.priority, type, "priority"),
+        lifetime=_number(options.lifetime, type, "lifetime"),
+        part=part,
+    )
+
+
+def check_label(what: str, name: object) -> None:
+    """The name of a source or subscription is any text that can be shown in a line."""
+    if name is not None and not (isinstance(name, str) and 0 < len(name) <= 255 and name.isprintable()):
+        raise SubscriptionError(
+            f"{what}: name: expected a text of 1 to 255 printable characters, found {name!r}; or leave it out"
+        )
+
+
+def check_priority(what: str, priority: object) -> None:
+    """A priority that is the same for all events."""
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > FIRST:
+        raise SubscriptionError(
+            f"{what}: priority: expected a whole number, the higher the sooner, found {priority!r}; "
+            "only subscriptions take expressions"
+        )
+
+
+def check_seconds(what: str, value: object, *, zero: bool = False) -> float:
+    """A number of seconds, or a timedelta, as a float."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 <= seconds < 1e9 and (seconds or zero):
+        return float(seconds)
+    least = "0 or more" if zero else "above 0"
+    raise SubscriptionError(f"{what}: expected a number of seconds, {least}, or a timedelta, found {value!r}")
+
+
+_NOTHING = as_event_type("nothing: bool?")  # the type of a constant expression on a channel without one
+
+
+def _number(definition: Any, type: EventType | None, what: str) -> Expression | None:
+    if definition is None:
+        return None
+    made = Expression(definition, type or _NOTHING, what=what)
+    if what == "lifetime" and made.constant is not None and made.constant <= 0:
+        raise SubscriptionError(f"lifetime: expected a number of seconds above 0, found {definition!r}; leave it out")
+    return made
+
+
+def resolve_facts(facts: Any, channel: Channel) -> Interest | None:
+    """What a source states of all its events, as a condition: from a dict of values, text, or an interest."""
+    if facts is None:
+        return None
+    assert channel.type is not None
+    if isinstance(facts, Mapping):
+        if not facts:
+            return None
+        unknown = [name for name in facts if name not in channel.type.record.by_name]
+        if unknown:
+            raise SubscriptionError(
+                f"facts: expected fields of {channel.type.name} ({', '.join(channel.type.record.by_name)}), "
+                f"found {', '.join(map(repr, unknown))}"
+            )
+        text = " and ".join(f"{name} == :{name}" for name in facts)
+        made = interest_for(channel, text, dict(facts))
+    else:
+        made = interest_for(channel, facts)
+    assert made is not None
+    if made.program.stateful or made.output is not None:
+        raise SubscriptionError("facts: expected a condition on single events, found one with state or output")
+    return made
+
+
+__all__ = [
+    "FIRST",
+    "Asked",
+    "Options",
+    "attach",
+    "check_label",
+    "check_priority",
+    "check_seconds",
+    "interest_for",
+    "make_options",
+    "resolve_facts",
+]

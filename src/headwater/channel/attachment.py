@@ -1,0 +1,169 @@
+"""A subscription at one channel, and a derived channel at its parent: the members of routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.counters import Counts
+from headwater.channel.expression import Expression
+from headwater.channel.letter import About, Chunk, Letter
+from headwater.channel.mailbox import Mailbox
+from headwater.channel.route import Entry, Judged, Lineup, Ready
+from headwater.native.publish import LonePart
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.source import Source
+    from headwater.channel.subscription import Subscription
+
+
+class Attachment:
+    """A subscription's interest, in one epoch, at one channel. A change of the interest makes a new one."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        channel: Channel,
+        entry: Entry,
+        form: Any,
+        *,
+        priority: Expression | None = None,
+        lifetime: Expression | None = None,
+        part: int = 0,
+    ) -> None:
+        self.subscription, self.channel, self.entry, self.form, self.part = subscription, channel, entry, form, part
+        self.priority, self.lifetime = priority, lifetime
+        self.cls = form.cls  # instances of this are handed over as they are
+        # Whether events are queued as they come.
+        self._calm = (
+            priority is None and lifetime is None and subscription.mailbox.order == "arrival" and subscription.calm
+        )
+        # Whether priority or lifetime differ from event to event, so that a batch must be taken apart.
+        self.by_event = any(e is not None and e.constant is None for e in (priority, lifetime))
+        self.epoch = subscription.epoch
+        self.passed = 0  # counted under the mailbox's lock
+        self._lone: Lone | None = None
+        self.points: dict[str, int] = {}  # the last event of each source before this epoch
+        self._since: dict[Lineup, tuple[int, Judged, int]] = {}  # what each had counted before
+        self._gone = (0, Judged())  # of line-ups that are no more
+        self._gone_direct = 0
+        self.mailbox = subscription.mailbox
+
+    # ── as a member of a route ──
+
+    @property
+    def lone(self) -> Lone | None:
+        if self._lone is None and self.subscription.plain:
+            self._lone = Lone(self)
+        return self._lone
+
+    @property
+    def direct(self) -> int:
+        """Events that were handed over past the queue: while that is so nobody else wants any."""
+        return self._gone_direct + sum(lineup.direct - since[2] for lineup, since in self._since.items())
+
+    def accept(self, letter: Letter, ready: Ready) -> None:
+        if not self._calm or not self.mailbox.put_quick(self, letter, 1, ready):
+            self.subscription.accept(self, letter, ready)
+
+    def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
+        if not self._calm or not self.mailbox.put_quick(self, chunk, n, ready):
+            self.subscription.accept_chunk(self, chunk, ready)
+
+    def reaches(self, source: Source, record: bytes | None) -> Iterable[Mailbox]:
+        yield self.mailbox
+
+    # ── what has come of it ──
+
+    def started(self) -> None:
+        """It is in force from here; called while every source of the channel stands still."""
+        for lineup in self.channel.lineups:
+            self.joined(lineup)
+            for flow in lineup.flows:
+                self.points[flow.source.id] = flow.source.seq
+        self.subscription.began(self)
+
+    def ended(self) -> None:
+        """It is no longer in force; called while every source of the channel stands still."""
+        self.subscription.retire(self)
+
+    def joined(self, lineup: Lineup) -> None:
+        if lineup.how(self.entry) != "never":
+            self._since[lineup] = (lineup.seen, lineup.judged(self.entry), lineup.direct)
+
+    def left(self, lineup: Lineup) -> None:
+        if lineup in self._since:
+            evaluated, judged = self._of(lineup)
+            self._gone = (self._gone[0] + evaluated, self._gone[1] + judged)
+            self._gone_direct += lineup.direct - self._since[lineup][2]
+            del self._since[lineup]
+
+    def _of(self, lineup: Lineup) -> tuple[int, Judged]:
+        seen, before, _ = self._since[lineup]
+        return lineup.seen - seen, lineup.judged(self.entry) - before
+
+    def counts(self) -> Counts:
+        """Evaluated, passed, rejected, undecided and faults since it began; its sources stand still."""
+        evaluated, judged = self._gone
+        for lineup in self._since:
+            more, further = self._of(lineup)
+            evaluated, judged = evaluated + more, judged + further
+        passed = self.passed + self.direct
+        return Counts(
+            evaluated=evaluated,
+            passed=passed,
+            rejected=evaluated - passed - judged.undecided,
+            undecided=judged.undecided,
+            faults=dict(judged.faults),
+        )
+
+    def about(self, letter: Letter) -> About:
+        return About(letter, self.channel.name, self.epoch, self.subscription.name)
+
+
+class Lone(LonePart):
+    """The short way to a function that takes events in the publisher's thread: no queue, no letter.
+
+    `Source.publish` goes it when nobody else wants anything: it takes the token, calls the handler, lays it down again.
+    """
+
+    __slots__ = ("mailbox", "subscription")
+
+    def __init__(self, member: Attachment) -> None:
+        self.mailbox = mailbox = member.mailbox
+        self.token, self.items, self.special = mailbox.token, mailbox.items, mailbox.special  # type: ignore[assignment]
+        self.stirred, self.thread = mailbox.stirred, bytearray(8)
+        self.subscription = member.subscription
+        self.handler: Any = member.subscription.handler
+        self.failed = partial(_failed, member.subscription)
+        self.decode, self.cls = member.form.decode, member.form.cls
+
+
+def _failed(subscription: Subscription, error: Exception, event: Any) -> None:
+    """Machine code has caught what a handler raised: go on as in the `except` clause that it has none of."""
+    context = error.__context__
+    try:
+        raise error
+    except Exception:
+        error.__context__ = context
+        subscription.handler_failed(error, event)
+
+
+class Stage:
+    """A derived channel at its parent: what passes flows on through the derived channel, at the same source."""
+
+    lone = None
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+
+    def accept(self, letter: Letter, ready: Ready) -> None:
+        letter.source.flows[self.channel].accept(letter, ready)
+
+    def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
+        chunk.source.flows[self.channel].accept_chunk(chunk, ready)
+
+    def reaches(self, source: Source, record: bytes | None) -> Iterable[Mailbox]:
+        return source.flows[self.channel].reaches(record)

@@ -1,0 +1,153 @@
+"""A channel: a hierarchical name with an event type, where sources and sinks meet without knowing each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from headwater.channel import reporting
+from headwater.channel.asking import Asked, make_options
+from headwater.channel.attachment import Stage
+from headwater.channel.config import Dispatch, Queue
+from headwater.channel.report import ChannelReport
+from headwater.channel.route import Entry, Flow, Lineup
+from headwater.channel.subscription import Subscription
+from headwater.channel.tally import Tally
+from headwater.interest import Interest, as_event_type
+from headwater.types import EventType
+
+if TYPE_CHECKING:
+    from headwater.channel.node import Node
+    from headwater.channel.source import Source
+
+
+class Channel:
+    """Made by `node.channel(name, type)` and `channel.derive(...)`; without a type (`bytes`) it carries bytes."""
+
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        type: EventType | None,
+        *,
+        parent: Channel | None = None,
+        interest: Interest | None = None,
+    ) -> None:
+        self.node, self.name, self.type, self.parent, self.interest = node, name, type, parent, interest
+        self.closed = False
+        self.sources: dict[str, Source] = {}  # its own
+        self.derived: list[Channel] = []
+        self.past = Tally()  # of sources that are no more, and whose facts nobody states any more
+        self.entries: dict[object, Entry] = {}  # those with members
+        self.known: WeakValueDictionary[object, Entry] = WeakValueDictionary()  # and those that are to get some
+        self.lineups: list[Lineup] = [Lineup(self, None)]
+        # In the routes of the parent, while anyone wants its events.
+        self.stage = Stage(self) if parent is not None else None
+        self.stage_entry: Entry | None = None
+        # Whether what sources state of their events holds for the derived ones too.
+        self.keeps_facts = interest is None or interest.output is None
+
+    def flows(self) -> Iterator[Flow]:
+        """Of every source whose events come through here."""
+        for lineup in self.lineups:
+            yield from lineup.flows
+
+    def source(
+        self,
+        name: str | None = None,
+        *,
+        type: Any = None,
+        facts: Mapping[str, object] | str | Interest | None = None,
+        priority: int = 0,
+        ask: Callable[[], Any] | None = None,
+        every: float | None = None,
+    ) -> Source:
+        """Advertise a source of events.
+
+        `type` is the source's own event type where it has more fields than the channel's, or narrower ones.
+        `facts` hold for all its events (`{"network": "ORL-Net#1"}`, or a condition): interests that can never match
+        here are not consulted, and an event that contradicts them is an error. `priority` is that of its events where
+        a subscription does not give one.
+
+        With `ask`, the source is passive: the function is called for events when a sink pulls and nothing waits, or,
+        with `every`, each so many seconds. It returns an event, a list of events, or None.
+        """
+        return self.node.add_source(self, name, type=type, facts=facts, priority=priority, ask=ask, every=every)
+
+    def subscribe(
+        self,
+        handler: Callable[..., Any] | None = None,
+        where: Any = None,
+        *,
+        params: Mapping[str, object] | None = None,
+        type: Any = None,
+        name: str | None = None,
+        priority: Any = None,
+        lifetime: Any = None,
+        queue: Queue | int | None = None,
+        dispatch: Dispatch | str | None = None,
+        before: Callable[..., Any] | None = None,
+        after: Callable[..., Any] | None = None,
+        batch: int | bool = False,
+        about: bool | None = None,
+        failures: int | None = None,
+    ) -> Subscription:
+        """Ask for this channel's events, or those that pass the interest `where`.
+
+        `handler` is a function or a coroutine function of the event, or of the event and what is known of it (`About`).
+        Without one, events are pulled: `get`, `poll`, `for event in`, `async for event in`.
+
+        where, params   an Interest, predicate text, E-Code or a Python function, and its parameters
+        type            the sink's own event type, where it wants fewer fields than the channel's, or wider ones
+        priority        of the events for this sink: a number, or an expression over the event
+        lifetime        seconds after which an event is no longer worth delivering: a number or an expression
+        queue           `Queue(limit, policy)`, or a limit
+        dispatch        which thread calls the handler: a value such as `Pool()`, or its name
+        before, after   constraints of the handler: `before(event)` says whether it runs (true), the event is skipped
+                        (false), or waits (WAIT); `after(event, result)` runs when the handler has returned
+        batch           call the handler with RecordBatches of up to so many events (True: 4096)
+        failures        failures of the handler in a row after which the subscription is paused; 0 for never
+        """
+        options = make_options(
+            self.node.config,
+            handler,
+            priority=priority,
+            lifetime=lifetime,
+            queue=queue,
+            dispatch=dispatch,
+            before=before,
+            after=after,
+            batch=batch,
+            about=about,
+            failures=failures,
+        )
+        asked = Asked(self, where, params, None if type is None else as_event_type(type))
+        made: Subscription = self.node.start(Subscription, [asked], options, name)
+        return made
+
+    def derive(
+        self,
+        name: str,
+        where: Any,
+        *,
+        output: Any = None,
+        params: Mapping[str, object] | None = None,
+    ) -> Channel:
+        """A channel of what a filter passes, or, with `output`, of what a transformation makes of the events.
+
+        It is computed at the sources of this channel, is a channel in its own right, and may have own sources too.
+        """
+        return self.node.derive(self, name, where, output=output, params=params)
+
+    def close(self) -> None:
+        """Withdraw its own sources, cancel what is subscribed only here, and close what is derived from it."""
+        self.node.close_channel(self)
+
+    def report(self) -> ChannelReport:
+        """Its sources and subscriptions, and what has come of its events."""
+        return reporting.channel(self)
+
+    def __repr__(self) -> str:
+        kind = self.type.name if self.type is not None else "bytes"
+        return f"<{'closed ' if self.closed else ''}Channel {self.name}: {kind}>"

@@ -1,0 +1,71 @@
+"""A subscription to a filter tree: delivered when the tree is satisfied, with the events that satisfied it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.asking import Asked, Options
+from headwater.channel.attachment import Attachment
+from headwater.channel.correlate import Tree
+from headwater.channel.letter import Chunk, Letter
+from headwater.channel.route import Ready
+from headwater.channel.subscription import Subscription
+from headwater.errors import SubscriptionError
+
+if TYPE_CHECKING:
+    from headwater.channel.dispatch import Dispatcher
+    from headwater.channel.node import Node
+
+
+class Correlation(Subscription):
+    """Each part's interest runs at the sources of its channel; the tree is put together here, at the sink.
+
+    Its handler gets a `Match`; `about`, if it takes one, is that of the event which completed it.
+    """
+
+    def __init__(
+        self, node: Node, name: str, asked: list[Asked], options: Options, dispatcher: Dispatcher | None, tree: Tree
+    ) -> None:
+        super().__init__(node, name, asked, options, dispatcher)
+        self.tree = tree
+        self._tree_lock = threading.Lock()
+
+    calm = False
+
+    def accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+        event = attachment.form.one(letter)
+        with self._tree_lock:
+            attachment.passed += 1
+            matches = self.tree.offer(attachment.part, event, self.node.clock.now())
+        for match in matches:
+            priority, expiry = self._urgency(attachment, letter)
+            self.put((attachment, letter.seen_as(match), 1, priority, expiry), ready, counted=False)
+
+    def accept_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
+        for letter in chunk.letters(attachment.form.have.arrow_to_records(chunk.taken())):
+            self.accept(attachment, letter, ready)
+
+    @property
+    def remembered(self) -> int:
+        """How many events wait for others."""
+        with self._tree_lock:
+            self.tree.age(self.node.clock.now())
+            return self.tree.remembered
+
+    def change(self, *, where: Any = ..., params: Mapping[str, object] | None = None, part: str = "") -> dict[str, int]:
+        """As for any subscription, for the part of that name; what was remembered is forgotten."""
+        names = [asked.name for asked in self.asked]
+        if part not in names:
+            raise SubscriptionError(f"change: expected part= with one of {', '.join(names)}, found {part!r}")
+        return self.node.change(self, names.index(part), where=where, params=params)
+
+    def began(self, attachment: Attachment) -> None:
+        if attachment.epoch > 1:
+            with self._tree_lock:
+                self.tree.clear()
+
+    def get_batch(self, limit: int = 65_536) -> Any:
+        """There is none: a match is no row."""
+        raise SubscriptionError(f"get_batch: {self.name!r} delivers matches, which are no rows; use get() or poll()")

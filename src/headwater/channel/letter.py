@@ -1,0 +1,127 @@
+"""Events on their way: what travels from a source to its sinks inside a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from headwater.channel.source import Source
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Letter:
+    """One event, shared by everyone it goes to."""
+
+    __slots__ = ("event", "priority", "record", "sent", "seq", "source", "stamp")
+
+    def __init__(self, event: Any, record: Any, source: Source, seq: int, stamp: int, sent: int, priority: int) -> None:
+        self.event = event  # the instance that was published, or None
+        self.record = record  # its bytes; None if the event is already as its sink is to see it
+        self.source = source
+        self.seq = seq
+        self.stamp = stamp  # wall time of publication, nanoseconds
+        self.sent = sent  # the same on the clock that measures latency
+        self.priority = priority
+
+    def derived(self, record: bytes) -> Letter:
+        """What a transformation made of this event."""
+        return Letter(None, record, self.source, self.seq, self.stamp, self.sent, self.priority)
+
+    def seen_as(self, event: Any) -> Letter:
+        """The same, with what its sink is to see instead."""
+        return Letter(event, None, self.source, self.seq, self.stamp, self.sent, self.priority)
+
+
+class Chunk:
+    """A batch of events, shared by everyone they go to."""
+
+    __slots__ = ("_seqs", "batch", "first", "priority", "sent", "source", "stamp")
+
+    def __init__(self, batch: Any, source: Source, first: int, stamp: int, sent: int, priority: int) -> None:
+        self.batch, self.first = batch, first  # first: the sequence number of the first row
+        self._seqs: Any = None
+        self.source, self.stamp, self.sent, self.priority = source, stamp, sent, priority
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    @property
+    def seqs(self) -> Any:
+        """The sequence number of each row."""
+        if self._seqs is None:
+            self._seqs = np.arange(self.first, self.first + len(self), dtype=np.int64)
+        return self._seqs
+
+    def taken(self) -> Any:
+        """The rows as a RecordBatch."""
+        return self.batch
+
+    def part(self, start: int, end: int) -> Chunk:
+        """Some rows of it, in place."""
+        return self.derived(self.taken().slice(start, end - start), slice(start, end))
+
+    def derived(self, batch: Any, rows: Any) -> Chunk:
+        """What was made of some of the rows."""
+        made = Chunk(batch, self.source, 0, self.stamp, self.sent, self.priority)
+        made._seqs = self.seqs[rows]
+        return made
+
+    def letters(self, records: Sequence[bytes | None], events: list[Any] | None = None) -> Iterator[Letter]:
+        """Its events one by one."""
+        for index, (record, seq) in enumerate(zip(records, self.seqs.tolist(), strict=True)):
+            event = None if events is None else events[index]
+            yield Letter(event, record, self.source, seq, self.stamp, self.sent, self.priority)
+
+
+class Rows(Chunk):
+    """Some rows of a chunk (a stretch of an array of indices), copied out only when someone looks at them.
+
+    Many are made for each batch, one for every interest, so making one does no more than it must."""
+
+    __slots__ = ("_end", "_of", "_rows", "_start")
+
+    def __init__(self, of: Chunk, rows: Any, start: int, end: int) -> None:
+        self._of, self._rows, self._start, self._end = of, rows, start, end
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def __getattr__(self, name: str) -> Any:
+        of, rows = self._of, self._rows[self._start : self._end]
+        if name == "source":
+            return of.source
+        # A slot of Chunk that is still empty: fill them all.
+        self.batch, self.first, self._seqs = of.taken().take(rows), 0, of.seqs[rows]
+        self.source, self.stamp, self.sent, self.priority = of.source, of.stamp, of.sent, of.priority
+        return object.__getattribute__(self, name)
+
+
+class About:
+    """What the service knows of an event that it delivers: for handlers that take a second argument."""
+
+    __slots__ = ("_source", "_stamp", "channel", "epoch", "priority", "seq", "subscription")
+
+    def __init__(self, letter: Letter, channel: str, epoch: int, subscription: str) -> None:
+        self._source, self._stamp, self.seq, self.priority = letter.source, letter.stamp, letter.seq, letter.priority
+        self.channel, self.epoch, self.subscription = channel, epoch, subscription
+
+    @property
+    def source(self) -> str:
+        """The name of the source."""
+        return self._source.name
+
+    @property
+    def time(self) -> datetime:
+        """When it was published."""
+        return _EPOCH + timedelta(microseconds=self._stamp // 1000)
+
+    def __repr__(self) -> str:
+        return (
+            f"<About {self.channel}: event {self.seq} of {self.source} at {self.time.isoformat()}, "
+            f"epoch {self.epoch} of {self.subscription}>"
+        )

@@ -1,0 +1,559 @@
+"""A node: the event service of a process, with its channels, sources and subscriptions. It knows no network."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+from os import PathLike
+from typing import Any
+
+from headwater.channel import reporting
+from headwater.channel.asking import (
+    Asked,
+    Options,
+    attach,
+    check_label,
+    check_priority,
+    check_seconds,
+    interest_for,
+    make_options,
+    resolve_facts,
+)
+from headwater.channel.attachment import Attachment
+from headwater.channel.channel import Channel
+from headwater.channel.clock import Clock, SystemClock
+from headwater.channel.config import Config, Dispatch
+from headwater.channel.correlate import Condition, Tree
+from headwater.channel.correlation import Correlation
+from headwater.channel.counters import Counts
+from headwater.channel.dispatch import Dispatcher, DispatchStatus
+from headwater.channel.ending import Closing, Ending
+from headwater.channel.forms import BytesIntake, Intake
+from headwater.channel.mailbox import Mailbox
+from headwater.channel.names import Pattern, check_name, is_pattern, nearest
+from headwater.channel.report import NodeReport
+from headwater.channel.source import Source
+from headwater.channel.subscription import Subscription
+from headwater.channel.timers import Timers
+from headwater.channel.timing import Deadline, Timer, Timing
+from headwater.channel.wiring import Move, Wiring
+from headwater.errors import ChannelError, ClosedError, HeadwaterError, ParameterError, SubscriptionError
+from headwater.interest import as_event_type
+from headwater.types import EventType
+
+log = logging.getLogger("headwater")
+_NAMES = count(1)
+Failure = Callable[[Subscription, Any, Any], object]  # the subscription, the exception, the event
+
+
+class Node:
+    """The event service of this process.
+
+    `config` is a Config, the path of a TOML file, or a dict; `clock` is for tests that advance time by hand; `on_error`
+    is called with the subscription, the exception and the event whenever a handler raises.
+
+    >>> with Node() as node:
+    ...     sightings = node.channel("ie.tcd.sighting", "badge: u32, level: f64")
+    ...     with sightings.subscribe(print, "level > 0.5"), sightings.source() as source:
+    ...         source.publish(badge=7, level=0.7)
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        config: Config | str | PathLike[str] | Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        on_error: Failure | None = None,
+    ) -> None:
+        self.config = Config.of(config)
+        self.name = check_name(name or self.config.name or f"node-{next(_NAMES)}")
+        self.clock: Clock = clock or SystemClock()
+        self.on_error = on_error
+        self.closed = self.draining = False
+        self.ended: Closing | None = None
+        self.over = threading.Event()
+        self.full: set[Mailbox] = set()  # mailboxes that make publishers wait or fail
+        self.stamp: Callable[[], int] = time.time_ns if clock is None else lambda: 1000 * self.clock.time()
+        self.timers = Timers(self.clock, self.name, on_error=self._timer_failed)
+        self.subscriptions: dict[str, Subscription] = {}
+        self.parting: set[Subscription] = set()  # cancelled, but what waits is still to be delivered
+        self._channels: dict[str, Channel] = {}
+        self._dispatchers: dict[Dispatch, Dispatcher] = {}
+        self.wiring = Wiring()
+        self._timing = Timing(self)
+        self._numbers = count(1)
+
+    # ── channels ──
+
+    def channel(self, name: str, type: Any = None) -> Channel:
+        """The channel of that name: opened if it is there, declared with that type if not.
+
+        `type` is an Event class, an EventType, a declaration such as `"badge: u32, level: f32"`, an Arrow schema, or
+        `bytes` for a channel without a type. It may be left out for a channel that exists."""
+        check_name(name)
+        wanted = None if type is None or type is bytes else as_event_type(type)
+        with self.wiring.lock:
+            self._must_be_open("channel")
+            found = self._channels.get(name)
+            if found is not None:
+                if (wanted is not None or type is bytes) and wanted != found.type:
+                    raise ChannelError(
+                        f"channel {name!r}: expected {_spoken(found.type)}, which it has, found {_spoken(wanted)}; "
+                        "a channel has one type: open it with that, or give the source or subscription its own type"
+                    )
+                return found
+            if type is None:
+                near = nearest(name, self._channels)
+                hint = (
+                    f"did you mean {' or '.join(map(repr, near))}?" if near else "declare it with a type, or with bytes"
+                )
+                raise ChannelError(f"channel {name!r}: expected one that exists, found none; {hint}")
+            return self._add_channel(Channel(self, name, wanted))
+
+    def channels(self, pattern: str = "**") -> list[Channel]:
+        """Channels whose names fit a pattern, by name."""
+        wanted = Pattern(pattern)
+        with self.wiring.lock:
+            return [channel for name, channel in sorted(self._channels.items()) if wanted.matches(name)]
+
+    def _add_channel(self, channel: Channel) -> Channel:
+        self._channels[channel.name] = channel
+        for subscription in list(self.subscriptions.values()):
+            self._join_later(subscription, channel)
+        return channel
+
+    def derive(
+        self, parent: Channel, name: str, where: Any, *, output: Any, params: Mapping[str, object] | None
+    ) -> Channel:
+        check_name(name)
+        if parent.type is None:
+            raise ChannelError(f"channel {parent.name!r} has no type and carries bytes: nothing can be derived from it")
+        interest = interest_for(parent, where, params, output=output)
+        if interest is None:
+            raise SubscriptionError("derive: expected a filter or a transformation, found None")
+        with self.wiring.lock:
+            self._must_be_open("derive")
+            if parent.closed:
+                raise ClosedError(f"channel {parent.name!r} is closed")
+            if name in self._channels:
+                raise ChannelError(f"channel {name!r}: expected a new name for the derived channel, found one in use")
+            channel = Channel(self, name, interest.output or parent.type, parent=parent, interest=interest)
+            channel.stage_entry = self.wiring.entry(parent, interest)
+            self.wiring.derive(channel)
+            return self._add_channel(channel)
+
+    def close_channel(self, channel: Channel) -> None:
+        with self.wiring.lock:
+            if channel.closed:
+                return
+            for derived in list(channel.derived):
+                self.close_channel(derived)
+            channel.closed = True
+            for subscription in list(self.subscriptions.values()):
+                here = [key for key in subscription.attachments if key[0] is channel]
+                if not here:
+                    continue
+                if all(asked.target is channel for asked in subscription.asked):
+                    self.cancel(subscription, drain=True)
+                else:
+                    self._leave(subscription, here)
+            for source in list(channel.sources.values()):
+                self.close_source(source)
+            if channel.parent is not None:
+                self.wiring.remove_derived(channel)
+            del self._channels[channel.name]
+            for subscription in self.subscriptions.values():
+                subscription.refused.pop(channel.name, None)
+
+    # ── sources ──
+
+    def add_source(
+        self,
+        channel: Channel,
+        name: str | None,
+        *,
+        type: Any,
+        facts: Any,
+        priority: int,
+        ask: Callable[[], Any] | None,
+        every: float | None,
+    ) -> Source:
+        intake: Intake | BytesIntake
+        if channel.type is None:
+            if type not in (None, bytes) or facts is not None:
+                what = "facts" if facts is not None else "types"
+                raise ChannelError(
+                    f"channel {channel.name!r} has no type and carries bytes: its sources cannot have {what}"
+                )
+            intake = BytesIntake()
+        else:
+            intake = Intake(channel.type if type is None else as_event_type(type), channel.type)
+        stated = resolve_facts(facts, channel)
+        check_label("source", name)
+        check_priority("source", priority)
+        if ask is not None and not callable(ask):
+            raise SubscriptionError(f"source: ask: expected a function that returns events, found {ask!r}")
+        if every is not None and ask is None:
+            raise SubscriptionError("source: expected ask= with every=, found every= alone: whom should it ask?")
+        period = None if every is None else check_seconds("source: every", every)
+        with self.wiring.lock:
+            self._must_be_open("source")
+            if channel.closed:
+                raise ClosedError(f"source: channel {channel.name!r} is closed")
+            if name is None:
+                name = self._free("source", channel.sources)
+            elif name in channel.sources:
+                raise ChannelError(
+                    f"source {name!r}: expected a name that no source of {channel.name} has; it is in use"
+                )
+            source = Source(channel, name, intake, facts=stated, priority=priority, ask=ask)
+            source.stated = (
+                dict(facts) if isinstance(facts, Mapping) else {} if stated is None else {"condition": stated.text}
+            )
+            self.wiring.advertise(source)
+        if period is not None:
+            source._timer = self.timers.every(period, lambda due, missed: source.ask(), priority=priority)
+        return source
+
+    def close_source(self, source: Source) -> None:
+        if source._timer is not None:
+            source._timer.cancel()
+        self.wiring.withdraw(source)
+
+    def may_ask(self, subscription: Subscription) -> bool:
+        """Whether a sink's events may come from sources that wait to be asked."""
+        return any(
+            flow.source.passive and not flow.source.closed
+            for channel, _ in list(subscription.attachments)
+            for flow in channel.flows()
+        )
+
+    def ask_sources(self, subscription: Subscription) -> bool:
+        """Ask them; whether any gave an event."""
+        with self.wiring.lock:
+            sources = {
+                flow.source.id: flow.source for channel, _ in subscription.attachments for flow in channel.flows()
+            }
+        given = 0
+        for source in sources.values():
+            if source.passive and source._timer is None:
+                try:
+                    given += source.ask()
+                except Exception as error:  # the source's fault: the sink that pulls goes on without it
+                    log.error("%s: asking it raised %s: %s", source, type(error).__name__, error, exc_info=error)
+        return given > 0
+
+    def _free(self, what: str, taken: Container[str]) -> str:
+        """A name for what was given none."""
+        return next(name for number in self._numbers if (name := f"{what}-{number}") not in taken)
+
+    # ── subscriptions ──
+
+    def subscribe(
+        self,
+        target: str,
+        handler: Callable[..., Any] | None = None,
+        where: Any = None,
+        *,
+        params: Mapping[str, object] | None = None,
+        type: Any = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> Subscription:
+        """Ask for the events of a channel by name, or of all whose names fit a pattern, present and future.
+
+        `*` stands for one part of a name, `**` for any number: `ie.tcd.**`. The rest is as for `channel.subscribe`. The
+        interest is checked against each channel's type; channels that it does not fit are in `subscription.refused`."""
+        wanted = Pattern(target) if is_pattern(target) else self.channel(target)
+        asked = Asked(wanted, where, params, None if type is None else as_event_type(type))
+        made: Subscription = self.start(
+            Subscription, [asked], make_options(self.config, handler, **_known(options)), name
+        )
+        return made
+
+    def correlate(
+        self, tree: Condition, handler: Callable[..., Any] | None = None, *, name: str | None = None, **options: Any
+    ) -> Correlation:
+        """Ask for a conjunction or disjunction of events over several channels: `all_of(on(...), on(...))`.
+
+        It delivers a `Match`, the events that satisfied the tree, each time it is satisfied. The options are those of
+        `channel.subscribe`."""
+        if options.get("batch"):
+            raise SubscriptionError("correlate: batch= has no meaning for matches; remove it")
+        made = Tree(tree)
+        asked = []
+        for leaf in made.leaves:
+            target = leaf.channel
+            if isinstance(target, str):
+                target = Pattern(target) if is_pattern(target) else self.channel(target)
+            elif not isinstance(target, Channel):
+                raise SubscriptionError(f"on: expected a channel, its name or a pattern, found {target!r}")
+            type = None if leaf.type is None else as_event_type(leaf.type)
+            asked.append(Asked(target, leaf.where, leaf.params, type, str(leaf.name)))
+        chosen = make_options(self.config, handler, **_known(options))
+        correlation: Correlation = self.start(Correlation, asked, chosen, name, made)
+        return correlation
+
+    def start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
+        """Make a subscription and attach it to all channels it asks for, at once; or raise with nothing done."""
+        check_label("subscribe", name)
+        with self.wiring.lock:
+            self._must_be_open("subscribe")
+            if name is not None and name in self.subscriptions:
+                raise SubscriptionError(
+                    f"name: expected one that no subscription of this node has, found {name!r} in use"
+                )
+            made = kind(
+                self,
+                name or self._free("subscription", self.subscriptions),
+                asked,
+                options,
+                None if options.handler is None else self._dispatcher(options.dispatch),
+                *more,
+            )
+            for each in asked:
+                if isinstance(each.target, Channel) and self._channels.get(each.target.name) is not each.target:
+                    raise ClosedError(f"subscribe: channel {each.text!r} is closed, or of another node")
+            attachments, errors = self._attach_all(made, range(len(asked)))
+            self.subscriptions[made.name] = made
+            self.wiring.move(self._joining(made, attachments, errors))
+        return made
+
+    def _attach_all(
+        self, subscription: Subscription, parts: Iterable[int]
+    ) -> tuple[list[Attachment], list[tuple[Channel, HeadwaterError]]]:
+        """Attachments for all channels that these parts want, and what is wrong with those of a pattern that it does
+        not fit; raises if there is a fault and it fits none."""
+        made, errors = [], []
+        for channel in self._channels.values():
+            for part in parts:
+                asked = subscription.asked[part]
+                if not asked.wants(channel):
+                    continue
+                try:
+                    made.append(attach(subscription, part, channel, self.wiring))
+                except HeadwaterError as error:
+                    if not isinstance(asked.target, Pattern):
+                        raise
+                    errors.append((channel, error))
+        if errors and not made:
+            raise errors[0][1]
+        return made, errors
+
+    def _joining(
+        self, subscription: Subscription, made: list[Attachment], errors: list[tuple[Channel, HeadwaterError]]
+    ) -> list[Move]:
+        """Enter them with the subscription: what remains to be done to have them work."""
+        for each in made:
+            subscription.attachments[each.channel, each.part] = each
+            subscription.refused.pop(each.channel.name, None)
+        for channel, problem in errors:
+            self._refuse(subscription, channel, problem)
+        return [Move(each.channel, each.entry, each, joins=True) for each in made]
+
+    def _join_later(self, subscription: Subscription, channel: Channel) -> None:
+        """A channel has come that a subscription's pattern fits."""
+        for part in subscription.wants(channel):
+            try:
+                made = attach(subscription, part, channel, self.wiring)
+            except HeadwaterError as error:
+                self._refuse(subscription, channel, error)
+            else:
+                self.wiring.move(self._joining(subscription, [made], []))
+
+    def _refuse(self, subscription: Subscription, channel: Channel, error: HeadwaterError) -> None:
+        subscription.refused[channel.name] = str(error)
+        log.warning("subscription %r is not attached to channel %s: %s", subscription.name, channel.name, error)
+
+    def _leave(self, subscription: Subscription, keys: Iterable[tuple[Channel, int]]) -> None:
+        gone = [subscription.attachments.pop(key) for key in keys]
+        self.wiring.move([Move(each.channel, each.entry, each, joins=False) for each in gone])
+
+    def change(
+        self, subscription: Subscription, part: int, *, where: Any, params: Mapping[str, object] | None
+    ) -> dict[str, int]:
+        """Exchange an interest, or its parameters, everywhere at once."""
+        with self.wiring.lock:
+            if subscription.cancelled:
+                raise ClosedError(f"change: subscription {subscription.name!r} was cancelled; subscribe again")
+            old = subscription.asked[part]
+            if where is ...:
+                if not params:
+                    raise SubscriptionError("change: expected where= or params=, found neither")
+                self._check_params(subscription, part, params)
+                new = replace(old, params={**(old.params or {}), **params})
+            else:
+                new = replace(old, where=where, params=params)
+            subscription.asked[part] = new
+            subscription.epoch += 1
+            try:
+                after, errors = self._attach_all(subscription, [part])
+            except Exception:
+                subscription.asked[part] = old
+                subscription.epoch -= 1
+                raise
+            gone = [subscription.attachments.pop(key) for key in list(subscription.attachments) if key[1] == part]
+            moves = [Move(each.channel, each.entry, each, joins=False) for each in gone]
+            self.wiring.move(moves + self._joining(subscription, after, errors))
+            return {source: point for each in after for source, point in each.points.items()}
+
+    def _check_params(self, subscription: Subscription, part: int, params: Mapping[str, object]) -> None:
+        """New values are for parameters that there are; a wrong name would else change nothing, and nobody see it."""
+        for key, attachment in subscription.attachments.items():
+            if key[1] == part and (interest := attachment.entry.interest) is not None:
+                for name in params:
+                    if name not in interest.params:
+                        near = nearest(name, interest.params, count=1)
+                        hint = f"; did you mean {near[0]!r}?" if near else ""
+                        raise ParameterError(
+                            f"change: params: expected {', '.join(interest.params) or 'none'}, found {name!r}{hint}"
+                        )
+
+    def cancel(self, subscription: Subscription, *, drain: bool) -> None:
+        with self.wiring.lock:
+            if subscription.cancelled:
+                return
+            subscription.cancelled = True
+            self._leave(subscription, list(subscription.attachments))
+            self.subscriptions.pop(subscription.name, None)
+            drop = subscription.handler is not None and (not drain or subscription.paused is not None)
+            subscription.mailbox.close(drop=drop)
+            self.parting = {each for each in self.parting if not each.mailbox.idle}
+            if not drop and subscription.dispatcher is not None:
+                self.parting.add(subscription)
+
+    # ── time ──
+
+    def every(
+        self,
+        channel: str | Channel,
+        period: float | timedelta,
+        *,
+        first: float | None = None,
+        priority: int = 0,
+        name: str | None = None,
+    ) -> Timer:
+        """Publish a `Timeout` on a channel every `period` seconds, the first after `first` if that is given.
+
+        Of timers due at the same moment those of higher `priority` fire first; it is also the events' priority."""
+        return self._timing.every(channel, period, first=first, priority=priority, name=name)
+
+    def after(
+        self, channel: str | Channel, delay: float | timedelta, *, priority: int = 0, name: str | None = None
+    ) -> Timer:
+        """Publish one `Timeout` on a channel, `delay` seconds from now."""
+        return self._timing.after(channel, delay, priority=priority, name=name)
+
+    def deadline(
+        self,
+        channel: str | Channel,
+        on: str | Channel,
+        within: float | timedelta,
+        where: Any = None,
+        *,
+        params: Mapping[str, object] | None = None,
+        repeat: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+    ) -> Deadline:
+        """Publish a `Timeout` on `channel` when channel `on` had no event of the interest `where` for so many seconds.
+
+        Once, until the next event comes; with `repeat`, again after each such time of silence."""
+        return self._timing.deadline(
+            channel, on, within, where, params=params, repeat=repeat, priority=priority, name=name
+        )
+
+    # ── dispatching and failures ──
+
+    def _dispatcher(self, value: Dispatch) -> Dispatcher:
+        found = self._dispatchers.get(value)
+        if found is None:
+            found = self._dispatchers[value] = value.start(self.name, self.clock)
+        return found
+
+    def dispatching(self) -> list[DispatchStatus]:
+        """What the dispatchers are doing."""
+        return [each.status() for each in self._dispatchers.values()]
+
+    def report_failure(self, subscription: Subscription, error: BaseException, event: Any) -> None:
+        """A handler raised."""
+        log.error(
+            "subscription %r: its handler raised %s: %s", subscription.name, type(error).__name__, error, exc_info=error
+        )
+        if self.on_error is not None:
+            try:
+                self.on_error(subscription, error, event)
+            except Exception as worse:
+                log.error("node %s: on_error itself raised %s: %s", self.name, type(worse).__name__, worse)
+
+    def _timer_failed(self, error: BaseException) -> None:
+        log.error("node %s: a timer raised %s: %s", self.name, type(error).__name__, error)
+
+    # ── what is going on ──
+
+    def report(self) -> NodeReport:
+        """Everything: channels, sources, subscriptions, their counts, and where each interest runs and why."""
+        return reporting.node(self)
+
+    def counts_of(self, subscription: Subscription) -> Counts:
+        with self.wiring.lock, self.wiring.still({channel for channel, _ in subscription.attachments}):
+            return subscription.totals()
+
+    # ── the end ──
+
+    def close(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
+        """End it: deliver what waits (`drain`), within `timeout` seconds, or drop it; then nothing is left running.
+
+        While it drains, handlers may still publish. Called from a handler, it does not wait for that handler. What
+        was not delivered is dropped, counted, and named in the result. Sinks that pull may still take what waits."""
+        return Ending(self, drain=drain, timeout=timeout).close()
+
+    async def aclose(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
+        """The same from a coroutine, without stopping the loop."""
+        return await Ending(self, drain=drain, timeout=timeout).aclose()
+
+    def dispatchers(self) -> list[Dispatcher]:
+        """Those that were needed so far."""
+        return list(self._dispatchers.values())
+
+    def _must_be_open(self, what: str) -> None:
+        if self.closed:
+            raise ClosedError(f"{what}: node {self.name!r} is closed; open another")
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self.close(drain=kind is None)
+
+    async def __aenter__(self) -> Node:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        await self.aclose(drain=kind is None)
+
+    def __repr__(self) -> str:
+        return f"<{'closed ' if self.closed else ''}Node {self.name}: {len(self._channels)} channels>"
+
+
+def _spoken(type: EventType | None) -> str:
+    return "bytes" if type is None else f"type {type.name} ({', '.join(str(field) for field in type.record.fields)})"
+
+
+def _known(options: dict[str, Any]) -> dict[str, Any]:
+    unknown = [name for name in options if name not in OPTIONS]
+    if unknown:
+        near = nearest(unknown[0], OPTIONS, count=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise SubscriptionError(f"{unknown[0]}: expected one of {', '.join(OPTIONS)}{hint}")
+    return options
+
+
+OPTIONS = tuple(inspect.signature(make_options).parameters)[2:]

@@ -1,0 +1,409 @@
+"""Who gets an event: the interests of one channel, arranged so that each distinct one is evaluated once per event.
+
+Entry     one distinct interest, and its members: attachments of subscriptions, and derived channels
+Lineup    the entries that sources with the same stated facts must consult; hands out immutable Routes
+Route     what a source does with an event; swapped whole, at an exact point of the source's sequence
+Flow      one source's events in one channel (its own, or one derived from it)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.channel.counters import Latency
+from headwater.channel.letter import Chunk, Letter, Rows
+from headwater.channel.tally import Losses, Tally
+from headwater.interest import Interest
+from headwater.ir.covers import covers, disjoint
+from headwater.ir.interp import EventMeta, Fault, Status
+from headwater.match import KINDS, Matcher, new_totals
+from headwater.native.publish import FlowPart
+from headwater.native.record import uses_meta
+
+if TYPE_CHECKING:
+    from headwater.channel.attachment import Lone
+    from headwater.channel.channel import Channel
+    from headwater.channel.mailbox import Mailbox
+    from headwater.channel.source import Source
+    from headwater.native.program import Native
+    from headwater.native.record import Result
+
+Ready = list["Mailbox"]
+How = Literal["always", "never", "matched", "alone"]
+
+
+class Member(Protocol):
+    """Who receives what an entry passes. Called under the source's lock: quick, and no user code."""
+
+    def accept(self, letter: Letter, ready: Ready) -> None: ...
+
+    def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None: ...
+
+    def reaches(self, source: Source, record: bytes | None) -> Iterable[Mailbox]:
+        """The mailboxes that may get this record, or (None) any record, told without changing anything."""
+        ...
+
+    @property
+    def lone(self) -> Lone | None:
+        """The short way, if events need no more than to be handed to a function in the publisher's thread."""
+        ...
+
+
+class Entry:
+    """A distinct interest on a channel; `interest` is None for those who want everything."""
+
+    def __init__(self, interest: Interest | None, key: object) -> None:
+        self.interest, self.key = interest, key
+        self.members: tuple[Member, ...] = ()  # replaced while every source of the channel stands still
+        self.width = 0  # how many of them are subscriptions
+
+    @property
+    def stateful(self) -> bool:
+        return self.interest is not None and self.interest.program.stateful
+
+
+def key_of(interest: Interest | None) -> object:
+    """Equal for interests that say the same with the same parameters. What has state is never shared."""
+    if interest is None:
+        return None
+    if interest.program.stateful:
+        return object()
+    return interest.fingerprint, repr(sorted(interest.params.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Counts of an entry beside passed: undecided, events where that was not told apart from rejected, faults."""
+
+    undecided: int = 0
+    unsplit: int = 0
+    faults: Mapping[Fault, int] = field(default_factory=dict)
+
+    def __add__(self, other: Judged) -> Judged:
+        faults = {fault: self.faults.get(fault, 0) + n for fault, n in other.faults.items()}
+        return Judged(self.undecided + other.undecided, self.unsplit + other.unsplit, {**self.faults, **faults})
+
+    def __sub__(self, other: Judged) -> Judged:
+        faults = {fault: n - other.faults.get(fault, 0) for fault, n in self.faults.items()}
+        rest = {fault: n for fault, n in faults.items() if n}
+        return Judged(self.undecided - other.undecided, self.unsplit - other.unsplit, rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What to do with an event; immutable."""
+
+    always: tuple[Entry, ...]
+    matching: Any  # a Matching, or None where there is nothing to match
+    alone: tuple[Entry, ...]
+    lone: Lone | None = None  # if all there is to do is to call one function
+    width: int = 0  # how many subscriptions an event is evaluated for
+
+
+EMPTY = Route((), None, ())
+
+
+class Lineup:
+    """The entries of a channel as sources with these facts see them."""
+
+    def __init__(self, channel: Channel, facts: Interest | None) -> None:
+        self.channel, self.facts = channel, facts
+        self.flows: list[Flow] = []
+        self.retired = 0  # events of flows that have ended
+        self._retired_direct = 0
+        self.matcher = Matcher(channel.type) if channel.type is not None else None
+        self._how: dict[Entry, How] = {}
+        self._keys: dict[Entry, int] = {}
+        self._matched_width = 0  # subscriptions of matched entries
+        self.past = Tally()  # of flows that have ended
+        self._always: dict[Entry, None] = {}
+        self._alone: dict[Entry, None] = {}
+        self._gone: dict[Entry, Judged] = {}  # what flows that have ended counted for entries that run alone
+        self.route = EMPTY
+
+    @property
+    def seen(self) -> int:
+        """Events that have come here so far."""
+        return self.retired + sum(flow.seen for flow in self.flows)
+
+    @property
+    def matched(self) -> list[Entry]:
+        return list(self._keys)
+
+    @property
+    def direct(self) -> int:
+        """Those of them that went the short way (`Lone`)."""
+        return self._retired_direct + sum(flow.seen - flow.spread for flow in self.flows)
+
+    def how(self, entry: Entry) -> How:
+        """How events of these sources are judged for an entry."""
+        return self._how[entry]
+
+    def why(self, entry: Entry) -> tuple[str, str]:
+        """The same for people: how, and why so."""
+        match self._how[entry]:
+            case "always" if entry.interest is None:
+                return "every event", "there is no interest"
+            case "always":
+                return "every event", "the facts its source states already say so"
+            case "never":
+                return "not consulted", "contradicts the facts its source states"
+            case "matched":
+                assert self.matcher is not None
+                return str(self.matcher.explain(self._keys[entry])), "matched with all others in one pass"
+        assert entry.interest is not None
+        program = entry.interest.program
+        if program.stateful:
+            return "native code, alone", "it has state, which belongs to one source"
+        if program.output is not None:
+            return "native code, alone", "it is a transformation"
+        if uses_meta(program):
+            return "native code, alone", "it looks at the event's source, sequence number or time"
+        return "native code, alone", "it may run for long"
+
+    def judged(self, entry: Entry) -> Judged:
+        """What the entry was undecided about so far, and its faults."""
+        match self._how.get(entry):
+            case "matched":
+                assert self.matcher is not None
+                undecided, faults = self.matcher.counts(self._keys[entry])
+                return Judged(undecided, self.matcher.unsplit(self._keys[entry]), dict(faults))
+            case "alone":
+                return sum((flow.judged(entry) for flow in self.flows), self._gone.get(entry, Judged()))
+        return Judged()
+
+    def add_many(self, entries: Iterable[Entry]) -> None:
+        matched = []
+        for entry in entries:
+            self._how[entry] = how = self._judge(entry)
+            if how == "matched":
+                matched.append(entry)
+            elif how == "always":
+                self._always[entry] = None
+            elif how == "alone":
+                self._alone[entry] = None
+        if matched:
+            assert self.matcher is not None
+            keys = self.matcher.add_many([(entry, entry.interest) for entry in matched if entry.interest is not None])
+            self._keys.update(zip(matched, keys, strict=True))
+            for entry, key in zip(matched, keys, strict=True):
+                self._matched_width += entry.width
+                self.matcher.weigh(key, entry.width)
+
+    def remove(self, entry: Entry) -> None:
+        self._gone.pop(entry, None)
+        self._always.pop(entry, None)
+        self._alone.pop(entry, None)
+        if self._how.pop(entry) == "matched":
+            assert self.matcher is not None
+            self.matcher.remove(self._keys.pop(entry))
+
+    def _judge(self, entry: Entry) -> How:
+        interest = entry.interest
+        if interest is None:
+            return "always"
+        facts = self.facts
+        if facts is not None and not interest.program.stateful:
+            sides = {"a_params": interest.params, "b_params": facts.params}
+            if disjoint(interest.normal, facts.normal, **sides):
+                return "never"
+            if interest.output is None and covers(interest.normal, facts.normal, **sides):
+                return "always"
+        assert self.matcher is not None
+        return "matched" if self.matcher.takes(interest) else "alone"
+
+    def prepare(self) -> None:
+        """Do now what `renewed` would else have to do while sources stand still."""
+        if self.matcher is not None:
+            self.matcher.snapshot()
+
+    def renewed(self) -> Route:
+        """The route for the entries as they are now."""
+        always, alone = tuple(self._always), tuple(self._alone)
+        matching = self.matcher.snapshot() if self._keys and self.matcher is not None else None
+        lone = None
+        if len(always) == 1 and not alone and matching is None and len(always[0].members) == 1:
+            lone = always[0].members[0].lone
+        width = sum(entry.width for entry in (*always, *alone)) + self._matched_width
+        return Route(always, matching, alone, lone, width)
+
+    def resize(self, entry: Entry, before: int) -> None:
+        """The number of an entry's subscriptions has changed."""
+        if self._how[entry] == "matched":
+            assert self.matcher is not None
+            self._matched_width += entry.width - before
+            self.matcher.weigh(self._keys[entry], entry.width)
+
+    def retire(self, flow: Flow) -> None:
+        """A source has closed."""
+        self.flows.remove(flow)
+        self.past.absorb(flow.tally())
+        flow.losses = self.past.losses  # what is still waiting may yet be dropped
+        self.retired += flow.seen
+        self._retired_direct += flow.seen - flow.spread
+        for entry in self._alone:
+            self._gone[entry] = self._gone.get(entry, Judged()) + flow.judged(entry)
+
+
+class Flow(FlowPart):
+    """One source's events in one channel. Used under the source's lock."""
+
+    __slots__ = (
+        "_evaluated",
+        "_mark",
+        "_match",
+        "_natives",
+        "_passed",
+        "_totals",
+        "channel",
+        "latency",
+        "lineup",
+        "losses",
+        "route",
+        "source",
+        "spread",
+    )
+
+    lone: Lone | None
+
+    def __init__(self, source: Source, channel: Channel, lineup: Lineup) -> None:
+        self.source, self.channel, self.lineup = source, channel, lineup
+        self.seen = 0
+        self.spread = 0  # those of them that came by `accept` or `accept_chunk`
+        self._passed = self._evaluated = self._mark = 0  # `_evaluated` is up to event `_mark`, by routes that are over
+        self._totals = new_totals()
+        self.losses, self.latency = Losses(), Latency()
+        self.route = EMPTY
+        self.take(lineup.route)
+        self._natives: dict[Entry, Native] = {}  # what runs alone, with this source's state
+
+    def take(self, route: Route) -> None:
+        """Another route from here on."""
+        self._evaluated += (self.seen - self._mark) * self.route.width
+        self._mark, self._match = self.seen, None
+        self.route, self.lone = route, None if self.source.closed else route.lone
+
+    def accept(self, letter: Letter, ready: Ready) -> None:
+        """One event to all who want it."""
+        self.seen += 1
+        self.spread += 1
+        route = self.route
+        for entry in route.always:
+            self._passed += entry.width
+            for member in entry.members:
+                member.accept(letter, ready)
+        if route.matching is not None:
+            match = self._match
+            if match is None:
+                match = self._match = route.matching.counting_in(self._totals)
+            for entry in match(letter.record):
+                self._passed += entry.width
+                for member in entry.members:
+                    member.accept(letter, ready)
+        for entry in route.alone:
+            result = self._native(entry).run(letter.record, self._meta(letter))
+            if result.status is not Status.REJECTED or result.faults:
+                self._judge(entry, result)
+            if result.passed:
+                out = letter if result.output is None else letter.derived(result.output)
+                for member in entry.members:
+                    member.accept(out, ready)
+
+    def accept_chunk(self, chunk: Chunk, ready: Ready) -> None:
+        """A batch to all who want some of it."""
+        n = len(chunk)
+        self.seen += n
+        self.spread += n
+        route = self.route
+        for entry in route.always:
+            self._passed += entry.width * n
+            for member in entry.members:
+                member.accept_chunk(chunk, n, ready)
+        if route.matching is not None:
+            rows, spans = route.matching.spans(chunk.taken(), self._totals)
+            for entry, start, end in spans:
+                part, passed = Rows(chunk, rows, start, end), end - start
+                self._passed += entry.width * passed
+                for member in entry.members:
+                    member.accept_chunk(part, passed, ready)
+        for entry in route.alone:
+            self._chunk_alone(entry, chunk, ready)
+
+    def _chunk_alone(self, entry: Entry, chunk: Chunk, ready: Ready) -> None:
+        source = self.source
+        meta = {"source": source.name, "node": source.node, "seq": pa.array(chunk.seqs), "time": chunk.stamp // 1000}
+        native = self._native(entry)
+        result = native.batch(chunk.taken(), meta=meta if uses_meta(native.program) else None)
+        rows = np.flatnonzero(result.selection.fill_null(False).to_numpy(zero_copy_only=False))
+        counts = result.counts
+        self._passed += entry.width * counts.passed
+        self._totals[0] += entry.width * counts.undecided
+        for fault, number in counts.faults.items():
+            self._totals[1 + KINDS.index(fault)] += entry.width * number
+        if len(rows) == 0:
+            return
+        part = Rows(chunk, rows, 0, len(rows)) if result.output is None else chunk.derived(result.output, rows)
+        for member in entry.members:
+            member.accept_chunk(part, len(rows), ready)
+
+    def _judge(self, entry: Entry, result: Result) -> None:
+        if result.passed:
+            self._passed += entry.width
+        elif result.status is Status.UNDECIDED:
+            self._totals[0] += entry.width
+        for bit, fault in enumerate(KINDS):
+            if result.faults & fault:
+                self._totals[1 + bit] += entry.width
+
+    def tally(self) -> Tally:
+        """What became of its events; its source stands still."""
+        undecided, *faults = self._totals.tolist()
+        return Tally(
+            published=self.seen,
+            evaluated=self._evaluated + (self.seen - self._mark) * self.route.width,
+            passed=self._passed + self.seen - self.spread,  # what goes the short way passes
+            undecided=undecided,
+            faults={fault: number for fault, number in zip(KINDS, faults, strict=True) if number},
+            losses=self.losses,
+            latency=self.latency,
+        )
+
+    def reaches(self, record: bytes | None) -> Iterable[Mailbox]:
+        """The mailboxes that may get this record, or any; those of interests with state are always among them."""
+        route = self.route
+        if record is None:
+            matched = self.lineup.matched
+        else:
+            matched = route.matching.probe(record) if route.matching is not None else []
+        for entry in (*route.always, *matched):
+            for member in entry.members:
+                yield from member.reaches(self.source, record)
+        for entry in route.alone:  # of a transformation the record that comes out is not known
+            transforms = entry.interest is not None and entry.interest.output is not None
+            for member in entry.members:
+                yield from member.reaches(self.source, None if transforms else record)
+
+    def _native(self, entry: Entry) -> Native:
+        found = self._natives.get(entry)
+        if found is None:
+            assert entry.interest is not None
+            found = self._natives[entry] = entry.interest.native()
+        return found
+
+    def _meta(self, letter: Letter) -> EventMeta:
+        return EventMeta(self.source.name, self.source.node, letter.seq, letter.stamp // 1000)
+
+    def judged(self, entry: Entry) -> Judged:
+        native = self._natives.get(entry)
+        if native is None:
+            return Judged()
+        counts = native.counts
+        return Judged(counts.undecided, 0, {fault: number for fault, number in counts.faults.items() if number})
+
+    def forget(self, entry: Entry) -> None:
+        self._natives.pop(entry, None)

@@ -1,0 +1,400 @@
+"""A source: where events enter a channel. Making one advertises it, closing it withdraws it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from itertools import count
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from headwater.channel import reporting
+from headwater.channel.forms import BytesIntake, Intake
+from headwater.channel.gate import Gate
+from headwater.channel.letter import Chunk, Letter
+from headwater.channel.mailbox import Mailbox, go_all, hand_over
+from headwater.channel.route import Flow, Ready
+from headwater.channel.running import DEPTH, NEST, in_handler, running, runs
+from headwater.channel.subscription import SAMPLE
+from headwater.errors import ClosedError, EncodeError, EvolutionError, FactError, QueueFull
+from headwater.interest import Interest
+from headwater.native.once import once
+from headwater.native.publish import ShortWay, SourcePart, offered
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.report import SourceReport
+
+NATIVE = True  # whether machine code goes the short way, where it can; Python does the same, more slowly
+DOC = """Publish one event: an instance, a dict, or its fields as keywords. Returns its sequence number.
+
+Raises before anything is done if the event does not fit the type (`EncodeError`) or contradicts the source's facts
+(`FactError`), if the source is closed (`ClosedError`), or a sink's queue is full and its policy is to say so, or stays
+full for too long (`QueueFull`)."""
+_NUMBERS = count()
+
+
+class Source(SourcePart):
+    """Publishes events into a channel. Threads may share it; the order of its events is the order of the calls.
+
+    Made by `channel.source(...)`. `publish` and `publish_many` return the sequence number of the last event.
+    """
+
+    _flow: Flow  # of its own channel
+    _full: set[Mailbox]  # of all in the node, those that publishers must wait for
+
+    def __init__(
+        self,
+        channel: Channel,
+        name: str,
+        intake: Intake | BytesIntake,
+        *,
+        facts: Interest | None,
+        priority: int,
+        ask: Callable[[], Any] | None,
+    ) -> None:
+        self.channel, self.name, self.facts, self.priority = channel, name, facts, priority
+        self.id = f"{channel.name}/{name}"  # unique in its node
+        self.number = next(_NUMBERS)  # the order in which sources are locked
+        self.node: str = channel.node.name
+        self.lock = Gate()
+        self.stated: dict[str, object] = {}  # its facts, as they were given
+        self.closed = self.withdrawn = False  # closed: nothing may be published; withdrawn: it is no longer there
+        self.flows: dict[Channel, Flow] = {}
+        self._intake, self._ask = intake, ask
+        self._asking = threading.Lock()
+        self._timer: Any = None
+        self._full = channel.node.full
+        self._gate = self.lock.token
+        self._stamp = channel.node.stamp
+        direct = isinstance(intake, Intake) and intake.plan is None and facts is None
+        self._fast = intake.fast if direct else lambda event: None  # type: ignore[union-attr]
+        self._test = facts.native() if facts is not None else None
+
+    def start(self) -> None:
+        """Its flows are there: it may publish."""
+        self._flow = self.flows[self.channel]
+        self._slow = _publisher(self)
+        self.publish = (_short_way().publish(self) if NATIVE and offered() else None) or self._slow
+
+    # ── publishing ──
+
+    publish: Publish  # see DOC
+
+    def publish_many(self, events: Any) -> int:
+        """Publish many events: an iterable of what `publish` takes, a RecordBatch or Table, a pandas or polars frame.
+
+        All are checked before the first is published. Returns the sequence number of the last.
+        """
+        if self.closed:
+            self._check_open()
+        try:
+            batch = self._intake.batch(events)
+        except EncodeError as error:
+            raise _placed(error, str(self)) from None
+        except EvolutionError as error:
+            raise EvolutionError(f"{self}: {str(error).splitlines()[0]}", error.problems) from None
+        if batch is not None:
+            return self._publish_batch(batch)
+        seq = self._flow.seen
+        for index, (record, event) in enumerate(self._encode_all(events)):
+            try:
+                if self._full:
+                    self._admit(record)
+                seq = self._send(record, event)
+            except (QueueFull, ClosedError) as error:
+                if index:
+                    error.add_note(f"this was event {index} of publish_many: those before it were published")
+                raise
+        return seq
+
+    async def send(self, event: Any = None, /, **fields: Any) -> int:
+        """As `publish`, from a coroutine: where a sink's queue is full it waits without stopping the loop."""
+        record, kept = self._encode(event, fields)
+        while (mailbox := self._blocking(record)) is not None:
+            self._not_here(mailbox)
+            changed = mailbox.change(asyncio.get_running_loop())
+            try:
+                if mailbox.is_full:
+                    await asyncio.wait([changed], timeout=mailbox.queue.wait)
+                    if not changed.done():
+                        raise self._full_error(mailbox, f"stayed so for {mailbox.queue.wait:g} s")
+            finally:
+                changed.cancel()
+        return self._send(record, kept)
+
+    def _encode(self, event: Any, fields: dict[str, Any] | None) -> tuple[bytes, Any]:
+        try:
+            if fields:
+                if event is not None:
+                    raise EncodeError("", "publish: expected an event, or its fields as keywords, found both")
+                record, kept = self._intake.encode(None, fields)
+            elif event is None and self._intake.type is not None:
+                record, kept = self._intake.encode(None, {})
+            else:
+                record, kept = self._intake.encode(event)
+        except EncodeError as error:
+            raise _placed(error, str(self)) from None
+        if self._test is not None and not self._test.test(record):
+            raise self._contradiction("an event")
+        return record, kept
+
+    def _contradiction(self, what: str) -> FactError:
+        facts = ", ".join(f"{name} = {value!r}" for name, value in self.stated.items())
+        return FactError(
+            f"{self}: expected events for which its facts hold ({facts}), found {what} that contradicts them; "
+            "correct the event, or publish it at a source that does not state this"
+        )
+
+    def _encode_all(self, events: Any) -> list[tuple[bytes, Any]]:
+        if isinstance(events, (str, bytes, bytearray, dict)) or not isinstance(events, Iterable):
+            found = f"found {type(events).__name__}; publish() takes one event"
+            raise EncodeError("", f"{self}: publish_many: expected an iterable of events, or columns, {found}")
+        made = []
+        for index, event in enumerate(events):
+            try:
+                made.append(self._encode(event, None))
+            except EncodeError as error:
+                raise _placed(error, f"event {index}") from None
+            except FactError as error:
+                raise FactError(f"event {index}: {error}") from None
+        return made
+
+    def _send(self, record: bytes, event: Any) -> int:
+        """A checked event to all who want it."""
+        ready: Ready = []
+        with self.lock:
+            if self.closed:
+                self._check_open()
+            flow = self._flow
+            seq = flow.seen + 1
+            flow.accept(Letter(event, record, self, seq, self._stamp(), perf_counter_ns(), self.priority), ready)
+        go_all(ready)
+        return seq
+
+    def _publish_batch(self, batch: Any) -> int:
+        if self._test is not None:
+            selection = self._test.batch(batch).selection.fill_null(False).to_numpy(zero_copy_only=False)
+            if not selection.all():
+                raise self._contradiction(f"row {int(np.argmin(selection))}")
+        rows = batch.num_rows
+        if rows == 0:
+            return self._flow.seen
+        if self._full:
+            self._admit(None)
+        ready: Ready = []
+        with self.lock:
+            if self.closed:
+                self._check_open()
+            flow = self._flow
+            last = flow.seen + rows
+            chunk = Chunk(batch, self, flow.seen + 1, self._stamp(), perf_counter_ns(), self.priority)
+            flow.accept_chunk(chunk, ready)
+        go_all(ready)
+        return int(last)
+
+    # ── sinks that cannot keep up ──
+
+    def _admit(self, record: bytes | None) -> None:
+        """Wait until every sink that wants this record has room, as their policies say; or raise QueueFull."""
+        while (mailbox := self._blocking(record)) is not None:
+            self._not_here(mailbox)
+            dispatcher, wait = mailbox.dispatcher, mailbox.queue.wait
+            if dispatcher is not None and dispatcher.stuck(waits=True):
+                raise self._full_error(
+                    mailbox, "only this thread could empty it; a coroutine can `await source.send(...)`"
+                )
+            try:
+                if not mailbox.wait(lambda it=mailbox: not it.is_full, wait):  # type: ignore[misc]
+                    raise self._full_error(mailbox, f"stayed so for {wait:g} s")
+            finally:
+                if dispatcher is not None:
+                    dispatcher.goes_on()
+
+    def _not_here(self, mailbox: Mailbox) -> None:
+        """A mailbox is full: see that it is not for the caller to empty it."""
+        if any(it is mailbox for it in running()):
+            raise self._full_error(mailbox, "only this thread could empty it: it is running the sink's handler")
+        if mailbox.inline:
+            mailbox.go()  # it may be that this very thread was about to, after the handler that it is in
+
+    def _blocking(self, record: bytes | None) -> Mailbox | None:
+        """A mailbox that this record would have to wait for; raises if its policy is to fail."""
+        if not self._full:
+            return None
+        with self.lock:
+            if self.closed:
+                self._check_open()
+            full = [mailbox for mailbox in self._flow.reaches(record) if mailbox.is_full]
+        for mailbox in full:
+            if mailbox.queue.policy == "fail":
+                raise self._full_error(mailbox, "its policy is to fail")
+        return full[0] if full else None
+
+    def _full_error(self, mailbox: Mailbox, why: str) -> QueueFull:
+        return QueueFull(
+            f"{self}: the queue of subscription {mailbox.name!r} is full with {mailbox.waiting:,} events and {why}; "
+            "the event was not published. Make the sink quicker, its queue longer, or let it drop events",
+            mailbox.name,
+        )
+
+    # ── being asked for events ──
+
+    def ask(self) -> int:
+        """Ask the source's function for events and publish what it gives: how many there were."""
+        if self._ask is None or self.closed or not self._asking.acquire(blocking=False):
+            return 0  # another thread is asking just now; what it gets reaches everyone
+        try:
+            given = self._ask()
+        finally:
+            self._asking.release()
+        if given is None:
+            return 0
+        before = self._flow.seen
+        if isinstance(given, (list, tuple)) or (not isinstance(given, dict) and self._intake.batch(given) is not None):
+            self.publish_many(given)
+        else:
+            self.publish(given)
+        return self._flow.seen - before
+
+    @property
+    def passive(self) -> bool:
+        """Whether it publishes only when it is asked."""
+        return self._ask is not None
+
+    # ── state ──
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of its last event; the first is 1."""
+        return self._flow.seen
+
+    @property
+    def type(self) -> Any:
+        """Its own event type; None where the channel carries bytes."""
+        return self._intake.type
+
+    def close(self) -> None:
+        """Withdraw it: publishing is an error from now on. What was published is delivered."""
+        self.channel.node.close_source(self)
+
+    def shut(self) -> None:
+        """Nothing may be published from here on; called under its lock."""
+        self.closed = True
+        self._flow.lone = None  # the short way does not look
+
+    def _check_open(self) -> None:
+        """While a node drains, handlers may still publish: what they make of the last events is delivered as well."""
+        node = self.channel.node
+        if node.draining and not self.withdrawn and in_handler():
+            return
+        what = "its node is closed" if node.closed else "it was closed"
+        raise ClosedError(f"{self}: expected an open source, found that {what}; make another with channel.source()")
+
+    def report(self) -> SourceReport:
+        """What it has published, and its state."""
+        return reporting.source(self)
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __str__(self) -> str:
+        return f"source {self.name!r} of {self.channel.name}"
+
+    def __repr__(self) -> str:
+        return f"<{'closed ' if self.closed else ''}{self}, {self.seq:,} events>"
+
+
+def _placed(error: EncodeError, place: str) -> EncodeError:
+    """The same error, saying where."""
+    made = EncodeError("", f"{place}: {error}")
+    made.path = error.path
+    return made
+
+
+class Publish(Protocol):
+    """Publish one event: an instance, a dict, or its fields as keywords; its sequence number."""
+
+    def __call__(self, event: Any = None, /, **fields: Any) -> int: ...
+
+
+def _publisher(source: Source) -> Publish:
+    """`source.publish`: a function with everything it needs at hand, since it runs for every event.
+
+    If all there is to do is to call one function in this thread, it does so past the queue (`Lone`).
+    """
+    fast, full, flow, gate = source._fast, source._full, source._flow, source.lock
+    stamp, priority = source._stamp, source.priority
+    enter, leave = gate.token.pop, gate.token.append
+
+    def publish(event: Any = None, /, **fields: Any) -> int:
+        if fields or (record := fast(event)) is None:
+            record, event = source._encode(event, fields)
+        if full:
+            source._admit(record)
+        try:
+            enter()
+        except IndexError:
+            gate.queue()
+        except BaseException:
+            leave(None)
+            raise
+        try:
+            seq = flow.seen + 1
+            lone = flow.lone
+            if lone is not None and seq & SAMPLE and not (lone.items or lone.special) and len(NEST) < DEPTH:
+                try:
+                    lone.token.pop()
+                except IndexError:
+                    lone = None
+                except BaseException:
+                    lone.token.append(None)
+                    raise
+                else:
+                    flow.seen = seq
+            else:
+                lone = None
+            if lone is None:
+                if source.closed:
+                    source._check_open()
+                ready: Ready = []
+                flow.accept(Letter(event, record, source, seq, stamp(), perf_counter_ns(), priority), ready)
+        finally:
+            leave(None)
+            if gate.waiters:
+                gate.wake()
+        if lone is None:
+            rest = iter(ready)
+            try:
+                for mailbox in rest:
+                    mailbox.go()
+            except BaseException:
+                hand_over(rest)
+                raise
+            return seq
+        try:
+            NEST.append(None)
+            lone.handler(event if event.__class__ is lone.cls else lone.decode(record))
+        except Exception as error:
+            lone.subscription.handler_failed(error, event)
+        finally:
+            lone.token.append(None)
+            NEST.pop()
+        if lone.items or lone.special:
+            lone.stirred()
+        return seq
+
+    publish.__qualname__, publish.__doc__ = "Source.publish", DOC
+    runs(publish, lambda variables: variables["lone"].mailbox if variables.get("lone") is not None else None)
+    return publish
+
+
+@once
+def _short_way() -> ShortWay:
+    return ShortWay(nest=NEST, depth=DEPTH, sample=SAMPLE, doc=DOC)

@@ -1,0 +1,203 @@
+"""Changing who gets what, all at once: subscriptions and derived channels come, change and go, sources as well.
+
+Everything is prepared first. Then the sources of the channels concerned stand still for a moment, each between two of
+its events, while members and routes are exchanged; where each stood is the exact point from which the change holds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwater.channel.attachment import Attachment
+from headwater.channel.route import Entry, Flow, Lineup, Member, key_of
+from headwater.interest import Interest
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.source import Source
+
+
+@dataclass(frozen=True)
+class Move:
+    """A member joins an entry, or leaves it."""
+
+    channel: Channel
+    entry: Entry
+    member: Member
+    joins: bool
+
+
+class Wiring:
+    """One per node. `lock` guards the registry of channels, sources and subscriptions; it is taken before any other."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+    @contextmanager
+    def still(self, channels: Iterable[Channel]) -> Iterator[None]:
+        """No source of these channels publishes meanwhile. Do not wait, and run no user code, inside."""
+        found = {id(flow.source): flow.source for channel in channels for flow in channel.flows()}
+        with ExitStack() as stack:
+            for source in sorted(found.values(), key=lambda source: source.number):
+                stack.enter_context(source.lock)
+            yield
+
+    # ── members ──
+
+    def entry(self, channel: Channel, interest: Interest | None) -> Entry:
+        """The entry of an interest: the one it shares, or one of its own."""
+        key = key_of(interest)
+        found = channel.known.get(key)
+        if found is None:
+            found = channel.known[key] = Entry(interest, key)
+        return found
+
+    def move(self, moves: Iterable[Move]) -> None:
+        """Members join and leave, all at one point of each source's sequence."""
+        with self.lock:
+            todo = self._with_stages(list(moves))
+            members: dict[Entry, list[Member]] = {}
+            for move in todo:
+                now = members.setdefault(move.entry, list(move.entry.members))
+                if move.joins:
+                    now.append(move.member)
+                else:
+                    now.remove(move.member)
+            channels = {move.channel: None for move in todo}
+            self._prepare(todo)
+            with self.still(channels):
+                for move in todo:
+                    if not move.joins and isinstance(move.member, Attachment):
+                        move.member.ended()
+                widths = {entry: entry.width for entry in members}
+                for entry, now in members.items():
+                    entry.members = tuple(now)
+                    entry.width = sum(isinstance(member, Attachment) for member in now)
+                for channel in channels:
+                    touched = {move.entry for move in todo if move.channel is channel}
+                    self._renew(channel, {entry: widths[entry] for entry in touched})
+                for move in todo:
+                    if move.joins and isinstance(move.member, Attachment):
+                        move.member.started()
+
+    def _with_stages(self, moves: list[Move]) -> list[Move]:
+        """A derived channel joins its parent with its first member and leaves with its last."""
+        todo = list(moves)
+        for move in todo:  # grows as it goes
+            channel = move.channel
+            if channel.stage is None or channel.parent is None:
+                continue
+            gain = sum(1 if other.joins else -1 for other in todo if other.channel is channel)
+            before = sum(len(entry.members) for entry in channel.entries.values())
+            joins = before == 0 and before + gain > 0
+            leaves = before > 0 and before + gain == 0
+            pending = any(other.member is channel.stage for other in todo)
+            if (joins or leaves) and not pending:
+                assert channel.stage_entry is not None
+                todo.append(Move(channel.parent, channel.stage_entry, channel.stage, joins))
+        return todo
+
+    def _prepare(self, moves: list[Move]) -> None:
+        """New entries enter the line-ups; nobody consults them yet."""
+        fresh: dict[Channel, list[Entry]] = {}
+        for move in moves:
+            channel, entry = move.channel, move.entry
+            if move.joins and channel.entries.get(entry.key) is not entry:
+                channel.entries[entry.key] = entry
+                fresh.setdefault(channel, []).append(entry)
+        for channel, entries in fresh.items():
+            for lineup in channel.lineups:
+                lineup.add_many(entries)
+                lineup.prepare()
+
+    def _renew(self, channel: Channel, touched: dict[Entry, int]) -> None:
+        """Exchange the routes after members of these entries have changed; with each, how wide it was."""
+        for entry in touched:
+            if not entry.members:
+                del channel.entries[entry.key]
+        for lineup in channel.lineups:
+            for entry, before in touched.items():
+                lineup.resize(entry, before)
+                if not entry.members:
+                    lineup.remove(entry)
+                    for flow in lineup.flows:
+                        flow.forget(entry)
+            lineup.route = lineup.renewed()
+            for flow in lineup.flows:
+                flow.take(lineup.route)
+
+    # ── sources ──
+
+    def advertise(self, source: Source) -> None:
+        """A source comes, with its flow in its channel and in all that are derived from it."""
+        with self.lock:
+            self._add_flow(source, source.channel, source.facts)
+            source.start()
+            source.channel.sources[source.name] = source
+
+    def _add_flow(self, source: Source, channel: Channel, facts: Interest | None) -> None:
+        lineup = self._lineup(channel, facts)
+        flow = Flow(source, channel, lineup)
+        source.flows[channel] = flow
+        lineup.flows.append(flow)
+        for derived in channel.derived:
+            self._add_flow(source, derived, facts if derived.keeps_facts else None)
+
+    def _lineup(self, channel: Channel, facts: Interest | None) -> Lineup:
+        for lineup in channel.lineups:
+            if key_of(lineup.facts) == key_of(facts):
+                return lineup
+        lineup = Lineup(channel, facts)
+        lineup.add_many(channel.entries.values())
+        lineup.route = lineup.renewed()
+        channel.lineups.append(lineup)
+        for entry in channel.entries.values():
+            for member in entry.members:
+                if isinstance(member, Attachment):
+                    member.joined(lineup)
+        return lineup
+
+    def derive(self, channel: Channel) -> None:
+        """A derived channel comes: the sources of its parent flow through it from now on."""
+        assert channel.parent is not None
+        with self.lock, self.still([channel.parent]):
+            channel.parent.derived.append(channel)
+            for flow in channel.parent.flows():
+                self._add_flow(flow.source, channel, flow.lineup.facts if channel.keeps_facts else None)
+
+    def withdraw(self, source: Source) -> None:
+        """A source goes."""
+        with self.lock:
+            with source.lock:
+                if source.withdrawn:
+                    return
+                source.shut()
+                source.withdrawn = True
+                for flow in source.flows.values():
+                    flow.lineup.retire(flow)
+            for channel, flow in source.flows.items():
+                if flow.lineup.facts is not None and not flow.lineup.flows:
+                    self._drop(channel, flow.lineup)
+            source.channel.sources.pop(source.name, None)
+
+    def _drop(self, channel: Channel, lineup: Lineup) -> None:
+        """No source states these facts any more."""
+        for entry in channel.entries.values():
+            for member in entry.members:
+                if isinstance(member, Attachment):
+                    member.left(lineup)
+        channel.past.absorb(lineup.past)
+        channel.lineups.remove(lineup)
+
+    def remove_derived(self, channel: Channel) -> None:
+        """A derived channel goes; it has no members and no sources of its own any more."""
+        assert channel.parent is not None
+        with self.lock, self.still([channel]):
+            channel.parent.derived.remove(channel)
+            for lineup in channel.lineups:
+                for flow in lineup.flows:
+                    flow.source.flows.pop(channel, None)
