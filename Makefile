@@ -31,7 +31,8 @@ $(VENV)/.package: $(VENV)/.dependencies $(SOURCES) README.md
 
 env: $(VENV)/.package ## make the environment and install Headwater into it
 
-demo: env ## run the main job: one interest, three notations, four executions
+demo: env ## run the main job: a building's event service, then one interest in three notations and four executions
+	@$(PY) examples/service.py
 	@$(PY) examples/four_executions.py
 
 test: check unit ## everything that must hold: format, lint, types, imports, tests
@@ -64,7 +65,8 @@ bench-%: env ## a benchmark by name: make bench-interests
 
 soak: env ## the property and fuzz tests, EFFORT times as hard (default 20), bounded by MINUTES (default 20)
 	@HEADWATER_EFFORT=$(or $(EFFORT),20) timeout -k 10 $(or $(MINUTES),20)m $(PY) -m pytest --timeout=0 -x \
-	  tests/types tests/ir tests/lang tests/native tests/spark/test_agreement.py tests/spark/test_four_executions.py; \
+	  tests/types tests/ir tests/lang tests/native tests/match tests/channel tests/spark/test_agreement.py \
+	  tests/spark/test_four_executions.py; \
 	  code=$$?; [ $$code -ne 124 ] || { echo "stopped after $(or $(MINUTES),20) minutes with nothing found"; exit 0; }; exit $$code
 
 clean: ## remove everything that make made

@@ -530,7 +530,8 @@ def test_sinks_come_and_go_while_threads_publish(node: Node, hurried: None) -> N
             log: list[int] = []
             other = channel.subscribe(lambda event, log=log: log.append(event.n))
             others.append((other, log, other.points))
-            assert conserved(sink)
+            counts = sink.counts
+            assert counts.passed - counts.delivered - counts.queued in (0, 1)  # one may be on its way to the handler
             other.cancel()
 
     Threads(publish, change).join()

@@ -13,7 +13,7 @@ import pytest
 from headwater.errors import ExecutionError
 from headwater.interest import Interest, as_event_type
 from headwater.ir.interp import Fault
-from headwater.match import Matcher
+from headwater.match import Matcher, new_totals
 from headwater.native.program import Native
 from headwater.types import EventType, event_type
 from headwater.types import model as m
@@ -117,14 +117,40 @@ def test_malformed_records_leave_everything_undecided() -> None:
     matching = matcher.snapshot()
     good = bytearray(reading(note="b"))
     assert len(matching.match(bytes(good))) == 4
-    offset = READING.layout.slots["network"].offset + 16
-    wild = good.copy()
-    wild[offset : offset + 4] = b"\xff\xff\xff\x7f"
-    for n, record in enumerate((b"", bytes(good[:-8]), b"x" + bytes(good[1:]), bytes(wild), bytes(len(good)))):
+    for n, record in enumerate((b"", bytes(good[:-8]), b"x" + bytes(good[1:]), bytes(len(good)))):
         assert matching.probe(record) == ()
         assert matching.match(record) == ()
         for key in keys:
             assert matcher.counts(key) == (n + 1, {Fault.MALFORMED: n + 1})
+
+
+@pytest.mark.parametrize("exact", [0, 100])
+def test_a_text_outside_the_record_concerns_those_who_ask_for_it(exact: int) -> None:
+    """It is as good as missing; that it is a fault is for those to count that cannot do without it."""
+    matcher, bad = Matcher(READING, exact_undecided=exact), {Fault.MALFORMED: 1}
+    expected: dict[str, tuple[int, dict[Fault, int]]] = {
+        "level > 0": (0, {}),
+        "network = 'a'": (1, bad),
+        "network in ('a', 'b') and level > 0": (1, bad),
+        "not (network in ('a', 'b')) and network != 'c'": (1, bad),
+        "network > 'a' and note = 'b'": (1, bad),
+        "network = 'a' and level < 0": (0, bad),
+        "note = 'b' and zone = 1": (0, {}),
+        "zone = 2": (0, {}),
+    }
+    keys = {text: matcher.add(text, on(text)) for text in expected}
+    gone = matcher.add("gone", on("network = 'a'"))
+    matcher.snapshot()
+    matcher.remove(gone)
+    wild = bytearray(reading(note="b"))
+    offset = READING.layout.slots["network"].offset + 16
+    wild[offset : offset + 4] = b"\xff\xff\xff\x7f"
+    totals = new_totals()
+    matching = matcher.snapshot()
+    assert sorted(matching.probe(bytes(wild))) == ["level > 0", "note = 'b' and zone = 1"]
+    assert sorted(matching.counting_in(totals)(bytes(wild))) == ["level > 0", "note = 'b' and zone = 1"]
+    assert {text: matcher.counts(key) for text, key in keys.items()} == expected
+    assert totals.tolist() == [4, 0, 0, 0, 0, 5]
 
 
 def test_faults_are_counted_for_each_entry() -> None:

@@ -178,6 +178,11 @@ def test_an_enumeration_comes_in_any_order_of_names() -> None:
     changed = batch.set_column(at, batch.schema.field(at), other)
     with pytest.raises(ExecutionError, match="spare name"):
         program.run(changed)
+    nameless = pa.DictionaryArray.from_arrays(
+        pa.array(order[mode.indices.to_numpy()]), pa.array(["HIGH", None, "OFF", "LOW"])
+    )
+    with pytest.raises(ExecutionError, match="found None"):
+        program.run(batch.set_column(at, batch.schema.field(at), nameless))
     names = pa.array(["HIGH", "OFF", "LOW"])
     other = pa.DictionaryArray.from_arrays(pa.array(np.array([1, 2, 0], np.int32)[mode.indices.to_numpy()]), names)
     assert program.run(batch.set_column(at, batch.schema.field(at), other)).selection.equals(expected)

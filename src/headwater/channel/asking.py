@@ -15,7 +15,7 @@ from headwater.channel.expression import Expression
 from headwater.channel.forms import BytesForm, Form
 from headwater.channel.names import Pattern
 from headwater.channel.wiring import Wiring
-from headwater.errors import SubscriptionError
+from headwater.errors import HeadwaterError, SubscriptionError
 from headwater.interest import Interest, as_event_type
 from headwater.types import EventType
 
@@ -91,6 +91,8 @@ def make_options(
             raise SubscriptionError(f"{what}: it is a constraint of the handler, and there is none; remove it")
         if is_coroutine(function):
             raise SubscriptionError(f"{what}: expected a plain function, found a coroutine function")
+    about = takes_about(handler) if about is None else bool(about)
+    _check_arguments(handler, before, after, about=about)
     if isinstance(batch, bool):
         batch = BATCH if batch else 0
     if not isinstance(batch, int) or batch < 0:
@@ -109,7 +111,7 @@ def make_options(
         before=before,
         after=after,
         batch=batch,
-        about=takes_about(handler) if about is None else bool(about),
+        about=about,
         failures=config.failures if failures is None else failures,
         coroutine=coroutine,
     )
@@ -163,6 +165,29 @@ def takes_about(handler: Callable[..., Any] | None) -> bool:
         return False  # a builtin: it gets the event
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return sum(p.default is p.empty for p in positional) == 2
+
+
+def _check_arguments(handler: Any, before: Any, after: Any, *, about: bool) -> None:
+    """Each can be called as it will be; else that would be found out with every event."""
+    event = "the event and an About" if about else "the event"
+    for what, function, count, given in (
+        ("handler", handler, 2 if about else 1, event),
+        ("before", before, 2 if about else 1, event),
+        ("after", after, 2, "the event and the result"),
+    ):
+        try:
+            signature = inspect.signature(function) if function is not None else None
+        except (TypeError, ValueError):
+            continue  # a builtin, of which nothing is known
+        try:
+            if signature is not None:
+                signature.bind(*[None] * count)
+        except TypeError as error:
+            other = ", or of the event and an About" if what == "handler" and not about else ""
+            raise SubscriptionError(
+                f"{what}: expected a function of {given}{other}, found {function!r}, "
+                f"which cannot be called with {'that' if count == 1 else 'these'}: {error}"
+            ) from None
 
 
 def is_coroutine(handler: Any) -> bool:
@@ -241,7 +266,8 @@ def check_priority(what: str, priority: object) -> None:
 def check_seconds(what: str, value: object, *, zero: bool = False) -> float:
     """A number of seconds, or a timedelta, as a float."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 <= seconds < 1e9 and (seconds or zero):
+    shortest = 0 if zero else 1e-9  # times are kept to the nanosecond
+    if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and shortest <= seconds < 1e9:
         return float(seconds)
     least = "0 or more" if zero else "above 0"
     raise SubscriptionError(f"{what}: expected a number of seconds, {least}, or a timedelta, found {value!r}")
@@ -273,14 +299,32 @@ def resolve_facts(facts: Any, channel: Channel) -> Interest | None:
                 f"facts: expected fields of {channel.type.name} ({', '.join(channel.type.record.by_name)}), "
                 f"found {', '.join(map(repr, unknown))}"
             )
-        text = " and ".join(f"{name} == :{name}" for name in facts)
-        made = interest_for(channel, text, dict(facts))
+        made = _facts_of(facts, channel)
     else:
         made = interest_for(channel, facts)
     assert made is not None
     if made.program.stateful or made.output is not None:
         raise SubscriptionError("facts: expected a condition on single events, found one with state or output")
     return made
+
+
+def _facts_of(facts: Mapping[str, object], channel: Channel) -> Interest | None:
+    """Equality of each of these fields, whatever their names, with its value."""
+    assert channel.type is not None
+    text = " and ".join(f"input.{name} == :p{number}" for number, name in enumerate(facts))
+    try:
+        return interest_for(channel, text, {f"p{number}": value for number, value in enumerate(facts.values())})
+    except HeadwaterError as error:
+        if len(facts) > 1:
+            for name, value in facts.items():
+                _facts_of({name: value}, channel)
+            raise
+        [(name, value)] = facts.items()
+        expected = channel.type.record.by_name[name].type
+        raise SubscriptionError(
+            f"facts: {name!r}: expected a value to compare with {expected}, found {value!r}; "
+            f"correct it, or state a condition"
+        ) from error
 
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,8 @@ class Attachment:
         self.epoch = subscription.epoch
         self.passed = 0  # counted under the mailbox's lock
         self._lone: Lone | None = None
-        self.points: dict[str, int] = {}  # the last event of each source before this epoch
+        # The last event of each source before this epoch; by number, since another may get its id.
+        self.points: dict[int, tuple[str, int]] = {}
         self._since: dict[Lineup, tuple[int, Judged, int]] = {}  # what each had counted before
         self._gone = (0, Judged())  # of line-ups that are no more
         self._gone_direct = 0
@@ -82,7 +84,7 @@ class Attachment:
         for lineup in self.channel.lineups:
             self.joined(lineup)
             for flow in lineup.flows:
-                self.points[flow.source.id] = flow.source.seq
+                self.points[flow.source.number] = flow.source.id, flow.source.seq
         self.subscription.began(self)
 
     def ended(self) -> None:
@@ -137,18 +139,21 @@ class Lone(LonePart):
         self.stirred, self.thread = mailbox.stirred, bytearray(8)
         self.subscription = member.subscription
         self.handler: Any = member.subscription.handler
-        self.failed = partial(_failed, member.subscription)
+        self.failed = partial(_failed, member)
         self.decode, self.cls = member.form.decode, member.form.cls
 
 
-def _failed(subscription: Subscription, error: Exception, event: Any) -> None:
+def _failed(member: Attachment, error: Exception, event: Any) -> None:
     """Machine code has caught what a handler raised: go on as in the `except` clause that it has none of."""
-    context = error.__context__
+    context, type = error.__context__, member.channel.type
+    if event.__class__ is not member.cls and type is not None:  # what the handler saw was decoded
+        with suppress(Exception):  # or it was decoding that failed
+            event = member.form.decode(type.encode(event))
     try:
         raise error
     except Exception:
         error.__context__ = context
-        subscription.handler_failed(error, event)
+        member.subscription.handler_failed(error, event)
 
 
 class Stage:

@@ -271,7 +271,7 @@ class Tree:
     """A filter tree at work. It is not locked: its owner offers one event at a time."""
 
     def __init__(self, root: Condition) -> None:
-        checked = _checked("Tree", (root,))
+        checked = _checked("correlate", (root,))
         self.root = root
         #: Events that `all_of(keep="all")` gave up because a part had more than its limit.
         self.forgotten = 0

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headwater.channel.letter import Chunk, Letter
+from headwater.channel.letter import Chunk, Letter, Rows
 from headwater.errors import EncodeError
 from headwater.native.codec import faithful, fast_decoder, fast_encoder
 from headwater.types import EventType
 from headwater.types.evolution import Plan, plan
 from headwater.types.frames import is_columns
+from headwater.types.model import Array, List, Record
 
 
 def fitting(have: EventType, want: EventType) -> Plan | None:
@@ -91,6 +92,14 @@ class BytesIntake:
         return None
 
 
+def _immutable(record: Record) -> bool:
+    """Whether events have nothing in them that a handler could change for others."""
+    return not any(
+        isinstance(field.type, (Array, List)) or (isinstance(field.type, Record) and not _immutable(field.type))
+        for field in record.fields
+    )
+
+
 class Form:
     """What a sink is given: instances of its own type, or RecordBatches."""
 
@@ -98,6 +107,8 @@ class Form:
         self.have, self.type, self.plan = channel, want, fitting(channel, want)
         # The very instance that was published is handed over if nobody can tell it from the record decoded.
         self.cls = want.cls if self.plan is None and faithful(want) else None
+        self._key = want.cls
+        self._shares = _immutable(want.record)
         decode = fast_decoder(want)
         convert = self.plan.convert if self.plan is not None else None
         self.decode: Callable[[bytes], Any] = decode if convert is None else lambda record: decode(convert(record))
@@ -109,6 +120,10 @@ class Form:
         return self.decode(letter.record)
 
     def many(self, chunk: Chunk) -> list[Any]:
+        found = chunk.shared(self._key, self._decode_all) if self._shares and isinstance(chunk, Rows) else None
+        return self._decode_all(chunk) if found is None else found
+
+    def _decode_all(self, chunk: Chunk) -> list[Any]:
         return self.type.from_arrow(self.arrow(chunk))
 
     def arrow(self, chunk: Chunk) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from headwater.channel.source import Source
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+SHARED = 16  # once one in so many events of a batch is wanted, all are decoded at once
 
 
 class Letter:
@@ -40,11 +43,12 @@ class Letter:
 class Chunk:
     """A batch of events, shared by everyone they go to."""
 
-    __slots__ = ("_seqs", "batch", "first", "priority", "sent", "source", "stamp")
+    __slots__ = ("_asked", "_events", "_seqs", "batch", "first", "priority", "sent", "source", "stamp")
 
     def __init__(self, batch: Any, source: Source, first: int, stamp: int, sent: int, priority: int) -> None:
         self.batch, self.first = batch, first  # first: the sequence number of the first row
         self._seqs: Any = None
+        self._asked, self._events = 0, dict[Any, list[Any]]()
         self.source, self.stamp, self.sent, self.priority = source, stamp, sent, priority
 
     def __len__(self) -> int:
@@ -77,6 +81,17 @@ class Chunk:
             event = None if events is None else events[index]
             yield Letter(event, record, self.source, seq, self.stamp, self.sent, self.priority)
 
+    def events(self, key: Any, decode: Callable[[Any], list[Any]], wanted: int) -> list[Any] | None:
+        """All its events decoded, to be shared by those who want a few each; None while only few are wanted in all.
+
+        `key` stands for the class they are decoded to; `wanted` of them the caller wants."""
+        found = self._events.get(key)
+        if found is None:
+            self._asked += wanted
+            if self._asked * SHARED >= len(self):
+                found = self._events[key] = decode(self)
+        return found
+
 
 class Rows(Chunk):
     """Some rows of a chunk (a stretch of an array of indices), copied out only when someone looks at them.
@@ -91,13 +106,21 @@ class Rows(Chunk):
     def __len__(self) -> int:
         return self._end - self._start
 
+    def shared(self, key: Any, decode: Callable[[Any], list[Any]]) -> list[Any] | None:
+        """Its events, where those of the whole chunk are decoded anyway."""
+        events = self._of.events(key, decode, len(self))
+        return None if events is None else [events[row] for row in self._rows[self._start : self._end].tolist()]
+
     def __getattr__(self, name: str) -> Any:
+        # A slot of Chunk that is still empty.
         of, rows = self._of, self._rows[self._start : self._end]
         if name == "source":
             return of.source
-        # A slot of Chunk that is still empty: fill them all.
-        self.batch, self.first, self._seqs = of.taken().take(rows), 0, of.seqs[rows]
-        self.source, self.stamp, self.sent, self.priority = of.source, of.stamp, of.sent, of.priority
+        if name == "batch":
+            self.batch = of.taken().take(rows)
+        else:
+            self.first, self._seqs, self._asked, self._events = 0, of.seqs[rows], 0, {}
+            self.source, self.stamp, self.sent, self.priority = of.source, of.stamp, of.sent, of.priority
         return object.__getattribute__(self, name)
 
 

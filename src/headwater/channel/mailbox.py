@@ -148,11 +148,15 @@ class Mailbox:
             return
         items, token, deliver = self.items, self.token, self.deliver
         while items and not self.held:
+            deep = len(NEST) >= DEPTH
             try:
                 token.pop()
             except IndexError:
                 return  # whoever runs it looks again after laying the token down
-            if len(NEST) >= DEPTH:
+            except BaseException:
+                token.append(None)  # interrupted (Ctrl-C) just after it was taken
+                raise
+            if deep:
                 self.dispatcher.ready(self)  # which sees to it that the stack does not grow
                 return
             try:
@@ -162,8 +166,10 @@ class Mailbox:
                     if item is not None:
                         deliver(item)
             finally:
-                token.append(None)
-                NEST.pop()
+                try:
+                    token.append(None)
+                finally:
+                    NEST.pop()
                 if self.special:
                     self._tell()
 
@@ -506,9 +512,8 @@ def hand_over(rest: Iterator[Mailbox]) -> None:
 def lose(item: Item, what: Loss, events: int) -> None:
     """Count events that passed and are not delivered where they came from."""
     attachment, letter = item[0], item[1]
-    flow = letter.source.flows.get(attachment.channel)
-    if flow is not None and attachment.subscription.calm:  # of a filter tree only matches are lost, not events
-        flow.losses.add(what, events)
+    if attachment.subscription.calm:  # of a filter tree only matches are lost, not events
+        letter.source.fates(attachment.channel).lost(what, events)
 
 
 def part_of(item: Item, start: int, end: int) -> Item:

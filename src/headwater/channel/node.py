@@ -12,6 +12,7 @@ from datetime import timedelta
 from itertools import count
 from os import PathLike
 from typing import Any
+from weakref import WeakSet
 
 from headwater.channel import reporting
 from headwater.channel.asking import (
@@ -38,12 +39,13 @@ from headwater.channel.forms import BytesIntake, Intake
 from headwater.channel.mailbox import Mailbox
 from headwater.channel.names import Pattern, check_name, is_pattern, nearest
 from headwater.channel.report import NodeReport
+from headwater.channel.settings import Name
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.channel.timers import Timers
 from headwater.channel.timing import Deadline, Timer, Timing
 from headwater.channel.wiring import Move, Wiring
-from headwater.errors import ChannelError, ClosedError, HeadwaterError, ParameterError, SubscriptionError
+from headwater.errors import ChannelError, ClosedError, ConfigError, HeadwaterError, ParameterError, SubscriptionError
 from headwater.interest import as_event_type
 from headwater.types import EventType
 
@@ -73,7 +75,9 @@ class Node:
         on_error: Failure | None = None,
     ) -> None:
         self.config = Config.of(config)
-        self.name = check_name(name or self.config.name or f"node-{next(_NAMES)}")
+        self.name = name or self.config.name or f"node-{next(_NAMES)}"
+        if (problem := Name().problem("node: name", self.name)) is not None:
+            raise ConfigError([problem])
         self.clock: Clock = clock or SystemClock()
         self.on_error = on_error
         self.closed = self.draining = False
@@ -84,6 +88,7 @@ class Node:
         self.timers = Timers(self.clock, self.name, on_error=self._timer_failed)
         self.subscriptions: dict[str, Subscription] = {}
         self.parting: set[Subscription] = set()  # cancelled, but what waits is still to be delivered
+        self.pulling: WeakSet[Subscription] = WeakSet()  # cancelled, but what waits may still be pulled
         self._channels: dict[str, Channel] = {}
         self._dispatchers: dict[Dispatch, Dispatcher] = {}
         self.wiring = Wiring()
@@ -225,6 +230,8 @@ class Node:
     def close_source(self, source: Source) -> None:
         if source._timer is not None:
             source._timer.cancel()
+        if source.at_end is not None:
+            source.at_end()
         self.wiring.withdraw(source)
 
     def may_ask(self, subscription: Subscription) -> bool:
@@ -402,7 +409,7 @@ class Node:
             gone = [subscription.attachments.pop(key) for key in list(subscription.attachments) if key[1] == part]
             moves = [Move(each.channel, each.entry, each, joins=False) for each in gone]
             self.wiring.move(moves + self._joining(subscription, after, errors))
-            return {source: point for each in after for source, point in each.points.items()}
+            return {source: point for each in after for source, point in each.points.values()}
 
     def _check_params(self, subscription: Subscription, part: int, params: Mapping[str, object]) -> None:
         """New values are for parameters that there are; a wrong name would else change nothing, and nobody see it."""
@@ -426,7 +433,9 @@ class Node:
             drop = subscription.handler is not None and (not drain or subscription.paused is not None)
             subscription.mailbox.close(drop=drop)
             self.parting = {each for each in self.parting if not each.mailbox.idle}
-            if not drop and subscription.dispatcher is not None:
+            if subscription.dispatcher is None:
+                self.pulling.add(subscription)
+            elif not drop:
                 self.parting.add(subscription)
 
     # ── time ──

@@ -165,7 +165,7 @@ class ThreadDispatcher:
         self._work = threading.Condition(self._lock)
         self._progress = threading.Condition(self._lock)  # for those who close
         self._phase: Phase = OPEN
-        self._threads: dict[int, threading.Thread] = {}
+        self._threads: set[threading.Thread] = set()
         self._leaving: list[threading.Thread] = []  # no longer at work, perhaps not quite gone
         self._spare = 0  # threads that wait for something to do, or are about to look
         self._running = 0
@@ -216,14 +216,15 @@ class ThreadDispatcher:
 
     def _grow(self) -> None:
         thread = threading.Thread(target=self._serve, name=f"headwater-{self.name}-{next(self._numbers)}", daemon=True)
+        self._threads.add(thread)  # first: what interrupts us (Ctrl-C) does not stop a thread that has started
+        self._spare += 1
         try:
             thread.start()  # waits until the thread exists, not until it gets our lock
         except RuntimeError:
+            self._threads.remove(thread)
+            self._spare -= 1
             log.exception("%s: no thread could be started beside the %d at work", self.name, len(self._threads))
             return
-        assert thread.ident is not None
-        self._threads[thread.ident] = thread
-        self._spare += 1
         self._peak_threads = max(self._peak_threads, len(self._threads))
 
     # ── at work ──
@@ -250,7 +251,8 @@ class ThreadDispatcher:
             if len(self._order):
                 self._work.notify()  # this thread may have been woken for it
             self._leaving = [thread for thread in self._leaving if thread.is_alive()]
-            self._leaving.append(self._threads.pop(threading.get_ident()))
+            self._threads.remove(threading.current_thread())
+            self._leaving.append(threading.current_thread())
             self._progress.notify_all()
             return None
 
@@ -286,7 +288,7 @@ class ThreadDispatcher:
     # ── the end ──
 
     def here(self) -> bool:
-        return threading.get_ident() in self._threads
+        return threading.current_thread() in self._threads
 
     def stuck(self, *, waits: bool = False) -> bool:
         if not self.here():
@@ -314,11 +316,11 @@ class ThreadDispatcher:
             self._work.notify_all()
             if not self._threads and not self._over():
                 self._grow()
-            if not (own := self.here()):
+            if own := self.here():
+                in_time = self._close_from_within(end)
+            else:
                 in_time = self._progress.wait_for(lambda: not self._threads, left(end))
-        if own:
-            in_time = self._close_from_within(end)
-        with self._lock:
+            # Not a moment later: what is made ready after that is for whoever closes next, and not to be given up.
             clean = self._phase is ABORTED or not len(self._order)
             if not in_time or not clean:
                 self._abort()
@@ -328,26 +330,25 @@ class ThreadDispatcher:
         return in_time and clean
 
     def _close_from_within(self, end: float | None) -> bool:
-        """Help the others to come to the end, and wait for all that do not wait for the end as well."""
-        with self._lock:
-            self._closing += 1
-            self._progress.notify_all()
-            try:
-                while True:
-                    in_time = self._progress.wait_for(
-                        lambda: len(self._order) or self._running <= self._closing, left(end)
-                    )
-                    if not len(self._order) or (end is not None and time.monotonic() >= end):
-                        return bool(in_time) and not len(self._order)
-                    self._running += 1
-                    item = self._order.take()
-                    self._lock.release()
-                    try:
-                        self._run(item)
-                    finally:
-                        self._lock.acquire()
-            finally:
-                self._closing -= 1
+        """Help the others to come to the end, and wait for all that do not wait for the end as well.
+
+        Under the lock, which is free while an item runs."""
+        self._closing += 1
+        self._progress.notify_all()
+        try:
+            while True:
+                in_time = self._progress.wait_for(lambda: len(self._order) or self._running <= self._closing, left(end))
+                if not len(self._order) or (end is not None and time.monotonic() >= end):
+                    return bool(in_time) and not len(self._order)
+                self._running += 1
+                item = self._order.take()
+                self._lock.release()
+                try:
+                    self._run(item)
+                finally:
+                    self._lock.acquire()
+        finally:
+            self._closing -= 1
 
     def _abort(self) -> None:
         self._phase = ABORTED

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headwater.channel.attachment import Attachment
 from headwater.channel.report import ChannelReport, NodeReport, Placement, SourceReport, State, SubscriptionReport
-from headwater.channel.route import Flow
+from headwater.channel.route import Entry, Flow, Lineup
 from headwater.channel.tally import Tally
 
 if TYPE_CHECKING:
@@ -17,17 +19,51 @@ if TYPE_CHECKING:
     from headwater.channel.subscription import Subscription
 
 
+class _Look:
+    """One look at a node, for all that is reported of it together."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._whys: dict[tuple[Lineup, Entry], tuple[str, str]] = {}
+
+    @cached_property
+    def queued(self) -> Counter[Channel | Source]:
+        """How many events of each wait in queues."""
+        found: Counter[Channel | Source] = Counter()
+        for subscription in (*self._node.subscriptions.values(), *self._node.parting, *self._node.pulling):
+            if subscription.calm:
+                for attachment, letter, n, _, _ in subscription.mailbox.contents():
+                    found[attachment.channel] += n
+                    found[letter.source] += n
+        return found
+
+    def placed(self, attachment: Attachment, lineup: Lineup, flows: list[Flow]) -> list[Placement]:
+        """Where an interest runs, and why there and so."""
+        key = lineup, attachment.entry
+        found = self._whys.get(key)
+        if found is None:
+            found = self._whys[key] = lineup.why(attachment.entry)
+        channel, name = attachment.channel.name, attachment.subscription.name
+        return [Placement(flow.source.name, channel, *found, name) for flow in flows]
+
+    def placed_everywhere(self, attachments: Iterable[Attachment]) -> tuple[Placement, ...]:
+        """The same at all sources."""
+        pairs = [(each, lineup) for each in attachments for lineup in each.channel.lineups]
+        return tuple(place for each, lineup in pairs for place in self.placed(each, lineup, lineup.flows))
+
+
 def node(it: Node) -> NodeReport:
     """Everything at a node."""
     with it.wiring.lock, it.wiring.still(it.channels()):
         channels = it.channels()
         sources = [each for channel in channels for each in channel.sources.values()]
+        look = _Look(it)
         return NodeReport(
             name=it.name,
             state="closed" if it.closed else "open",
-            channels=tuple(_channel(each) for each in channels),
-            sources=tuple(_source(each) for each in sources),
-            subscriptions=tuple(_subscription(each) for each in it.subscriptions.values()),
+            channels=tuple(_channel(each, look) for each in channels),
+            sources=tuple(_source(each, look) for each in sources),
+            subscriptions=tuple(_subscription(each, look) for each in it.subscriptions.values()),
             dispatch=tuple(str(each) for each in it.dispatching()),
             notes=tuple(
                 f"subscription {each.name!r} is not attached to {channel}: {why}"
@@ -41,21 +77,21 @@ def channel(it: Channel) -> ChannelReport:
     """One channel."""
     wiring = it.node.wiring
     with wiring.lock, wiring.still([it]):
-        return _channel(it)
+        return _channel(it, _Look(it.node))
 
 
 def source(it: Source) -> SourceReport:
     """One source."""
     wiring = it.channel.node.wiring
     with wiring.lock, wiring.still([it.channel]):
-        return _source(it)
+        return _source(it, _Look(it.channel.node))
 
 
 def subscription(it: Subscription) -> SubscriptionReport:
     """One subscription."""
     wiring = it.node.wiring
     with wiring.lock, wiring.still({key[0] for key in it.attachments}):
-        return _subscription(it)
+        return _subscription(it, _Look(it.node))
 
 
 def _attachments(it: Channel) -> list[Attachment]:
@@ -63,22 +99,21 @@ def _attachments(it: Channel) -> list[Attachment]:
     return [member for member in members if isinstance(member, Attachment)]
 
 
-def _channel(it: Channel) -> ChannelReport:
+def _channel(it: Channel, look: _Look) -> ChannelReport:
     attached = _attachments(it)
     tally = _sum([it.past, *(lineup.past for lineup in it.lineups), *(flow.tally() for flow in it.flows())])
-    queued = _queued(it.node, lambda attachment, source: attachment.channel is it)
     parent = it.parent
     return ChannelReport(
         name=it.name,
         type=it.type.name if it.type is not None else None,
         state="closed" if it.closed or it.node.closed else "open",
-        counts=tally.counts(queued),
-        latency=tally.latency,
+        counts=tally.counts(look.queued[it]),
+        latency=tally.fates.latency,
         derived=f"{parent.name} where {it.interest.text}" if parent is not None and it.interest is not None else None,
         sources=tuple(dict.fromkeys(flow.source.name for flow in it.flows())),
         subscriptions=tuple(dict.fromkeys(each.subscription.name for each in attached)),
         published=tally.published,
-        placements=tuple(place for each in attached for place in _placed(each)),
+        placements=look.placed_everywhere(attached),
     )
 
 
@@ -89,40 +124,19 @@ def _sum(tallies: list[Tally]) -> Tally:
     return total
 
 
-def _queued(node: Node, wanted: Callable[[Attachment, Source], bool]) -> int:
-    """Events that wait in queues, of some channel or source."""
-    found = 0
-    for subscription in node.subscriptions.values():
-        if subscription.calm:
-            for attachment, letter, n, _, _ in subscription.mailbox.contents():
-                found += n if wanted(attachment, letter.source) else 0
-    return found
-
-
-def _placed(attachment: Attachment, flow: Flow | None = None) -> list[Placement]:
-    """Where an interest runs, and why there and so."""
-    name = attachment.subscription.name
-    found = []
-    for lineup in attachment.channel.lineups:
-        how, why = lineup.why(attachment.entry)
-        flows = lineup.flows if flow is None else [flow] if flow in lineup.flows else []
-        found += [Placement(each.source.name, attachment.channel.name, how, why, name) for each in flows]
-    return found
-
-
-def _source(it: Source) -> SourceReport:
+def _source(it: Source, look: _Look) -> SourceReport:
     state: State = "closed" if it.closed else "open"
     placements = []
-    for channel, flow in it.flows.items():
+    for channel, flow in it.flows.items() if not it.withdrawn else ():
         for attachment in _attachments(channel):
-            placements += _placed(attachment, flow)
-    tally = _sum([flow.tally() for flow in it.flows.values()])
+            placements += look.placed(attachment, flow.lineup, [flow])
+    tally = _sum([it.past, *(flow.tally() for flow in it.flows.values())])
     return SourceReport(
         name=it.name,
         type=it.type.name if it.type is not None else None,
         state=state,
-        counts=tally.counts(_queued(it.channel.node, lambda attachment, source: source is it)),
-        latency=tally.latency,
+        counts=tally.counts(look.queued[it]),
+        latency=tally.fates.latency,
         channel=it.channel.name,
         published=it.seq,
         facts=it.stated,
@@ -130,7 +144,7 @@ def _source(it: Source) -> SourceReport:
     )
 
 
-def _subscription(it: Subscription) -> SubscriptionReport:
+def _subscription(it: Subscription, look: _Look) -> SubscriptionReport:
     queue = it.options.queue
     slow = None
     if it.mailbox.is_full:
@@ -138,7 +152,6 @@ def _subscription(it: Subscription) -> SubscriptionReport:
     if it.paused is not None:
         slow = f"paused: {it.paused}"
     attached = list(it.attachments.values())
-    placements = [place for each in attached for place in _placed(each)]
     types = {each.form.type.name if each.form.type is not None else None for each in attached}
     texts = dict.fromkeys(each.entry.interest.text for each in attached if each.entry.interest is not None)
     return SubscriptionReport(
@@ -154,5 +167,5 @@ def _subscription(it: Subscription) -> SubscriptionReport:
         queue=f"{queue.limit:,} events, {queue.policy.replace('_', ' ')}",
         slow=slow,
         trouble=it.trouble,
-        placements=tuple(placements),
+        placements=look.placed_everywhere(attached),
     )

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
-from headwater.channel.counters import Latency
 from headwater.channel.letter import Chunk, Letter, Rows
-from headwater.channel.tally import Losses, Tally
+from headwater.channel.tally import Fates, Tally
 from headwater.interest import Interest
 from headwater.ir.covers import covers, disjoint
 from headwater.ir.interp import EventMeta, Fault, Status
@@ -242,8 +241,7 @@ class Lineup:
     def retire(self, flow: Flow) -> None:
         """A source has closed."""
         self.flows.remove(flow)
-        self.past.absorb(flow.tally())
-        flow.losses = self.past.losses  # what is still waiting may yet be dropped
+        self.past.inherit(flow.tally())
         self.retired += flow.seen
         self._retired_direct += flow.seen - flow.spread
         for entry in self._alone:
@@ -261,9 +259,8 @@ class Flow(FlowPart):
         "_passed",
         "_totals",
         "channel",
-        "latency",
+        "fates",
         "lineup",
-        "losses",
         "route",
         "source",
         "spread",
@@ -277,7 +274,7 @@ class Flow(FlowPart):
         self.spread = 0  # those of them that came by `accept` or `accept_chunk`
         self._passed = self._evaluated = self._mark = 0  # `_evaluated` is up to event `_mark`, by routes that are over
         self._totals = new_totals()
-        self.losses, self.latency = Losses(), Latency()
+        self.fates = Fates()
         self.route = EMPTY
         self.take(lineup.route)
         self._natives: dict[Entry, Native] = {}  # what runs alone, with this source's state
@@ -326,11 +323,13 @@ class Flow(FlowPart):
                 member.accept_chunk(chunk, n, ready)
         if route.matching is not None:
             rows, spans = route.matching.spans(chunk.taken(), self._totals)
+            passed = 0
             for entry, start, end in spans:
-                part, passed = Rows(chunk, rows, start, end), end - start
-                self._passed += entry.width * passed
+                part, some = Rows(chunk, rows, start, end), end - start
+                passed += entry.width * some
                 for member in entry.members:
-                    member.accept_chunk(part, passed, ready)
+                    member.accept_chunk(part, some, ready)
+            self._passed += passed
         for entry in route.alone:
             self._chunk_alone(entry, chunk, ready)
 
@@ -369,8 +368,7 @@ class Flow(FlowPart):
             passed=self._passed + self.seen - self.spread,  # what goes the short way passes
             undecided=undecided,
             faults={fault: number for fault, number in zip(KINDS, faults, strict=True) if number},
-            losses=self.losses,
-            latency=self.latency,
+            fates=self.fates,
         )
 
     def reaches(self, record: bytes | None) -> Iterable[Mailbox]:

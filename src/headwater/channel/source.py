@@ -19,6 +19,7 @@ from headwater.channel.mailbox import Mailbox, go_all, hand_over
 from headwater.channel.route import Flow, Ready
 from headwater.channel.running import DEPTH, NEST, in_handler, running, runs
 from headwater.channel.subscription import SAMPLE
+from headwater.channel.tally import Fates, Tally
 from headwater.errors import ClosedError, EncodeError, EvolutionError, FactError, QueueFull
 from headwater.interest import Interest
 from headwater.native.once import once
@@ -64,9 +65,11 @@ class Source(SourcePart):
         self.stated: dict[str, object] = {}  # its facts, as they were given
         self.closed = self.withdrawn = False  # closed: nothing may be published; withdrawn: it is no longer there
         self.flows: dict[Channel, Flow] = {}
+        self.past = Tally()  # of channels derived from its own that are no more
         self._intake, self._ask = intake, ask
         self._asking = threading.Lock()
         self._timer: Any = None
+        self.at_end: Callable[[], object] | None = None  # for whoever publishes here, to stop
         self._full = channel.node.full
         self._gate = self.lock.token
         self._stamp = channel.node.stamp
@@ -267,6 +270,13 @@ class Source(SourcePart):
 
     # ── state ──
 
+    def fates(self, channel: Channel) -> Fates:
+        """Where to count what becomes of its events in a channel."""
+        flow = self.flows.get(channel)
+        if flow is None:  # a derived channel that is closed by now
+            flow = next((each for each in channel.flows() if each.source is self), None)
+        return self.past.fates if flow is None else flow.fates
+
     @property
     def seq(self) -> int:
         """The sequence number of its last event; the first is 1."""
@@ -345,31 +355,42 @@ def _publisher(source: Source) -> Publish:
         except BaseException:
             leave(None)
             raise
+        taken: Any = None
+        ready: Ready | None = None
         try:
-            seq = flow.seen + 1
-            lone = flow.lone
-            if lone is not None and seq & SAMPLE and not (lone.items or lone.special) and len(NEST) < DEPTH:
-                try:
-                    lone.token.pop()
-                except IndexError:
-                    lone = None
-                except BaseException:
-                    lone.token.append(None)
-                    raise
+            try:
+                seq = flow.seen + 1
+                lone = flow.lone
+                if lone is not None and seq & SAMPLE and not (lone.items or lone.special) and len(NEST) < DEPTH:
+                    try:
+                        lone.token.pop()
+                    except IndexError:
+                        lone = None
+                    except BaseException:
+                        lone.token.append(None)
+                        raise
+                    else:
+                        taken = lone
+                        flow.seen = seq
                 else:
-                    flow.seen = seq
-            else:
-                lone = None
-            if lone is None:
-                if source.closed:
-                    source._check_open()
-                ready: Ready = []
-                flow.accept(Letter(event, record, source, seq, stamp(), perf_counter_ns(), priority), ready)
-        finally:
-            leave(None)
-            if gate.waiters:
-                gate.wake()
+                    lone = None
+                if lone is None:
+                    if source.closed:
+                        source._check_open()
+                    ready = []
+                    flow.accept(Letter(event, record, source, seq, stamp(), perf_counter_ns(), priority), ready)
+            finally:
+                leave(None)
+                if gate.waiters:
+                    gate.wake()
+        except BaseException:  # Ctrl-C, if something was taken by then
+            if taken is not None:
+                taken.token.append(None)
+            if ready:
+                hand_over(iter(ready))
+            raise
         if lone is None:
+            assert ready is not None
             rest = iter(ready)
             try:
                 for mailbox in rest:
@@ -380,12 +401,16 @@ def _publisher(source: Source) -> Publish:
             return seq
         try:
             NEST.append(None)
-            lone.handler(event if event.__class__ is lone.cls else lone.decode(record))
+            if event.__class__ is not lone.cls:
+                event = lone.decode(record)
+            lone.handler(event)
         except Exception as error:
             lone.subscription.handler_failed(error, event)
         finally:
-            lone.token.append(None)
-            NEST.pop()
+            try:
+                lone.token.append(None)
+            finally:
+                NEST.pop()
         if lone.items or lone.special:
             lone.stirred()
         return seq

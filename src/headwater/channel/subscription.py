@@ -18,6 +18,7 @@ from headwater.channel import reporting
 from headwater.channel.asking import FIRST
 from headwater.channel.attachment import Attachment
 from headwater.channel.counters import Counts, Latency
+from headwater.channel.gate import Gate
 from headwater.channel.letter import About, Chunk, Letter
 from headwater.channel.mailbox import Item, Mailbox, Order, lose, part_of
 from headwater.channel.report import SubscriptionReport
@@ -83,6 +84,7 @@ class Subscription:
         self._past_direct = 0
         self._parked = False
         self._holding = threading.Lock()  # of who pauses, resumes or wakes it; never held while it runs
+        self._pulling = Gate()  # of threads that pull: one takes a batch apart while the others wait for its rest
         # What a handler may raise without anyone but us hearing of it. Ctrl-C is for the publisher to hear of.
         self._caught = Exception if dispatcher is None or dispatcher.inline else BaseException
         # Whether an event can be handed over at once, without letter and queue.
@@ -229,9 +231,7 @@ class Subscription:
         attachment, letter = item[0], item[1]
         took = perf_counter_ns() - letter.sent
         self.latency.add(took)
-        flow = letter.source.flows.get(attachment.channel)
-        if flow is not None:
-            flow.latency.add(took)
+        letter.source.fates(attachment.channel).took(took)
 
     def _finish(self, event: Any, result: Any) -> None:
         if self.options.after is not None:
@@ -353,23 +353,26 @@ class Subscription:
         batches: list[Any] = []
         form: Any = None
         self.node.ask_sources(self)
-        while limit > 0 and (item := self.mailbox.pop()) is not None:
-            if not self._still_good(item):
-                self._expire(item)
-                continue
-            found = item[0].form
-            if found.type is None or (form is not None and found.type != form.type):
-                self.mailbox.back([item])
-                if form is None:
-                    raise SubscriptionError("get_batch: this channel has no type, and its bytes are no rows; use get()")
-                break
-            form = found
-            batch, _, items = self._batch_of(item, limit)
-            n = _events(items)
-            self._delivered += n
-            self._timed(item)
-            limit -= n
-            batches.append(batch)
+        with self._pulling:
+            while limit > 0 and (item := self.mailbox.pop()) is not None:
+                if not self._still_good(item):
+                    self._expire(item)
+                    continue
+                found = item[0].form
+                if found.type is None or (form is not None and found.type != form.type):
+                    self.mailbox.back([item])
+                    if form is None:
+                        raise SubscriptionError(
+                            "get_batch: this channel has no type, and its bytes are no rows; use get()"
+                        )
+                    break
+                form = found
+                batch, _, items = self._batch_of(item, limit)
+                n = _events(items)
+                self._delivered += n
+                self._timed(item)
+                limit -= n
+                batches.append(batch)
         if form is None:
             if self.mailbox.closed:
                 raise self._ended()
@@ -417,20 +420,20 @@ class Subscription:
         return (bool(mailbox.items) and not mailbox.held) or mailbox.closed
 
     def _next(self) -> tuple[Any] | None:
-        asked = False
-        while True:
-            item = self.mailbox.pop()
-            if item is None:
-                if not asked and not self.mailbox.closed and self.node.ask_sources(self):
-                    asked = True
-                    continue
-                return None
-            if self._expired_or_open(item):
-                continue
-            event, about, _ = self._present(item)
-            self._delivered += 1
-            self._timed(item)
-            return ((event, about) if self.options.about else event,)
+        found = self._pulled()
+        if found is None and not self.mailbox.closed and self.node.ask_sources(self):
+            found = self._pulled()
+        return found
+
+    def _pulled(self) -> tuple[Any] | None:
+        with self._pulling:
+            while (item := self.mailbox.pop()) is not None:
+                if not self._expired_or_open(item):
+                    event, about, _ = self._present(item)
+                    self._delivered += 1
+                    self._timed(item)
+                    return ((event, about) if self.options.about else event,)
+        return None
 
     def _must_pull(self, what: str) -> None:
         if self.handler is not None:
@@ -494,8 +497,9 @@ class Subscription:
         """For each source, the sequence number of its last event before the present interest held; 0 for all of it."""
         found: dict[str, int] = {}
         for attachment in list(self.attachments.values()):
-            found.update((flow.source.id, 0) for flow in attachment.channel.flows() if flow.source.id not in found)
-            found.update(attachment.points)
+            now = {flow.source.id: flow.source.number for flow in attachment.channel.flows()}
+            found.update((name, 0) for name in now if name not in found)
+            found.update(point for number, point in attachment.points.items() if now.get(point[0], number) == number)
         return found
 
     @property

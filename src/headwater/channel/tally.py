@@ -14,23 +14,45 @@ Loss = Literal["dropped", "expired", "skipped"]
 _leaf = Gate()  # taken last of all, for the moment of an addition
 
 
-class Losses:
-    """Events that passed and were not delivered. Whole sources may share one: those that are no more."""
+class Fates:
+    """What became of events that passed: how many were lost, and how long it took to deliver the others.
 
-    __slots__ = ("dropped", "expired", "skipped")
+    That is still counted for events that wait when their source, or channel, is no more: `heir` counts the same."""
+
+    __slots__ = ("dropped", "expired", "heir", "latency", "skipped")
 
     def __init__(self) -> None:
         self.dropped = self.expired = self.skipped = 0
+        self.latency = Latency()
+        self.heir: Fates | None = None
 
-    def add(self, what: Loss, events: int) -> None:
+    def lost(self, what: Loss, events: int) -> None:
         with _leaf:
-            setattr(self, what, getattr(self, what) + events)
+            each: Fates | None = self
+            while each is not None:
+                setattr(each, what, getattr(each, what) + events)
+                each = each.heir
 
-    def absorb(self, other: Losses) -> None:
+    def took(self, ns: int) -> None:
+        self.latency.add(ns)
+        if self.heir is not None:
+            self.heir.took(ns)
+
+    def absorb(self, other: Fates) -> None:
         with _leaf:
-            self.dropped += other.dropped
-            self.expired += other.expired
-            self.skipped += other.skipped
+            self._absorb(other)
+
+    def inherit(self, other: Fates) -> None:
+        """Absorb another, and whatever it will count."""
+        with _leaf:
+            self._absorb(other)
+            other.heir = self
+
+    def _absorb(self, other: Fates) -> None:
+        self.dropped += other.dropped
+        self.expired += other.expired
+        self.skipped += other.skipped
+        self.latency.merge(other.latency)
 
 
 @dataclass
@@ -42,22 +64,28 @@ class Tally:
     passed: int = 0
     undecided: int = 0
     faults: dict[Fault, int] = field(default_factory=dict)
-    losses: Losses = field(default_factory=Losses)
-    latency: Latency = field(default_factory=Latency)
+    fates: Fates = field(default_factory=Fates)
 
     def absorb(self, other: Tally) -> None:
         """Add another's."""
+        self._absorb(other)
+        self.fates.absorb(other.fates)
+
+    def inherit(self, other: Tally) -> None:
+        """Add what another has counted, now that it ends, and what will yet become of its events."""
+        self._absorb(other)
+        self.fates.inherit(other.fates)
+
+    def _absorb(self, other: Tally) -> None:
         self.published += other.published
         self.evaluated += other.evaluated
         self.passed += other.passed
         self.undecided += other.undecided
         for fault, number in other.faults.items():
             self.faults[fault] = self.faults.get(fault, 0) + number
-        self.losses.absorb(other.losses)
-        self.latency.merge(other.latency)
 
     def counts(self, queued: int) -> Counts:
-        lost = self.losses
+        lost = self.fates
         return Counts(
             evaluated=self.evaluated,
             passed=self.passed,

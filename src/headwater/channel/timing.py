@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -38,12 +39,21 @@ class Timer:
         self.fired = 0
         self._source = source
         self._handle: Any = None
+        source.at_end = self._stop
 
     def _publish(self, due: float, missed: int) -> None:
         clock = self.node.clock
         self.fired += 1
         when = _EPOCH + timedelta(microseconds=clock.time() - round((clock.now() - due) * 1e6))
-        self._source.publish(Timeout(self.name, when, self.fired, missed))
+        try:
+            self._source.publish(Timeout(self.name, when, self.fired, missed))
+        except ClosedError:  # just now, in another thread
+            self.fired -= 1
+
+    def _stop(self) -> None:
+        """Its source is withdrawn, by `cancel` or with its channel."""
+        if self._handle is not None:
+            self._handle.cancel()
 
     def _publish_last(self, due: float) -> None:
         """The one time of a timer that fires once; its source is then withdrawn."""
@@ -59,7 +69,6 @@ class Timer:
 
     def cancel(self) -> None:
         """It fires no more, and its source is withdrawn."""
-        self._handle.cancel()
         self._source.close()
 
     def __enter__(self) -> Timer:
@@ -81,10 +90,18 @@ class Deadline(Timer):
         self._lock = threading.Lock()
         self._last = node.clock.now()
         self._silent = False  # it has fired, and waits for an event to begin anew
-        self.watch: Subscription  # what it listens with
+        self._over = False
+        self.watch: Subscription | None = None  # what it listens with
+
+    @property
+    def active(self) -> bool:
+        """Whether it will fire (again), as soon as there is silence for long enough."""
+        return not self._over and not self.node.closed
 
     def start(self) -> None:
-        self._handle = self.node.timers.call_at(self._last + self.within, self._look, priority=self.priority)
+        if not self._over:
+            with suppress(ClosedError):  # the node is closing
+                self._handle = self.node.timers.call_at(self._last + self.within, self._look, priority=self.priority)
 
     def heard(self, event: Any) -> None:
         """An event came: the time begins anew."""
@@ -107,10 +124,13 @@ class Deadline(Timer):
                 self.start()
         self._publish(due, 0)
 
-    def cancel(self) -> None:
-        """It fires no more, listens no more, and its source is withdrawn."""
-        self.watch.cancel()
-        super().cancel()
+    def _stop(self) -> None:
+        """It listens no more as well."""
+        with self._lock:
+            self._over = True
+            super()._stop()
+        if self.watch is not None:
+            self.watch.cancel()
 
 
 class Timing:
@@ -160,7 +180,7 @@ class Timing:
                 deadline.heard, where, params=params, name=f"{deadline.name}-watch", dispatch="inline", queue=2**31 - 1
             )
         except Exception:
-            Timer.cancel(deadline)
+            deadline.cancel()
             raise
         return deadline
 

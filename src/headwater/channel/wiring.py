@@ -190,7 +190,7 @@ class Wiring:
             for member in entry.members:
                 if isinstance(member, Attachment):
                     member.left(lineup)
-        channel.past.absorb(lineup.past)
+        channel.past.inherit(lineup.past)
         channel.lineups.remove(lineup)
 
     def remove_derived(self, channel: Channel) -> None:
@@ -200,4 +200,5 @@ class Wiring:
             channel.parent.derived.remove(channel)
             for lineup in channel.lineups:
                 for flow in lineup.flows:
+                    flow.source.past.inherit(flow.tally())
                     flow.source.flows.pop(channel, None)

@@ -19,6 +19,12 @@ KINDS = (Fault.OVERFLOW, Fault.DIVISION, Fault.INDEX, Fault.FUEL, Fault.MALFORME
 Counted = tuple[int, dict[Fault, int]]
 
 
+def increase(words: Any, at: int, by: int) -> None:
+    """Add to a word in one step: `words[at] += by` is three, and another thread's count might be lost in between."""
+    word = words[at : at + 1]
+    np.add(word, np.uint64(by), out=word)
+
+
 class Counters:
     """Slots of a few words each, by number. A slot is free again when no matching can count in it any more."""
 
@@ -81,8 +87,8 @@ class Counters:
         words = self._words(slot)
         for kind, count in faults.items():
             bit = KINDS.index(kind)
-            words[w.N_MALFORMED if kind is Fault.MALFORMED else w.N_FAULTS + bit] += np.uint64(count)
-            totals[1 + bit] += words[w.N_WEIGHT] * np.uint64(count)
+            increase(words, w.N_MALFORMED if kind is Fault.MALFORMED else w.N_FAULTS + bit, count)
+            increase(totals, 1 + bit, int(words[w.N_WEIGHT]) * count)
 
     def weigh(self, slot: int, weight: int) -> None:
         """How much an entry counts for in totals."""

@@ -38,6 +38,7 @@ from headwater.native import engine
 from headwater.native.emit import Module
 from headwater.native.once import once
 
+ASK = "hw_match_ask"  # the code of a predicate that Python answers; its environment is the function
 _ROOM = 512  # positions that need no memory of their own
 _AHEAD = 16  # payloads whose counts of references are fetched beforehand
 _LIBC = ("bcmp", "memcpy", "memset", "malloc", "free", "memcmp", "memmove")
@@ -45,10 +46,12 @@ _PYTHON = {
     "PyBytes_AsString": "ptr %s(ptr)",
     "PyBytes_Size": "i64 %s(ptr)",
     "PyBytes_FromObject": "ptr %s(ptr)",
+    "PyBytes_FromStringAndSize": "ptr %s(ptr, i64)",
     "PyErr_Clear": "void %s()",
-    "PyErr_SetObject": "void %s(ptr, ptr)",
     "PyList_New": "ptr %s(i64)",
     "PyList_SetItem": "i32 %s(ptr, i64, ptr)",
+    "PyLong_AsLong": "i64 %s(ptr)",
+    "PyObject_CallOneArg": "ptr %s(ptr, ptr)",
     "Py_IncRef": "void %s(ptr)",
     "Py_DecRef": "void %s(ptr)",
 }
@@ -61,6 +64,7 @@ def source() -> str:
     kernel_match.emit(module)
     for name, signature in _PYTHON.items():
         module.declare(signature, name)
+    _ask(module)
     _judge(module)
     _builtin(module)
     _rows(module)
@@ -87,6 +91,25 @@ def _segment(fn: K, x: str, ref: str) -> str:
     fn.put(fn.word(ref, w.R_SEGMENT), x, X_SEGMENT)
     fn.put(fn.word(ref, w.R_DEAD), x, X_DEAD)
     return fn.pointer(ref, w.R_SEGMENT)
+
+
+def _ask(module: Module) -> None:
+    """What a function in Python says of a record; less than 0 if it raised, which is left for the caller to see."""
+    fn = K(module, f"i32 @{ASK}(ptr %rec, i64 %len, ptr %function)")
+    no, made, called = fn.label("no"), fn.label("made"), fn.label("called")
+    record = fn.v("call ptr @PyBytes_FromStringAndSize(ptr %rec, i64 %len)")
+    fn.cbr(fn.test("eq", record, "null", "ptr"), no, made)
+    fn.at(made)
+    answer = fn.v(f"call ptr @PyObject_CallOneArg(ptr %function, ptr {record})")
+    fn.do(f"call void @Py_DecRef(ptr {record})")
+    fn.cbr(fn.test("eq", answer, "null", "ptr"), no, called)
+    fn.at(called)
+    number = fn.v(f"call i64 @PyLong_AsLong(ptr {answer})")
+    fn.do(f"call void @Py_DecRef(ptr {answer})")
+    fn.ret(f"i32 {fn.v(f'trunc i64 {number} to i32')}")
+    fn.at(no)
+    fn.ret("i32 -2")
+    fn.finish()
 
 
 def _judge(module: Module) -> None:
@@ -130,7 +153,7 @@ def _judge(module: Module) -> None:
             bad = fn.v(f"call i1 @rank_record(ptr {seg}, ptr %rec, i64 %len, i64 {fixed}, ptr {ranks})")
             fn.when(
                 bad,
-                lambda: fn.do(f"call void @malformed(ptr {x})"),
+                lambda: fn.do(f"call void @wild(ptr {x})"),
                 lambda: fn.do(f"call void @match_segment(ptr {x}, i64 {fn.word(ref, w.R_SCAN)})"),
             )
 
@@ -141,9 +164,7 @@ def _judge(module: Module) -> None:
     total = fn.word(out, O_COUNT)
     none, some, broken, whole = (fn.label(name) for name in ("none", "some", "broken", "whole"))
     fn.cbr(fn.test("ne", fn.word(x, X_FAILED), 0), broken, whole)
-    fn.at(broken)
-    raised = fn.pointer("%ctl", w.C_RAISED)
-    fn.do(f"call void @PyErr_SetObject(ptr {fn.pointer(raised, 0)}, ptr {fn.pointer(raised, 1)})")
+    fn.at(broken)  # with what Python raised
     fn.do(f"call void @free(ptr {fn.pointer(out, O_HEAP)})")
     fn.ret("ptr null")
     fn.at(whole)
@@ -242,7 +263,7 @@ def code() -> engine.Code:
     """The machine code; stays for the life of the process."""
     imports = engine.libc(_LIBC) | engine.libc(tuple(_PYTHON))
     # More passes take three times as long, and gain a tenth at best.
-    return engine.compile(source(), ("hw_match", "hw_match_rows", "hw_match_hash"), imports, "straight")
+    return engine.compile(source(), ("hw_match", "hw_match_rows", "hw_match_hash", ASK), imports, "straight")
 
 
 class _MethodDef(ctypes.Structure):

@@ -35,6 +35,7 @@ def emit(module: Module) -> None:
     _sweep(module)
     _match_segment(module)
     _malformed(module)
+    _wild(module)
 
 
 def _push(module: Module) -> None:
@@ -64,7 +65,9 @@ def _push(module: Module) -> None:
 
 
 def _evaluate(module: Module) -> None:
-    """What native code says of the event, asked at most once: status | faults << 8. Sets the attribute's rank."""
+    """What native code says of the event, asked at most once: status | faults << 8. Sets the attribute's rank.
+
+    It may be Python that answers, and raise. Then nobody is asked any more, and nothing is counted."""
     fn = K(module, "internal i32 @evaluate(ptr %x, i64 %a) noinline")
     seg = fn.pointer("%x", X_SEGMENT)
     attr = fn.v(f"getelementptr [{w.A_WORDS} x i64], ptr {fn.pointer(seg, w.S_DESCRIPTORS)}, i64 %a")
@@ -77,12 +80,20 @@ def _evaluate(module: Module) -> None:
         record, size = fn.pointer("%x", X_RECORD), fn.word("%x", X_LENGTH)
         answer = fn.v(f"call i32 {code}(ptr {record}, i64 {size}, ptr {env})")
         failed = fn.test("slt", answer, 0, "i32")
-        fn.when(failed, lambda: fn.put("1", "%x", X_FAILED))
+
+        def give_up() -> None:
+            fn.put("1", "%x", X_FAILED)
+            fn.put("0", "%x", X_COUNTING)
+
+        fn.when(failed, give_up)
         answer = fn.v(f"select i1 {failed}, i32 2, i32 {answer}")
         fn.store("i32", answer, packed, 4)
         fn.store("i32", answer, at, 4)
 
-    fn.when(fn.test("eq", fn.load("i32", packed, 4), -1, "i32"), ask)
+    unknown = fn.test("eq", fn.load("i32", packed, 4), -1, "i32")
+    broken = fn.test("ne", fn.word("%x", X_FAILED), 0)
+    fn.when(fn.v(f"and i1 {unknown}, {broken}"), lambda: fn.store("i32", "2", packed, 4))
+    fn.when(fn.v(f"and i1 {unknown}, {fn.not_(broken)}"), ask)
     answer = fn.load("i32", packed, 4)
     status = fn.v(f"and i32 {answer}, 255")
     missing = fn.test("eq", status, 2, "i32")
@@ -162,11 +173,11 @@ def _gone(fn: K, dead: str, pos: str) -> str:
 
 def _ponder(module: Module) -> None:
     """Judge one entry in full: predicates of all kinds, what is missing, what faults. Note it or count it."""
-    fn = K(module, "internal void @ponder(ptr %x, i64 %pos) noinline")
+    fn = K(module, "internal void @ponder(ptr %x, i64 %pos, i32 %known) noinline")
     seg = fn.pointer("%x", X_SEGMENT)
     starts, preds = fn.pointer(seg, w.S_STARTS), fn.pointer(seg, w.S_PREDICATES)
     ranks, exact = fn.pointer("%x", X_RANKS), fn.test("ne", fn.word("%x", X_EXACT), 0)
-    bad, lacking, faults = (fn.variable("i32", "0") for _ in range(3))
+    bad, lacking, faults = (fn.variable("i32", start) for start in ("0", "0", "%known"))
 
     def note(where: str, bit: str) -> None:
         fn.store("i32", fn.v(f"or i32 {fn.load('i32', where, 4)}, {fn.v(f'zext i1 {bit} to i32')}"), where, 4)
@@ -185,7 +196,7 @@ def _ponder(module: Module) -> None:
     fn.at(plain)
     rank = fn.u32(ranks, index)
     outside = fn.test("ugt", fn.v(f"sub i32 {rank}, {lo}"), span, "i32")
-    absent = fn.test("eq", rank, w.MISSING, "i32")
+    absent = fn.test("uge", rank, w.BROKEN, "i32")
     note(lacking, absent)
     note(bad, fn.v(f"and i1 {outside}, {fn.not_(absent)}"))
     fn.at(next_)
@@ -219,7 +230,7 @@ def _ponder(module: Module) -> None:
 
     fn.at(among)
     member = fn.u32(ranks, index)
-    gone = fn.test("eq", member, w.MISSING, "i32")
+    gone = fn.test("uge", member, w.BROKEN, "i32")
     pool = fn.at_index("i32", fn.pointer(seg, w.S_POOL), fn.wide(lo))
     found = fn.v(f"call i1 @in_set(ptr {pool}, i32 {span}, i32 {member})")
     wanted = fn.test("eq", fn.v(f"and i32 {flags}, {w.NOT}"), 0, "i32")
@@ -292,7 +303,7 @@ class _Entries:
         fn.at(fail)
         fn.cbr(self.exact, ponder, out)
         fn.at(ponder)
-        fn.do(f"call void @ponder(ptr %x, i64 {pos})")
+        fn.do(f"call void @ponder(ptr %x, i64 {pos}, i32 0)")
         fn.at(out)
 
 
@@ -492,5 +503,34 @@ def _malformed(module: Module) -> None:
 
     fn.bump(fn.pointer(seg, w.S_STATS), w.T_EVENTS, fn.word("%x", X_COUNTING))
     fn.span("0", fn.word(seg, w.S_COUNT), entry)
+    fn.ret("void")
+    fn.finish()
+
+
+def _wild(module: Module) -> None:
+    """The entries of a segment one by one, for a record with a text outside it: a fault of those that ask for it."""
+    fn = K(module, "internal void @wild(ptr %x) noinline")
+    seg, dead, ranks = fn.pointer("%x", X_SEGMENT), fn.pointer("%x", X_DEAD), fn.pointer("%x", X_RANKS)
+    starts, preds, exact = fn.pointer(seg, w.S_STARTS), fn.pointer(seg, w.S_PREDICATES), fn.word("%x", X_EXACT)
+    faults = fn.alloca("i32")
+
+    def entry(pos: str) -> None:
+        fn.store("i32", "0", faults, 4)
+
+        def look(j: str) -> None:
+            flags = fn.u32(fn.v(f"getelementptr [3 x i32], ptr {preds}, i64 {j}"), "0")
+            rank = fn.u32(ranks, fn.wide(fn.v(f"and i32 {flags}, {w.INDEX}")))
+            fn.when(fn.test("eq", rank, w.BROKEN, "i32"), lambda: fn.store("i32", "16", faults, 4))
+
+        def judge() -> None:
+            fn.span(fn.wide(fn.u32(starts, pos)), fn.wide(fn.u32(starts, fn.add(pos, 1))), look)
+            fn.do(f"call void @ponder(ptr %x, i64 {pos}, i32 {fn.load('i32', faults, 4)})")
+
+        fn.when(_gone(fn, dead, pos), lambda: None, judge)
+
+    fn.put("1", "%x", X_EXACT)
+    fn.bump(fn.pointer(seg, w.S_STATS), w.T_EVENTS, fn.word("%x", X_COUNTING))
+    fn.span("0", fn.word(seg, w.S_COUNT), entry)
+    fn.put(exact, "%x", X_EXACT)
     fn.ret("void")
     fn.finish()

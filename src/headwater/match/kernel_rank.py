@@ -269,7 +269,7 @@ def _record(module: Module) -> None:
 
             def outside() -> None:
                 fn.store("i1", "true", bad, 1)
-                fn.store("i32", str(w.MISSING), rank, 4)
+                fn.store("i32", str(w.BROKEN), rank, 4)
 
             def inside() -> None:
                 at = fn.select(some, "ptr", fn.gep("%rec", offset), "%rec")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 TOP = 0x7FFF_FFFF  # above every rank of a value that can be ordered
 NAN = 0x8000_0000
+BROKEN = 0xFFFF_FFFC  # as good as missing: a text that lies outside the record
 UNKNOWN = 0xFFFF_FFFD  # native code has not been asked yet
 NEVER = 0xFFFF_FFFE  # no event has it
 MISSING = 0xFFFF_FFFF
@@ -35,7 +36,7 @@ LOADS = {"i8": 0, "i16": 1, "i32": 2, "i64": 3, "u8": 4, "u16": 5, "u32": 6, "u6
 
 # the whole matching
 C_FIXED, C_MAGIC, C_FINGERPRINT, C_SEGMENTS, C_SEGREFS, C_OPAQUES, C_OPAQUE_COUNT, C_COUNTERS = range(8)
-C_ATTRS, C_COUNTING, C_EMPTY, C_EXACT, C_UNSPLIT, C_RAISED, C_TOTALS, C_WORDS = range(8, 16)
+C_ATTRS, C_COUNTING, C_EMPTY, C_EXACT, C_UNSPLIT, C_TOTALS, C_WORDS = range(8, 15)
 
 # a segment as one matching uses it
 R_SEGMENT, R_DEAD, R_SCAN, R_WORDS = range(4)

@@ -29,7 +29,7 @@ from headwater.match.lower import lower
 from headwater.match.matching import Core, Held, Matching
 from headwater.match.opaque import Opaques
 from headwater.match.segment import Segment
-from headwater.match.source import Entry, Source, from_entries, from_ranges, merged, objects
+from headwater.match.source import Entry, Payloads, Source, from_entries, from_ranges, merged
 from headwater.native.record import is_long, uses_meta
 from headwater.types import EventType
 from headwater.types.model import Scalar, promote
@@ -126,12 +126,15 @@ class Matcher:
         owners, which = np.asarray(owners, np.int64), np.asarray(which, np.int64)
         if len({len(owners), len(which), len(low), len(high)}) != 1:
             raise ValueError("expected owners, which, low and high of one length")
+        for name, found, end in (("owners", owners, len(payloads)), ("which", which, len(fields))):
+            if len(found) and (found.min() < 0 or found.max() >= end):
+                raise ValueError(f"{name}: expected numbers from 0 to {end - 1}, found {found.min()} to {found.max()}")
         keys = [_keys(attributes, which, np.asarray(ends)) for ends in (low, high)]
         optional = any(attribute.optional for attribute in attributes)
         count = len(payloads)
         found = range(self._next, self._next + count)
         self._next += count
-        ids = (objects(payloads), self._counters.take_many(count, split=optional), np.arange(found.start, found.stop))
+        ids = (Payloads(payloads), self._counters.take_many(count, split=optional), np.arange(found.start, found.stop))
         self._bulk.append(from_ranges(attributes, owners, which, keys[0], keys[1], ids))
         self._optional += count if optional else 0
         self._latest = None
@@ -199,6 +202,8 @@ class Matcher:
 
     def weigh(self, key: int, weight: int) -> None:
         """How much an entry counts for in totals (`Matching.counting_in`); 1 unless said."""
+        if not 0 <= weight < 1 << 63:
+            raise ValueError(f"expected a weight of 0 or more, found {weight}")
         self._counters.weigh(self._slot(key)[0], weight)
 
     def unsplit(self, key: int) -> int:

@@ -10,7 +10,7 @@ from headwater.ir.interp import Fault
 from headwater.match import layout as w
 from headwater.match.counters import KINDS, Counters
 from headwater.match.kernel import record_function
-from headwater.match.opaque import Opaque, Opaques, raised
+from headwater.match.opaque import Opaque, Opaques
 from headwater.match.rows import Rows, Spans, refs_of
 from headwater.match.segment import Segment
 from headwater.match.source import Source, merged
@@ -69,6 +69,13 @@ def new_totals() -> Any:
     return np.zeros(1 + len(KINDS), np.uint64)
 
 
+def _check_totals(totals: Any) -> None:
+    """Kernels write there."""
+    right = isinstance(totals, np.ndarray) and totals.dtype == np.uint64 and totals.shape == (1 + len(KINDS),)
+    if not (right and totals.flags.c_contiguous and totals.flags.writeable):
+        raise ValueError(f"totals: expected what new_totals() gives, found {totals!r}")
+
+
 class Core:
     """All that the kernels are led to, as one whole that lives as long as any of them may run."""
 
@@ -105,7 +112,7 @@ class Core:
         words[w.C_ATTRS] = max((len(each.segment.attributes) for each in self.held), default=0)
         words[w.C_COUNTING], words[w.C_EMPTY], words[w.C_EXACT] = counting, id(_EMPTY), self.exact
         words[w.C_UNSPLIT] = (self._nowhere if self.exact else self.counters.unsplit).ctypes.data
-        words[w.C_RAISED], words[w.C_TOTALS] = raised.ctypes.data, totals.ctypes.data
+        words[w.C_TOTALS] = totals.ctypes.data
         return words.tobytes()
 
 
@@ -141,6 +148,7 @@ class Matching:
     def counting_in(self, totals: Any) -> Any:
         """A `match` that counts in these totals (`new_totals`) as well: undecided events, then faults by kind, of all
         entries together, each with its weight."""
+        _check_totals(totals)
         return record_function(self._core.counting_in(totals), (self._core, totals))
 
     def _for_rows(self) -> list[Held]:
@@ -160,6 +168,8 @@ class Matching:
 
     def spans(self, batch: Any, totals: Any = None) -> Spans:
         """The same, as one array of rows and the stretch of it that each payload wants; counts in `totals` as well."""
+        if totals is not None:
+            _check_totals(totals)
         if self._rows is None:
             self._rows = Rows(self._core, self._for_rows())
         return self._rows.match(batch, self._core.totals if totals is None else totals)

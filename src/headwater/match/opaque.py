@@ -1,12 +1,11 @@
 """Predicates that only native code can answer: each is one program, shared by all entries that have it.
 
-The kernel calls it through two words, a function and its environment. At first the function is a way back into Python,
-where the present tier of the program answers; it makes room for machine code as soon as there is some.
+The kernel calls it through two words, a function and its environment. At first that is the way back into Python, where
+the present tier of the program answers; it makes room for machine code as soon as there is some.
 """
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,16 +20,10 @@ from headwater.ir.nodes import Expr, InSet, Lookup, Param, Program, Return
 from headwater.ir.serial import fingerprint_of_normal
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute
+from headwater.match.kernel import ASK, code
 from headwater.native.program import Native
 
-_CALL: Any = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_void_p)
-
 Name = tuple[Any, ...]
-
-# What Python last raised while it answered a kernel: the addresses of its type and of itself, and what keeps it alive.
-# The kernel takes it before any other thread can run.
-raised = np.zeros(2, np.uint64)
-_raised: list[BaseException] = []
 
 
 class Opaque:
@@ -42,8 +35,8 @@ class Opaque:
         self.name, self.faulty, self.uses = name, faulty, 0
         self.native = Native(analysis, raw_params=params, fuel=fuel)
         self.pair = np.zeros(2, np.uint64)
-        self._call = _CALL(_answer(self.native, self.pair))  # kept: a kernel may be about to call it
-        self.pair[0] = ctypes.cast(self._call, ctypes.c_void_p).value or 0
+        self._answer = _answer(self.native, self.pair)  # kept: a kernel may be about to call it
+        self.pair[:] = (code()[ASK], id(self._answer))
 
     @property
     def attribute(self) -> Attribute:
@@ -61,18 +54,13 @@ class Opaque:
         return self is other
 
 
-def _answer(native: Native, pair: Any) -> Callable[[int, int, int], int]:
-    def answer(record: int, size: int, _: int) -> int:
+def _answer(native: Native, pair: Any) -> Callable[[bytes], int]:
+    def answer(record: bytes) -> int:
         compiled = native.compiled
-        if compiled is not None and pair[1] == 0:
+        if compiled is not None:
             # In one step: kernels read both words while they hold the GIL.
             pair[:] = np.array((compiled.code.address, compiled.bound.address), np.uint64)
-        try:
-            result = native.run(ctypes.string_at(record, size))
-        except BaseException as error:  # an interrupt, or no memory: the kernel raises it when it returns
-            _raised[:] = [error]
-            raised[:] = np.array((id(type(error)), id(error)), np.uint64)
-            return -2
+        result = native.run(record)
         return int(result.status) | int(result.faults) << 8
 
     return answer

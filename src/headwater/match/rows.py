@@ -13,6 +13,7 @@ import pyarrow as pa
 from headwater.errors import ExecutionError
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute
+from headwater.match.counters import increase
 from headwater.match.kernel import match_rows
 from headwater.match.kernel_match import O_BUFFER, O_COUNT, O_ROOM, O_WORDS
 from headwater.native.reader_batch import Buffers, Plan, check_buffers, misses_required
@@ -50,7 +51,7 @@ class Rows:
         # Entries of all segments under one number.
         sizes = [each.segment.count for each in held]
         self._bases = np.cumsum([0, *sizes]).astype(np.uint32)
-        self._payloads = np.concatenate([np.zeros(0, object), *(each.segment.payloads for each in held)])
+        self._payloads = [payload for each in held for payload in each.segment.payloads.items]
 
     def _columns_of(self, held: Held, words: dict[Word, int], types: dict[Node, Type]) -> Any:
         """For each attribute of a segment and each word of its column, the number of that word in the plan, or -1."""
@@ -70,14 +71,15 @@ class Rows:
         answers = self._ask(batch, totals)
         control = self._control_for(totals)
         if not core.exact:
-            core.counters.unsplit[0] += rows
-        hits = _Hits(rows)
+            increase(core.counters.unsplit, 0, rows)
+        hits, scratch = _Hits(rows), _local.take()
         for number, held in enumerate(self.held):
             columns = words[self.columns[number]]
             for at, attribute in enumerate(held.segment.attributes):
                 if attribute.opaque is not None:
                     columns[at, w.D_DATA] = answers[attribute.opaque.number].ctypes.data
-            self._segment(number, held, columns, rows, control, hits)
+            self._segment(number, held, columns, rows, control, hits, scratch)
+        _local.spare.append(scratch)
         return hits.grouped(self._payloads)
 
     def _control_for(self, totals: Any) -> Any:
@@ -121,8 +123,10 @@ class Rows:
                     held.count_faults(opaque, result.counts.faults, self.core.counters, totals)
         return answers
 
-    def _segment(self, number: int, held: Held, columns: Any, rows: int, control: Any, hits: _Hits) -> None:
-        segment, scratch = held.segment, _local.scratch
+    def _segment(
+        self, number: int, held: Held, columns: Any, rows: int, control: Any, hits: _Hits, scratch: _Scratch
+    ) -> None:
+        segment = held.segment
         room = max(ROOM, 4 * segment.count)
         size = min(rows, BLOCK, max(1, WORK // max(1, segment.count)))
         buffer, out, ranks, marks = scratch.of(room, size * len(segment.attributes), size + 1)
@@ -171,7 +175,11 @@ class _Scratch:
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.scratch = _Scratch()
+        self.spare: list[_Scratch] = []
+
+    def take(self) -> _Scratch:
+        """To be put back. Who comes while it is out, from a finalizer or a signal's handler, gets another one."""
+        return self.spare.pop() if self.spare else _Scratch()
 
 
 _local = _Local()
@@ -190,7 +198,7 @@ class _Hits:
         self._entries.append(entries)
         self._rows.append(np.repeat(self._numbers[row : row + len(marks) - 1], marks[1:] - marks[:-1]))
 
-    def grouped(self, payloads: Any) -> Spans:
+    def grouped(self, payloads: list[object]) -> Spans:
         """Rows by entry. Rows come in order, so a stable sort by entry keeps them so."""
         if not self._entries:
             return (), ()
@@ -202,7 +210,7 @@ class _Hits:
         entries, rows = entries[order], rows[order]
         starts = np.flatnonzero(entries[1:] != entries[:-1]) + 1
         bounds = [0, *starts.tolist(), len(rows)]
-        found = payloads[entries[np.array(bounds[:-1])]].tolist()
+        found = [payloads[at] for at in entries[np.array(bounds[:-1])].tolist()]
         return rows, zip(found, bounds, bounds[1:], strict=False)
 
 

@@ -128,7 +128,7 @@ class Segment:
     @property
     def nbytes(self) -> int:
         """Memory, without the payloads themselves."""
-        arrays = [self.pool, self.predicates, self.starts, self.payloads, self.slots, self.numbers, self.bits]
+        arrays = [self.pool, self.predicates, self.starts, self.payloads.addresses, self.slots, self.numbers, self.bits]
         arrays += [*self._kept, self.descriptors, *(keys for keys in self.keys if not isinstance(keys, list))]
         texts = sum(len(key) + 33 for keys in self.keys if isinstance(keys, list) for key in keys)
         return int(texts + sum(array.nbytes for array in arrays))
@@ -144,7 +144,7 @@ class Segment:
             (w.S_DESCRIPTORS, self.descriptors),
             (w.S_STARTS, self.starts),
             (w.S_PREDICATES, self.predicates),
-            (w.S_PAYLOADS, self.payloads),
+            (w.S_PAYLOADS, self.payloads.addresses),
             (w.S_SLOTS, self.slots),
             (w.S_POOL, self.pool),
             (w.S_KEYS, self.key_table),

@@ -8,7 +8,7 @@ merged([...])           several into one: constants are united, ranks follow
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ class Source:
     starts: Any
     predicates: Any
     pool: Any
-    payloads: Any
+    payloads: Payloads
     slots: Any
     numbers: Any
 
@@ -55,23 +55,29 @@ class Source:
         starts = np.zeros(int(keep.sum()) + 1, np.uint32)
         np.cumsum(counts[keep], out=starts[1:])
         rows = np.repeat(keep, counts)
-        return Source(
-            self.attributes,
-            self.keys,
-            starts,
-            self.predicates[rows],
-            self.pool,
-            self.payloads[keep],
-            self.slots[keep],
-            self.numbers[keep],
-        )
+        ids = (self.payloads[keep], self.slots[keep], self.numbers[keep])
+        return _tidied(Source(self.attributes, self.keys, starts, self.predicates[rows], self.pool, *ids))
 
 
-def objects(items: Sequence[object]) -> Any:
-    """An array whose memory is the objects' addresses, and which keeps them alive."""
-    made = np.empty(len(items), object)
-    made[:] = items
-    return made
+class Payloads:
+    """Objects, kept alive, and an array of their addresses.
+
+    An array of objects would be both in one, but the garbage collector cannot look into it: payloads that lead back to
+    their matcher would stay for ever."""
+
+    __slots__ = ("addresses", "items")
+
+    def __init__(self, items: Iterable[object]) -> None:
+        self.items = tuple(items)
+        self.addresses = np.fromiter(map(id, self.items), np.uint64, len(self.items))
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, which: Any) -> Payloads:
+        """Those at some positions, or where a mask is true."""
+        positions = np.flatnonzero(which) if which.dtype == np.bool_ else which
+        return Payloads([self.items[at] for at in positions.tolist()])
 
 
 def from_entries(entries: Sequence[Entry]) -> Source:
@@ -101,7 +107,7 @@ def from_entries(entries: Sequence[Entry]) -> Source:
         np.array(starts, np.uint32),
         np.array(rows, np.uint32).reshape(-1, 3),
         np.array(pool, np.uint32),
-        objects([entry.payload for entry in entries]),
+        Payloads([entry.payload for entry in entries]),
         np.array([entry.slot for entry in entries], np.uint32),
         np.array([entry.number for entry in entries], np.int64),
     )
@@ -180,10 +186,46 @@ def merged(sources: Sequence[Source]) -> Source:
         np.concatenate(starts).astype(np.uint32),
         np.concatenate(parts),
         np.concatenate(pools),
-        np.concatenate([source.payloads for source in sources]),
+        Payloads([item for source in sources for item in source.payloads.items]),
         np.concatenate([source.slots for source in sources]),
         np.concatenate([source.numbers for source in sources]),
     )
+
+
+def _tidied(source: Source) -> Source:
+    """Without the attributes, constants and sets that no predicate needs any more."""
+    index = source.predicates[:, 0] & w.INDEX
+    used, predicates = np.unique(index).tolist(), source.predicates.copy()
+    among = (predicates[:, 0] & np.uint32(w.SET)) != 0
+    pool = source.pool[_members(predicates[among])]
+    predicates[among, 1] = np.cumsum(predicates[among, 2]) - predicates[among, 2]
+    order = np.argsort(index, kind="stable")
+    bounds = np.searchsorted(index[order], [*used, w.INDEX])
+    attributes, old, kept = [], [], []
+    for number, at in enumerate(used):
+        rows = order[bounds[number] : bounds[number + 1]]
+        attributes.append(source.attributes[at])
+        old.append(source.keys[at])
+        kept.append(_needed(source.keys[at], predicates[rows], pool))
+        predicates[rows, 0] -= np.uint32(at - number)
+    whole = Source(attributes, old, source.starts, predicates, pool, source.payloads, source.slots, source.numbers)
+    predicates, pool = _moved(whole, {a: n for n, a in enumerate(attributes)}, kept, 0)
+    return Source(attributes, kept, source.starts, predicates, pool, source.payloads, source.slots, source.numbers)
+
+
+def _needed(keys: Keys, predicates: Any, pool: Any) -> Keys:
+    """Those of an attribute's constants that its predicates mention."""
+    wanted = np.zeros(len(keys), bool)
+    among = (predicates[:, 0] & np.uint32(w.SET)) != 0
+    wanted[pool[_members(predicates[among])] >> 1] = True
+    if len(keys):
+        lo, span = predicates[~among, 1], predicates[~among, 2]
+        hi = lo + span
+        wanted[((lo - 1) >> 1)[(lo > 0) & (lo < w.TOP)]] = True  # 2i + 1, or one more: above constant i
+        wanted[(hi >> 1)[(hi < w.TOP) & (span != w.FULL)]] = True  # 2i + 1, or one less: below it
+    if isinstance(keys, list):
+        return [keys[at] for at in np.flatnonzero(wanted).tolist()]
+    return keys[wanted]
 
 
 def _united(keys: list[Keys]) -> Keys:
@@ -209,10 +251,9 @@ def _moved(source: Source, numbers: dict[Attribute, int], united: list[Keys], po
             continue
         place = _places(old, new)
         among = (flags & np.uint32(w.SET)) != 0
-        for row in mine[among]:
-            start, count = int(predicates[row, 1]), int(predicates[row, 2])
-            pool[start : start + count] = 2 * place[pool[start : start + count] >> 1] + 1
-            predicates[row, 1] += pooled
+        members = _members(predicates[mine[among]])
+        pool[members] = 2 * place[pool[members] >> 1] + 1
+        predicates[mine[among], 1] += np.uint32(pooled)
         plain = mine[~among]
         lo, span = predicates[plain, 1], predicates[plain, 2]
         hi = lo + span
@@ -225,6 +266,12 @@ def _moved(source: Source, numbers: dict[Attribute, int], united: list[Keys], po
     return predicates, pool
 
 
+def _members(sets: Any) -> Any:
+    """Where in the pool the members of these predicates are, one set after the other."""
+    starts, counts = sets[:, 1].astype(np.int64), sets[:, 2].astype(np.int64)
+    return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+
+
 def _through(table: Any, ranks: Any) -> Any:
     """Ranks of values by the table; codes stay as they are."""
     value = ranks < w.TOP
@@ -232,9 +279,10 @@ def _through(table: Any, ranks: Any) -> Any:
 
 
 def _places(old: Keys, new: Keys) -> Any:
+    """Where each key is among others; any place for one that is not there."""
     if isinstance(old, list):
         at = {key: i for i, key in enumerate(new)} if len(old) * 8 > len(new) else None
         if at is not None:
-            return np.array([at[key] for key in old], np.int64)
+            return np.array([at.get(key, 0) for key in old], np.int64)
         return np.array([bisect_left(new, key) for key in old], np.int64)
     return np.searchsorted(new, old)

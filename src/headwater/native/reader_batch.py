@@ -287,9 +287,9 @@ class Buffers:
             return max(1, len(dictionary))
         names = _checked(dictionary).to_pylist()
         codes = dict(type.members)
-        unknown = next((name for name in names if name not in codes), None)
-        if unknown is not None:
-            raise ExecutionError(f"enumeration {type.name}: expected one of {', '.join(codes)}, found {unknown!r}")
+        unknown = [name for name in names if name not in codes]
+        if unknown:
+            raise ExecutionError(f"enumeration {type.name}: expected one of {', '.join(codes)}, found {unknown[0]!r}")
         block = np.array([codes[name] for name in names] or [0], np.int64)
         self.kept.append(block)
         return int(block.ctypes.data)

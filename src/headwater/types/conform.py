@@ -7,6 +7,7 @@ are cast, and the first that would be lost, or is missing where it must not be, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,13 +30,17 @@ def conform(record: Record, data: Any, *, check: bool = False) -> Any:
     """
     data = _one_batch(data)
     _validate(data, "", full=check)
+    schema = arrow_schema(record)
+    if _flat(record) and data.schema.equals(schema, check_metadata=True):
+        pairs = zip(record.fields, data.columns, strict=True)
+        if all(field.optional or not column.null_count for field, column in pairs):
+            return data
     problems: list[str] = []
     names = data.schema.names
     _compare_fields(record, {n: data.schema.field(i).type for i, n in enumerate(names)}, "", problems)
     problems.extend(f"{n}: the column appears twice" for n in record.by_name if names.count(n) > 1)
     if problems:
         raise EvolutionError(f"these columns do not fit the event type {record.name}", problems)
-    schema = arrow_schema(record)
     given = [data.column(f.name) if f.name in names else None for f in record.fields]
     columns = [
         _column(column, data.num_rows, f.type, f.optional, f.name)
@@ -45,6 +50,12 @@ def conform(record: Record, data: Any, *, check: bool = False) -> Any:
     if same and data.schema.equals(schema, check_metadata=True):
         return data
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@lru_cache(maxsize=1024)
+def _flat(record: Record) -> bool:
+    """Whether columns of the right types, without nulls where there must be none, are all that is to be checked."""
+    return all(isinstance(field.type, Scalar) for field in record.fields)
 
 
 def _validate(data: Any, path: str, *, full: bool) -> None:
