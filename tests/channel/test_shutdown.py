@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headwater import WAIT, AsyncLoop, ClosedError, Inline, ManualClock, Node, Pool, Queue, Source, Timeout, event_type
-from headwater.channel import Closing
+from headwater.channel import Closing, gate
 from tests.channel.concurrency import (
     GUARD,
     STRATEGIES,
@@ -770,3 +770,16 @@ def test_nothing_is_left_of_a_node_that_was_never_used(strategy: str) -> None:
 def test_inline_is_what_a_node_does_unless_told_otherwise() -> None:
     with Node() as node:
         assert node.config.dispatch == Inline()
+
+
+def test_a_lock_that_was_lost_to_an_interrupt_is_found_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(gate, "LOOK", 0.01)
+    with Node() as node:
+        numbers = node.channel("numbers", "n: i64")
+        sink, source = numbers.subscribe(), numbers.source()
+        source.lock.token.pop()  # as Ctrl-C may leave it
+        assert source.publish(n=1) == 1 and source.publish(n=2) == 2
+        assert [event.n for event in iter(sink.poll, None)] == [1, 2]
+    assert "a lock was not laid down" in caplog.text

@@ -117,7 +117,11 @@ class Mailbox:
         try:
             lock.token.pop()
         except IndexError:
-            lock.queue()
+            try:
+                lock.queue()
+            except BaseException:
+                lock.undo()
+                raise
         except BaseException:
             lock.token.append(None)
             raise

@@ -351,7 +351,11 @@ def _publisher(source: Source) -> Publish:
         try:
             enter()
         except IndexError:
-            gate.queue()
+            try:
+                gate.queue()
+            except BaseException:
+                gate.undo()
+                raise
         except BaseException:
             leave(None)
             raise
