@@ -11,7 +11,7 @@ from headwater.channel.counters import Counts
 from headwater.channel.expression import Expression
 from headwater.channel.letter import About, Chunk, Letter
 from headwater.channel.mailbox import Mailbox
-from headwater.channel.route import Entry, Judged, Lineup, Ready
+from headwater.channel.route import Entry, Judged, Lineup, Quick, Ready
 from headwater.native.publish import LonePart
 
 if TYPE_CHECKING:
@@ -37,10 +37,9 @@ class Attachment:
         self.subscription, self.channel, self.entry, self.form, self.part = subscription, channel, entry, form, part
         self.priority, self.lifetime = priority, lifetime
         self.cls = form.cls  # instances of this are handed over as they are
-        # Whether events are queued as they come.
-        self._calm = (
-            priority is None and lifetime is None and subscription.mailbox.order == "arrival" and subscription.calm
-        )
+        # Where events are queued as they come, how.
+        calm = priority is None and lifetime is None and subscription.mailbox.order == "arrival" and subscription.calm
+        self.quick: Quick | None = subscription.mailbox.put_quick if calm else None
         # Whether priority or lifetime differ from event to event, so that a batch must be taken apart.
         self.by_event = any(e is not None and e.constant is None for e in (priority, lifetime))
         self.epoch = subscription.epoch
@@ -67,11 +66,11 @@ class Attachment:
         return self._gone_direct + sum(lineup.direct - since[2] for lineup, since in self._since.items())
 
     def accept(self, letter: Letter, ready: Ready) -> None:
-        if not self._calm or not self.mailbox.put_quick(self, letter, 1, ready):
+        if self.quick is None or not self.quick(self, letter, 1, ready):
             self.subscription.accept(self, letter, ready)
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
-        if not self._calm or not self.mailbox.put_quick(self, chunk, n, ready):
+        if self.quick is None or not self.quick(self, chunk, n, ready):
             self.subscription.accept_chunk(self, chunk, ready)
 
     def reaches(self, source: Source, record: bytes | None) -> Iterable[Mailbox]:
@@ -160,6 +159,7 @@ class Stage:
     """A derived channel at its parent: what passes flows on through the derived channel, at the same source."""
 
     lone = None
+    quick = None
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel

@@ -135,7 +135,7 @@ class Mailbox:
             if self.inline:
                 ready.append(self)
             elif self.pull:
-                if self.special:
+                if self._waiters or self._calls:
                     self._notify()
             elif self.token and self._take():
                 ready.append(self)

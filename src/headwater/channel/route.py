@@ -8,7 +8,7 @@ Flow      one source's events in one channel (its own, or one derived from it)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headwater.native.record import Result
 
 Ready = list["Mailbox"]
+Quick = Callable[[Any, "Letter | Chunk", int, Ready], bool]
 How = Literal["always", "never", "matched", "alone"]
 
 
@@ -45,6 +46,11 @@ class Member(Protocol):
 
     def reaches(self, source: Source, record: bytes | None) -> Iterable[Mailbox]:
         """The mailboxes that may get this record, or (None) any record, told without changing anything."""
+        ...
+
+    @property
+    def quick(self) -> Quick | None:
+        """`Mailbox.put_quick`, where that is all there is to accepting something: it may be tried first."""
         ...
 
     @property
@@ -328,7 +334,8 @@ class Flow(FlowPart):
                 part, some = Rows(chunk, rows, start, end), end - start
                 passed += entry.width * some
                 for member in entry.members:
-                    member.accept_chunk(part, some, ready)
+                    if member.quick is None or not member.quick(member, part, some, ready):
+                        member.accept_chunk(part, some, ready)
             self._passed += passed
         for entry in route.alone:
             self._chunk_alone(entry, chunk, ready)
