@@ -28,6 +28,7 @@ import headwater as hw
 from c_reference import Reference, find_compiler
 from harness import BUILD, Report, median_of, quantity, versus
 from headwater import Array, Event, Interest, f32, f64, i32
+from headwater.native.codec import fast_decoder, fast_encoder
 from headwater.native.record import RecordProgram, record_code
 
 CONJUNCTION = "level > {} and zone = 3 and network = 'ORL-Net#1'"
@@ -291,6 +292,15 @@ def codec(report: Report) -> None:
     report.add("encode one record", encode, pack, note=note)
     report.add("decode one record", decode, unpack, note="reference: msgspec msgpack, written in C")
     report.add("read one field of a record in place", view, unpack, note="msgpack must decode all to read one")
+    native_encode, native_decode = fast_encoder(kind), fast_decoder(kind)
+    if native_encode is None:
+        return
+    assert native_encode(SIGHTING) == ours
+    assert native_decode(ours) == kind.decode(ours)
+    encode, pack = versus(lambda: native_encode(SIGHTING), lambda: encoder.encode(SIGHTING))
+    decode, unpack = versus(lambda: native_decode(ours), lambda: decoder.decode(theirs))
+    report.add("encode one record in machine code, as sources do", encode, pack)
+    report.add("decode one record in machine code, as sinks do", decode, unpack)
 
 
 def growth(report: Report) -> None:

@@ -16,6 +16,7 @@ from headwater.channel.clock import SystemClock
 from headwater.channel.config import AsyncLoop, Deadline, Dispatch, Inline, Pool, Priority
 from headwater.channel.dispatch import DEPTH, Dispatcher
 from headwater.channel.pool import by_priority
+from tests.channel.concurrency import loop_in_a_thread
 
 GUARD = 30.0  # against hanging; nothing here takes long
 
@@ -112,19 +113,6 @@ def _no_threads_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
-
-
-@contextmanager
-def loop_in_a_thread() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(GUARD)
-        loop.close()
 
 
 @contextmanager
