@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headwater import Counts, Event, Node, Queue, State, i64
+from headwater.channel import route
 from headwater.channel.report import NodeReport
 
 
@@ -113,3 +114,19 @@ def test_batches_from_arrow_are_timed_at_their_source() -> None:
         assert isinstance(batch, pa.RecordBatch)
         source.publish_many(batch)
         assert source.report().latency.count == 1
+
+
+def test_reports_say_where_undecided_is_not_told_apart_from_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(route, "EXACT", 2)
+    with Node() as node:
+        readings = node.channel("plant.reading", Reading)
+        sinks = [readings.subscribe(lambda event: None, f"value > {n}") for n in range(2)]
+        source = readings.source()
+        source.publish(sensor="a", value=None, scale=1)
+        assert [sink.counts.undecided for sink in sinks] == [1, 1]
+        assert "told apart" not in str(node.report())
+        readings.subscribe(lambda event: None, "value > 2")
+        source.publish(sensor="a", value=None, scale=1)
+        assert [sink.counts.undecided for sink in sinks] == [1, 1] and sinks[0].counts.rejected == 1
+        (place,) = sinks[0].report().placements
+        assert "for 1 events undecided was not told apart from rejected" in place.why

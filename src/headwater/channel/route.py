@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Ready = list["Mailbox"]
 Quick = Callable[[Any, "Letter | Chunk", int, Ready], bool]
+EXACT = 10_000  # interests on fields that may be missing, up to which every undecided event is counted as such
 How = Literal["always", "never", "matched", "alone"]
 
 
@@ -67,10 +68,6 @@ class Entry:
         self.members: tuple[Member, ...] = ()  # replaced while every source of the channel stands still
         self.width = 0  # how many of them are subscriptions
 
-    @property
-    def stateful(self) -> bool:
-        return self.interest is not None and self.interest.program.stateful
-
 
 def key_of(interest: Interest | None) -> object:
     """Equal for interests that say the same with the same parameters. What has state is never shared."""
@@ -83,20 +80,19 @@ def key_of(interest: Interest | None) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Counts of an entry beside passed: undecided, events where that was not told apart from rejected, faults."""
+    """Counts of an entry beside passed: undecided, and faults."""
 
     undecided: int = 0
-    unsplit: int = 0
     faults: Mapping[Fault, int] = field(default_factory=dict)
 
     def __add__(self, other: Judged) -> Judged:
         faults = {fault: self.faults.get(fault, 0) + n for fault, n in other.faults.items()}
-        return Judged(self.undecided + other.undecided, self.unsplit + other.unsplit, {**self.faults, **faults})
+        return Judged(self.undecided + other.undecided, {**self.faults, **faults})
 
     def __sub__(self, other: Judged) -> Judged:
         faults = {fault: n - other.faults.get(fault, 0) for fault, n in self.faults.items()}
         rest = {fault: n for fault, n in faults.items() if n}
-        return Judged(self.undecided - other.undecided, self.unsplit - other.unsplit, rest)
+        return Judged(self.undecided - other.undecided, rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +117,7 @@ class Lineup:
         self.flows: list[Flow] = []
         self.retired = 0  # events of flows that have ended
         self._retired_direct = 0
-        self.matcher = Matcher(channel.type) if channel.type is not None else None
+        self.matcher = Matcher(channel.type, exact_undecided=EXACT) if channel.type is not None else None
         self._how: dict[Entry, How] = {}
         self._keys: dict[Entry, int] = {}
         self._matched_width = 0  # subscriptions of matched entries
@@ -160,7 +156,11 @@ class Lineup:
                 return "not consulted", "contradicts the facts its source states"
             case "matched":
                 assert self.matcher is not None
-                return str(self.matcher.explain(self._keys[entry])), "matched with all others in one pass"
+                key = self._keys[entry]
+                how, why = self.matcher.explain(key), "matched with all others in one pass"
+                if unsplit := self.matcher.unsplit(key):
+                    why += f"; for {unsplit:,} events undecided was not told apart from rejected"
+                return how, why
         assert entry.interest is not None
         program = entry.interest.program
         if program.stateful:
@@ -177,7 +177,7 @@ class Lineup:
             case "matched":
                 assert self.matcher is not None
                 undecided, faults = self.matcher.counts(self._keys[entry])
-                return Judged(undecided, self.matcher.unsplit(self._keys[entry]), dict(faults))
+                return Judged(undecided, dict(faults))
             case "alone":
                 return sum((flow.judged(entry) for flow in self.flows), self._gone.get(entry, Judged()))
         return Judged()
@@ -408,7 +408,7 @@ class Flow(FlowPart):
         if native is None:
             return Judged()
         counts = native.counts
-        return Judged(counts.undecided, 0, {fault: number for fault, number in counts.faults.items() if number})
+        return Judged(counts.undecided, {fault: number for fault, number in counts.faults.items() if number})
 
     def forget(self, entry: Entry) -> None:
         self._natives.pop(entry, None)
