@@ -18,7 +18,9 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("lang", "native"),
     ("interest",),
     ("match",),
+    ("store",),
     ("channel",),
+    ("federation",),
     ("spark",),
     ("explain",),
     ("cli",),
@@ -28,6 +30,9 @@ OWNERS = {
     "sqlglot": ("lang",),
     "pycparser": ("lang",),
     "pyspark": ("spark",),
+    "sqlite3": ("store",),
+    "zenoh": ("federation",),
+    "cryptography": ("federation",),
 }
 # The package's own face re-exports what users need; it is not a room.
 FACE = "__init__"

@@ -16,7 +16,13 @@
         ├── SubscriptionError  a subscription cannot be made like this
         ├── QueueFull          a sink's queue is full and its policy is to say so   (carries .subscription)
         ├── FactError          an event contradicts what its source stated
-        └── ConfigError        a configuration is not possible            (carries .problems, each with its place)
+        ├── ConfigError        a configuration is not possible            (carries .problems, each with its place)
+        ├── StoreError         a node's state cannot be opened, read or written
+        └── FederationError    nodes cannot work together like this
+            ├── FrameError     bytes from another node are not a frame
+            ├── SecurityError  who sent this is not known, or may not do it
+            ├── Unreachable    a node does not answer
+            └── LinkDown       a link to another node has ended
 
 A message names the place, what was expected, what was found and what to do.
 """
@@ -170,3 +176,27 @@ class ConfigError(ServiceError, ValueError):
         count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in this configuration"
         super().__init__("\n".join([title or count, *(f"  - {problem}" for problem in problems)]))
         self.problems = tuple(problems)
+
+
+class StoreError(ServiceError):
+    """A node's state cannot be opened, read or written."""
+
+
+class FederationError(ServiceError):
+    """Nodes cannot work together like this."""
+
+
+class FrameError(FederationError, ValueError):
+    """Bytes from another node are not a frame."""
+
+
+class SecurityError(FederationError):
+    """Who sent this is not known, or may not do it."""
+
+
+class Unreachable(FederationError):
+    """A node does not answer."""
+
+
+class LinkDown(FederationError):
+    """A link to another node has ended."""

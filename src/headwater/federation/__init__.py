@@ -1,0 +1,1 @@
+"""Nodes that find each other, move interests to the sources and lose nothing: the network of the event service."""
