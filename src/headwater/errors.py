@@ -20,7 +20,7 @@
         ├── StoreError         a node's state cannot be opened, read or written
         └── FederationError    nodes cannot work together like this
             ├── FrameError     bytes from another node are not a frame
-            ├── SecurityError  who sent this is not known, or may not do it
+            ├── SecurityError  who sent this is not known, or may not do it    (carries .reason, .offender)
             ├── Unreachable    a node does not answer
             └── LinkDown       a link to another node has ended
 
@@ -191,7 +191,15 @@ class FrameError(FederationError, ValueError):
 
 
 class SecurityError(FederationError):
-    """Who sent this is not known, or may not do it."""
+    """Who sent this is not known, or may not do it.
+
+    `reason` is one word for counters, such as "replayed"; `offender` is who says to have sent it, or is known to have.
+    """
+
+    def __init__(self, message: str, reason: str = "", offender: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.offender = offender
 
 
 class Unreachable(FederationError):

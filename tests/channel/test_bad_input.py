@@ -407,7 +407,12 @@ def test_parameters_that_do_not_fit(world: World) -> None:
     refused(world, lambda: channel.subscribe(print, made, params={"x": "loud"}), ParameterError, "'x'")
     refused(world, lambda: world.subscription.change(params={"lest": 1.0}), ParameterError,
             "change: params: expected least, found 'lest'; did you mean 'least'?")  # fmt: skip
-    refused(world, lambda: world.subscription.change(), SubscriptionError, "expected where= or params=, found neither")
+    refused(
+        world,
+        lambda: world.subscription.change(),
+        SubscriptionError,
+        "expected where=, params= or zones=, found none of them",
+    )
 
 
 def test_an_interest_where_none_can_be(world: World) -> None:

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from headwater.channel.attachment import Attachment
 from headwater.channel.config import STRATEGIES, AsyncLoop, Config, Dispatch, Queue
+from headwater.channel.delivery import (
+    Delivery,
+    Order,
+    Reliable,
+    check_delivery,
+    check_history,
+    check_order,
+    check_zones,
+)
 from headwater.channel.expression import Expression
 from headwater.channel.forms import BytesForm, Form
-from headwater.channel.names import Pattern
+from headwater.channel.names import Pattern, nearest
 from headwater.channel.wiring import Wiring
-from headwater.errors import HeadwaterError, SubscriptionError
+from headwater.errors import HeadwaterError, ParameterError, SubscriptionError
 from headwater.interest import Interest, as_event_type
 from headwater.types import EventType
 
@@ -66,6 +75,10 @@ class Options:
     about: bool
     failures: int
     coroutine: bool
+    delivery: Delivery = field(default_factory=Reliable)
+    order: Order = "receive"
+    zones: frozenset[str] | None = None
+    history: int = 0  # past events to begin with; below 0 for all there are
 
 
 def make_options(
@@ -81,6 +94,10 @@ def make_options(
     batch: int | bool = False,
     about: bool | None = None,
     failures: int | None = None,
+    delivery: Delivery | str | None = None,
+    order: Order | None = None,
+    zones: str | Iterable[str] | None = None,
+    history: int | Literal["all"] | None = None,
 ) -> Options:
     """Checked options; what is not given is the configuration's."""
     for what, function in (("handler", handler), ("before", before), ("after", after)):
@@ -114,7 +131,24 @@ def make_options(
         about=about,
         failures=config.failures if failures is None else failures,
         coroutine=coroutine,
+        delivery=check_delivery(delivery, handler),
+        order=check_order(order),
+        zones=check_zones(zones),
+        history=check_history(history),
     )
+
+
+def known_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Options by name, none misspelt."""
+    unknown = [name for name in options if name not in OPTIONS]
+    if unknown:
+        near = nearest(unknown[0], OPTIONS, count=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise SubscriptionError(f"{unknown[0]}: expected one of {', '.join(OPTIONS)}{hint}")
+    return options
+
+
+OPTIONS = tuple(inspect.signature(make_options).parameters)[2:]
 
 
 def _queue(given: Queue | int | None, config: Config) -> Queue:
@@ -238,7 +272,7 @@ def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiri
     return Attachment(
         subscription,
         channel,
-        wiring.entry(channel, interest),
+        wiring.entry(channel, interest, zones=options.zones),
         form,
         priority=_number(options.priority, type, "priority"),
         lifetime=_number(options.lifetime, type, "lifetime"),
@@ -252,6 +286,19 @@ def check_label(what: str, name: object) -> None:
         raise SubscriptionError(
             f"{what}: name: expected a text of 1 to 255 printable characters, found {name!r}; or leave it out"
         )
+
+
+def check_params(subscription: Subscription, part: int, params: Mapping[str, object]) -> None:
+    """New values are for parameters that there are; a wrong name would else change nothing, and nobody see it."""
+    for key, attachment in subscription.attachments.items():
+        if key[1] == part and (interest := attachment.entry.interest) is not None:
+            for name in params:
+                if name not in interest.params:
+                    near = nearest(name, interest.params, count=1)
+                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    raise ParameterError(
+                        f"change: params: expected {', '.join(interest.params) or 'none'}, found {name!r}{hint}"
+                    )
 
 
 def check_priority(what: str, priority: object) -> None:
@@ -333,9 +380,11 @@ __all__ = [
     "Options",
     "attach",
     "check_label",
+    "check_params",
     "check_priority",
     "check_seconds",
     "interest_for",
+    "known_options",
     "make_options",
     "resolve_facts",
 ]

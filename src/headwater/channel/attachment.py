@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 class Attachment:
     """A subscription's interest, in one epoch, at one channel. A change of the interest makes a new one."""
 
+    width = 1
+    local = True
+
     def __init__(
         self,
         subscription: Subscription,
@@ -160,9 +163,26 @@ class Stage:
 
     lone = None
     quick = None
+    width = 0
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
+
+    @property
+    def local(self) -> bool:
+        return any(entry.local for entry in self.channel.entries.values())
+
+    def started(self) -> None:
+        pass
+
+    def ended(self) -> None:
+        pass
+
+    def joined(self, lineup: Lineup) -> None:
+        pass
+
+    def left(self, lineup: Lineup) -> None:
+        pass
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         letter.source.flows[self.channel].accept(letter, ready)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from headwater.channel import reporting
 from headwater.channel.asking import Asked, make_options
 from headwater.channel.attachment import Stage
 from headwater.channel.config import Dispatch, Queue
+from headwater.channel.delivery import Delivery, Order
 from headwater.channel.report import ChannelReport
 from headwater.channel.route import Entry, Flow, Lineup
 from headwater.channel.subscription import Subscription
@@ -62,6 +63,7 @@ class Channel:
         priority: int = 0,
         ask: Callable[[], Any] | None = None,
         every: float | None = None,
+        zones: str | Iterable[str] | None = None,
     ) -> Source:
         """Advertise a source of events.
 
@@ -72,8 +74,13 @@ class Channel:
 
         With `ask`, the source is passive: the function is called for events when a sink pulls and nothing waits, or,
         with `every`, each so many seconds. It returns an event, a list of events, or None.
+
+        `zones` are named scopes within the channel that its events stay in: they reach the sinks that look at one of
+        these zones, or at the whole channel. A source without zones is heard everywhere. It may `move` later.
         """
-        return self.node.add_source(self, name, type=type, facts=facts, priority=priority, ask=ask, every=every)
+        return self.node.add_source(
+            self, name, type=type, facts=facts, priority=priority, ask=ask, every=every, zones=zones
+        )
 
     def subscribe(
         self,
@@ -92,6 +99,10 @@ class Channel:
         batch: int | bool = False,
         about: bool | None = None,
         failures: int | None = None,
+        delivery: Delivery | str | None = None,
+        order: Order | None = None,
+        zones: str | Iterable[str] | None = None,
+        history: int | Literal["all"] | None = None,
     ) -> Subscription:
         """Ask for this channel's events, or those that pass the interest `where`.
 
@@ -108,6 +119,11 @@ class Channel:
                         (false), or waits (WAIT); `after(event, result)` runs when the handler has returned
         batch           call the handler with RecordBatches of up to so many events (True: 4096)
         failures        failures of the handler in a row after which the subscription is paused; 0 for never
+        delivery        how surely events of other nodes come: `Reliable(...)`, as it is, or `BestEffort()`, or the name
+        order           of events from several sources: "receive" as they come, "timestamp" by their time, or "total",
+                        the same for all who ask for that
+        zones           only events in one of these zones, or of sources in none: a name, or several; else all events
+        history         how many past events to begin with, or "all" that are still there
         """
         options = make_options(
             self.node.config,
@@ -121,6 +137,10 @@ class Channel:
             batch=batch,
             about=about,
             failures=failures,
+            delivery=delivery,
+            order=order,
+            zones=zones,
+            history=history,
         )
         asked = Asked(self, where, params, None if type is None else as_event_type(type))
         made: Subscription = self.node.start(Subscription, [asked], options, name)

@@ -54,12 +54,16 @@ class Correlation(Subscription):
             self.tree.age(self.node.clock.now())
             return self.tree.remembered
 
-    def change(self, *, where: Any = ..., params: Mapping[str, object] | None = None, part: str = "") -> dict[str, int]:
-        """As for any subscription, for the part of that name; what was remembered is forgotten."""
+    def change(
+        self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ..., part: str = ""
+    ) -> dict[str, int]:
+        """As for any subscription, for the part of that name (zones: for all); what was remembered is forgotten."""
         names = [asked.name for asked in self.asked]
+        if where is ... and params is None and zones is not ... and not part:
+            part = names[0]
         if part not in names:
             raise SubscriptionError(f"change: expected part= with one of {', '.join(names)}, found {part!r}")
-        return self.node.change(self, names.index(part), where=where, params=params)
+        return self.node.change(self, names.index(part), where=where, params=params, zones=zones)
 
     def began(self, attachment: Attachment) -> None:
         if attachment.epoch > 1:

@@ -168,7 +168,8 @@ class Counts:
 
     Of those that passed, some are `delivered`, some wait (`queued`), and the others were `dropped` by a full queue,
     `expired` at the end of their lifetime, or `skipped` by a constraint of the handler. `failed` are those delivered
-    whose handler raised. `faults` counts events by each kind of fault.
+    whose handler raised; `late` those that came when later ones had been delivered, where the order is that of time.
+    `faults` counts events by each kind of fault.
     """
 
     evaluated: int = 0
@@ -181,6 +182,7 @@ class Counts:
     expired: int = 0
     skipped: int = 0
     failed: int = 0
+    late: int = 0
     queued: int = 0
 
     def __post_init__(self) -> None:

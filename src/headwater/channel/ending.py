@@ -101,6 +101,8 @@ class Ending:
                         source.shut()
         if not self.drained:
             self._drop()  # first, so that publishers who wait for room go on
+        for mailbox in self._mailboxes():
+            mailbox.settle()
         return True
 
     # ── waiting ──

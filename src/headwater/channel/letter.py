@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headwater.errors import SubscriptionError
+
 if TYPE_CHECKING:
     from headwater.channel.source import Source
 
@@ -142,6 +144,18 @@ class About:
     def time(self) -> datetime:
         """When it was published."""
         return _EPOCH + timedelta(microseconds=self._stamp // 1000)
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether its handler may have had it already, before the process was killed. Only of durable subscriptions."""
+        return False
+
+    def acknowledge(self) -> None:
+        """The subscription is done with this event and all before it of its source, and none of them comes again."""
+        raise SubscriptionError(
+            f"acknowledge: expected a durable subscription, found {self.subscription!r}, for which nothing is kept; "
+            "subscribe with delivery=Reliable(durable=True, acknowledge='manual')"
+        )
 
     def __repr__(self) -> str:
         return (

@@ -41,6 +41,8 @@ Item = tuple["Attachment", Any, int, int, float]
 class Mailbox:
     """Bounded by events, not by items; `full` is the node's set of mailboxes that make publishers wait or fail."""
 
+    late = 0  # events that came after their turn; only where they are put in order of time
+
     def __init__(
         self,
         name: str,
@@ -419,6 +421,9 @@ class Mailbox:
             if self.inline:
                 return bool(self.items)
             return not self.pull and self._take()
+
+    def settle(self) -> None:
+        """The node closes, and its sources have stopped."""
 
     def close(self, *, drop: bool) -> int:
         """Take nothing more; drop what waits, or leave it to be delivered. The number of events dropped."""

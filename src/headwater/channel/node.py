@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import threading
 import time
@@ -20,9 +19,11 @@ from headwater.channel.asking import (
     Options,
     attach,
     check_label,
+    check_params,
     check_priority,
     check_seconds,
     interest_for,
+    known_options,
     make_options,
     resolve_facts,
 )
@@ -33,20 +34,23 @@ from headwater.channel.config import Config, Dispatch
 from headwater.channel.correlate import Condition, Tree
 from headwater.channel.correlation import Correlation
 from headwater.channel.counters import Counts
+from headwater.channel.delivery import check_keeping, check_zones
 from headwater.channel.dispatch import Dispatcher, DispatchStatus
 from headwater.channel.ending import Closing, Ending
 from headwater.channel.forms import BytesIntake, Intake
 from headwater.channel.mailbox import Mailbox
 from headwater.channel.names import Pattern, check_name, is_pattern, nearest
 from headwater.channel.report import NodeReport
+from headwater.channel.route import Entry
 from headwater.channel.settings import Name
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.channel.timers import Timers
 from headwater.channel.timing import Deadline, Timer, Timing
 from headwater.channel.wiring import Move, Wiring
-from headwater.errors import ChannelError, ClosedError, ConfigError, HeadwaterError, ParameterError, SubscriptionError
+from headwater.errors import ChannelError, ClosedError, ConfigError, HeadwaterError, SubscriptionError
 from headwater.interest import as_event_type
+from headwater.store import NodeState
 from headwater.types import EventType
 
 log = logging.getLogger("headwater")
@@ -65,6 +69,8 @@ class Node:
     ...     with sightings.subscribe(print, "level > 0.5"), sightings.source() as source:
     ...         source.publish(badge=7, level=0.7)
     """
+
+    state: NodeState | None = None  # where durable subscriptions keep how far they are
 
     def __init__(
         self,
@@ -88,6 +94,7 @@ class Node:
         self.timers = Timers(self.clock, self.name, on_error=self._timer_failed)
         self.subscriptions: dict[str, Subscription] = {}
         self.parting: set[Subscription] = set()  # cancelled, but what waits is still to be delivered
+        self.ordered: set[Subscription] = set()  # whose events wait for their turn by time
         self.pulling: WeakSet[Subscription] = WeakSet()  # cancelled, but what waits may still be pulled
         self._channels: dict[str, Channel] = {}
         self._dispatchers: dict[Dispatch, Dispatcher] = {}
@@ -156,26 +163,35 @@ class Node:
 
     def close_channel(self, channel: Channel) -> None:
         with self.wiring.lock:
-            if channel.closed:
-                return
+            ended = self._close_channel(channel)
+        for subscription in ended:
+            subscription.release()
+        self.release()
+
+    def _close_channel(self, channel: Channel) -> list[Subscription]:
+        """The subscriptions that end with it."""
+        ended = []
+        if not channel.closed:
             for derived in list(channel.derived):
-                self.close_channel(derived)
+                ended += self._close_channel(derived)
             channel.closed = True
             for subscription in list(self.subscriptions.values()):
                 here = [key for key in subscription.attachments if key[0] is channel]
                 if not here:
                     continue
                 if all(asked.target is channel for asked in subscription.asked):
-                    self.cancel(subscription, drain=True)
+                    self._cancel(subscription, drain=True)
+                    ended.append(subscription)
                 else:
                     self._leave(subscription, here)
             for source in list(channel.sources.values()):
-                self.close_source(source)
+                self._withdraw(source)
             if channel.parent is not None:
                 self.wiring.remove_derived(channel)
             del self._channels[channel.name]
             for subscription in self.subscriptions.values():
                 subscription.refused.pop(channel.name, None)
+        return ended
 
     # ── sources ──
 
@@ -189,6 +205,7 @@ class Node:
         priority: int,
         ask: Callable[[], Any] | None,
         every: float | None,
+        zones: Any = None,
     ) -> Source:
         intake: Intake | BytesIntake
         if channel.type is None:
@@ -208,6 +225,7 @@ class Node:
         if every is not None and ask is None:
             raise SubscriptionError("source: expected ask= with every=, found every= alone: whom should it ask?")
         period = None if every is None else check_seconds("source: every", every)
+        scope = check_zones(zones) or frozenset()
         with self.wiring.lock:
             self._must_be_open("source")
             if channel.closed:
@@ -218,7 +236,7 @@ class Node:
                 raise ChannelError(
                     f"source {name!r}: expected a name that no source of {channel.name} has; it is in use"
                 )
-            source = Source(channel, name, intake, facts=stated, priority=priority, ask=ask)
+            source = Source(channel, name, intake, facts=stated, priority=priority, ask=ask, zones=scope)
             source.stated = (
                 dict(facts) if isinstance(facts, Mapping) else {} if stated is None else {"condition": stated.text}
             )
@@ -228,6 +246,10 @@ class Node:
         return source
 
     def close_source(self, source: Source) -> None:
+        self._withdraw(source)
+        self.release()
+
+    def _withdraw(self, source: Source) -> None:
         if source._timer is not None:
             source._timer.cancel()
         if source.at_end is not None:
@@ -281,7 +303,7 @@ class Node:
         wanted = Pattern(target) if is_pattern(target) else self.channel(target)
         asked = Asked(wanted, where, params, None if type is None else as_event_type(type))
         made: Subscription = self.start(
-            Subscription, [asked], make_options(self.config, handler, **_known(options)), name
+            Subscription, [asked], make_options(self.config, handler, **known_options(options)), name
         )
         return made
 
@@ -292,8 +314,9 @@ class Node:
 
         It delivers a `Match`, the events that satisfied the tree, each time it is satisfied. The options are those of
         `channel.subscribe`."""
-        if options.get("batch"):
-            raise SubscriptionError("correlate: batch= has no meaning for matches; remove it")
+        wrong = [name for name, fine in (("batch", False), ("order", "receive")) if options.get(name, fine) != fine]
+        if wrong:
+            raise SubscriptionError(f"correlate: {wrong[0]}= has no meaning for matches; remove it")
         made = Tree(tree)
         asked = []
         for leaf in made.leaves:
@@ -304,13 +327,14 @@ class Node:
                 raise SubscriptionError(f"on: expected a channel, its name or a pattern, found {target!r}")
             type = None if leaf.type is None else as_event_type(leaf.type)
             asked.append(Asked(target, leaf.where, leaf.params, type, str(leaf.name)))
-        chosen = make_options(self.config, handler, **_known(options))
+        chosen = make_options(self.config, handler, **known_options(options))
         correlation: Correlation = self.start(Correlation, asked, chosen, name, made)
         return correlation
 
     def start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
         """Make a subscription and attach it to all channels it asks for, at once; or raise with nothing done."""
         check_label("subscribe", name)
+        check_keeping(options.delivery, name, self.state)
         with self.wiring.lock:
             self._must_be_open("subscribe")
             if name is not None and name in self.subscriptions:
@@ -330,6 +354,8 @@ class Node:
                     raise ClosedError(f"subscribe: channel {each.text!r} is closed, or of another node")
             attachments, errors = self._attach_all(made, range(len(asked)))
             self.subscriptions[made.name] = made
+            if made.options.order == "timestamp":
+                self.ordered.add(made)
             self.wiring.move(self._joining(made, attachments, errors))
         return made
 
@@ -384,52 +410,63 @@ class Node:
         self.wiring.move([Move(each.channel, each.entry, each, joins=False) for each in gone])
 
     def change(
-        self, subscription: Subscription, part: int, *, where: Any, params: Mapping[str, object] | None
+        self, subscription: Subscription, part: int, *, where: Any, params: Mapping[str, object] | None, zones: Any
     ) -> dict[str, int]:
-        """Exchange an interest, or its parameters, everywhere at once."""
+        """Exchange an interest, its parameters or its zones, everywhere at once."""
         with self.wiring.lock:
             if subscription.cancelled:
                 raise ClosedError(f"change: subscription {subscription.name!r} was cancelled; subscribe again")
-            old = subscription.asked[part]
-            if where is ...:
-                if not params:
-                    raise SubscriptionError("change: expected where= or params=, found neither")
-                self._check_params(subscription, part, params)
-                new = replace(old, params={**(old.params or {}), **params})
-            else:
+            old, options = subscription.asked[part], subscription.options
+            scope = options.zones if zones is ... else check_zones(zones)
+            new = old
+            if where is not ...:
                 new = replace(old, where=where, params=params)
-            subscription.asked[part] = new
+            elif params:
+                check_params(subscription, part, params)
+                new = replace(old, params={**(old.params or {}), **params})
+            elif zones is ...:
+                raise SubscriptionError("change: expected where=, params= or zones=, found none of them")
+            subscription.asked[part], subscription.options = new, replace(options, zones=scope)
             subscription.epoch += 1
             try:
-                after, errors = self._attach_all(subscription, [part])
+                parts = [part] if zones is ... else range(len(subscription.asked))
+                after, errors = self._attach_all(subscription, parts)
             except Exception:
-                subscription.asked[part] = old
+                subscription.asked[part], subscription.options = old, options
                 subscription.epoch -= 1
                 raise
-            gone = [subscription.attachments.pop(key) for key in list(subscription.attachments) if key[1] == part]
+            gone = [subscription.attachments.pop(key) for key in list(subscription.attachments) if key[1] in parts]
             moves = [Move(each.channel, each.entry, each, joins=False) for each in gone]
             self.wiring.move(moves + self._joining(subscription, after, errors))
             return {source: point for each in after for source, point in each.points.values()}
 
-    def _check_params(self, subscription: Subscription, part: int, params: Mapping[str, object]) -> None:
-        """New values are for parameters that there are; a wrong name would else change nothing, and nobody see it."""
-        for key, attachment in subscription.attachments.items():
-            if key[1] == part and (interest := attachment.entry.interest) is not None:
-                for name in params:
-                    if name not in interest.params:
-                        near = nearest(name, interest.params, count=1)
-                        hint = f"; did you mean {near[0]!r}?" if near else ""
-                        raise ParameterError(
-                            f"change: params: expected {', '.join(interest.params) or 'none'}, found {name!r}{hint}"
-                        )
+    def foresee(
+        self, subscription: Subscription, part: int, *, where: Any, params: Mapping[str, object] | None, zones: Any
+    ) -> list[tuple[Channel, Entry]]:
+        """The entries that such a change would lead to; nothing is changed. The wiring's lock is held."""
+        asked, options = subscription.asked[part], subscription.options
+        if where is not ...:
+            asked = replace(asked, where=where, params=params)
+        elif params:
+            asked = replace(asked, params={**(asked.params or {}), **params})
+        scope = options.zones if zones is ... else check_zones(zones)
+        found = []
+        for channel, of in subscription.attachments:
+            if of == part:
+                found.append((channel, self.wiring.entry(channel, asked.interest(channel), zones=scope)))
+        return found
 
     def cancel(self, subscription: Subscription, *, drain: bool) -> None:
         with self.wiring.lock:
-            if subscription.cancelled:
-                return
+            self._cancel(subscription, drain=drain)
+        subscription.release()
+
+    def _cancel(self, subscription: Subscription, *, drain: bool) -> None:
+        if not subscription.cancelled:
             subscription.cancelled = True
             self._leave(subscription, list(subscription.attachments))
             self.subscriptions.pop(subscription.name, None)
+            self.ordered.discard(subscription)
             drop = subscription.handler is not None and (not drain or subscription.paused is not None)
             subscription.mailbox.close(drop=drop)
             self.parting = {each for each in self.parting if not each.mailbox.idle}
@@ -437,6 +474,11 @@ class Node:
                 self.pulling.add(subscription)
             elif not drop:
                 self.parting.add(subscription)
+
+    def release(self) -> None:
+        """Sources have promised more, or are gone: what waited for them goes on. Call it without any lock."""
+        for subscription in list(self.ordered):
+            subscription.release()
 
     # ── time ──
 
@@ -554,15 +596,3 @@ class Node:
 
 def _spoken(type: EventType | None) -> str:
     return "bytes" if type is None else f"type {type.name} ({', '.join(str(field) for field in type.record.fields)})"
-
-
-def _known(options: dict[str, Any]) -> dict[str, Any]:
-    unknown = [name for name in options if name not in OPTIONS]
-    if unknown:
-        near = nearest(unknown[0], OPTIONS, count=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SubscriptionError(f"{unknown[0]}: expected one of {', '.join(OPTIONS)}{hint}")
-    return options
-
-
-OPTIONS = tuple(inspect.signature(make_options).parameters)[2:]

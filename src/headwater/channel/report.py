@@ -63,11 +63,18 @@ class SourceReport(_Report):
     channel: str = ""
     published: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
+    zones: tuple[str, ...] = ()  # none: it is heard everywhere
     placements: tuple[Placement, ...] = ()
 
     def __str__(self) -> str:
         facts = ", ".join(f"{name} = {value!r}" for name, value in self.facts.items())
-        pairs = [("channel", self.channel), ("facts", facts), ("published", f"{self.published:,}"), *_pairs(self)]
+        pairs = [
+            ("channel", self.channel),
+            ("facts", facts),
+            ("zones", ", ".join(self.zones) or None),
+            ("published", f"{self.published:,}"),
+            *_pairs(self),
+        ]
         return _page(f"source {self._what()}", pairs, _where_table(self.placements))
 
 
@@ -80,6 +87,8 @@ class SubscriptionReport(_Report):
 
     channel: str = ""  # a name, a pattern, or several in words
     interest: str | None = None
+    zones: tuple[str, ...] = ()  # none: it looks at the whole channel
+    order: str = "receive"
     dispatch: str = ""
     queue: str = ""
     slow: str | None = None
@@ -90,6 +99,8 @@ class SubscriptionReport(_Report):
         pairs = [
             ("channel", self.channel),
             ("interest", self.interest or "every event"),
+            ("zones", ", ".join(self.zones) or None),
+            ("order", self.order if self.order != "receive" else None),
             ("epoch", f"{self.epoch:,}"),
             ("dispatch", self.dispatch),
             ("queue", self.queue),
@@ -222,9 +233,9 @@ def _delivery_table(subscriptions: Iterable[SubscriptionReport]) -> list[str]:
         times: list[Cell] = [duration(t.quantile(q)) if t.count else None for q in (0.5, 0.9, 0.99)]
         times.append(duration(t.max) if t.count else None)
         rows.append(
-            [each.name, c.delivered, c.queued, c.dropped, c.expired, c.skipped, c.failed, *times, each.dispatch]
+            [each.name, c.delivered, c.queued, c.dropped, c.expired, c.skipped, c.failed, c.late, *times, each.dispatch]
         )
-    counted = ["delivered", "queued", "?dropped", "?expired", "?skipped", "?failed"]
+    counted = ["delivered", "queued", "?dropped", "?expired", "?skipped", "?failed", "?late"]
     return _rows(["name", *counted, "?>p50", "?>p90", "?>p99", "?>max", "?dispatch"], rows)
 
 

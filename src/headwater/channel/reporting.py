@@ -140,6 +140,7 @@ def _source(it: Source, look: _Look) -> SourceReport:
         channel=it.channel.name,
         published=it.seq,
         facts=it.stated,
+        zones=tuple(sorted(it.zones)),
         placements=tuple(placements),
     )
 
@@ -163,6 +164,8 @@ def _subscription(it: Subscription, look: _Look) -> SubscriptionReport:
         latency=it.latency.copy(),
         channel=it.target,
         interest="; ".join(texts) or None,
+        zones=tuple(sorted(it.options.zones or ())),
+        order=it.options.order,
         dispatch="pull" if it.dispatcher is None else it.options.dispatch.name,
         queue=f"{queue.limit:,} events, {queue.policy.replace('_', ' ')}",
         slow=slow,

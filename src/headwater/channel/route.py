@@ -1,7 +1,7 @@
 """Who gets an event: the interests of one channel, arranged so that each distinct one is evaluated once per event.
 
-Entry     one distinct interest, and its members: attachments of subscriptions, and derived channels
-Lineup    the entries that sources with the same stated facts must consult; hands out immutable Routes
+Entry     one distinct interest in some zones, and its members: attachments of subscriptions, and derived channels
+Lineup    the entries that sources with the same stated facts and zones must consult; hands out immutable Routes
 Route     what a source does with an event; swapped whole, at an exact point of the source's sequence
 Flow      one source's events in one channel (its own, or one derived from it)
 """
@@ -41,6 +41,29 @@ How = Literal["always", "never", "matched", "alone"]
 class Member(Protocol):
     """Who receives what an entry passes. Called under the source's lock: quick, and no user code."""
 
+    width: int  # 1 for a subscription of this node, whose evaluations are counted; else 0
+
+    @property
+    def local(self) -> bool:
+        """Whether someone in this node wants the events, not only other nodes."""
+        ...
+
+    def started(self) -> None:
+        """It is in force from here; called while every source of the channel stands still."""
+        ...
+
+    def ended(self) -> None:
+        """It is no longer in force; called while every source of the channel stands still."""
+        ...
+
+    def joined(self, lineup: Lineup) -> None:
+        """Sources with other facts or zones have come."""
+        ...
+
+    def left(self, lineup: Lineup) -> None:
+        """There are no sources with such facts and zones any more."""
+        ...
+
     def accept(self, letter: Letter, ready: Ready) -> None: ...
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None: ...
@@ -61,12 +84,24 @@ class Member(Protocol):
 
 
 class Entry:
-    """A distinct interest on a channel; `interest` is None for those who want everything."""
+    """A distinct interest on a channel; `interest` is None for those who want everything.
 
-    def __init__(self, interest: Interest | None, key: object) -> None:
-        self.interest, self.key = interest, key
+    `zones` are those that its members look at, None for the whole channel."""
+
+    def __init__(self, interest: Interest | None, key: object, *, zones: frozenset[str] | None = None) -> None:
+        self.interest, self.key, self.zones = interest, key, zones
         self.members: tuple[Member, ...] = ()  # replaced while every source of the channel stands still
         self.width = 0  # how many of them are subscriptions
+
+    @property
+    def local(self) -> bool:
+        """Whether someone in this node wants its events."""
+        return any(member.local for member in self.members)
+
+
+def meet(heard: frozenset[str], wanted: frozenset[str] | None) -> bool:
+    """Whether a source in these zones (none: everywhere) reaches a sink that looks at those (None: at all)."""
+    return not heard or wanted is None or not heard.isdisjoint(wanted)
 
 
 def key_of(interest: Interest | None) -> object:
@@ -90,7 +125,8 @@ class Judged:
         return Judged(self.undecided + other.undecided, {**self.faults, **faults})
 
     def __sub__(self, other: Judged) -> Judged:
-        faults = {fault: n - other.faults.get(fault, 0) for fault, n in self.faults.items()}
+        kinds = dict.fromkeys((*self.faults, *other.faults))
+        faults = {fault: self.faults.get(fault, 0) - other.faults.get(fault, 0) for fault in kinds}
         rest = {fault: n for fault, n in faults.items() if n}
         return Judged(self.undecided - other.undecided, rest)
 
@@ -110,10 +146,10 @@ EMPTY = Route((), None, ())
 
 
 class Lineup:
-    """The entries of a channel as sources with these facts see them."""
+    """The entries of a channel as sources with these facts, in these zones (none: everywhere), see them."""
 
-    def __init__(self, channel: Channel, facts: Interest | None) -> None:
-        self.channel, self.facts = channel, facts
+    def __init__(self, channel: Channel, facts: Interest | None, zones: frozenset[str] = frozenset()) -> None:
+        self.channel, self.facts, self.zones = channel, facts, zones
         self.flows: list[Flow] = []
         self.retired = 0  # events of flows that have ended
         self._retired_direct = 0
@@ -152,6 +188,8 @@ class Lineup:
                 return "every event", "there is no interest"
             case "always":
                 return "every event", "the facts its source states already say so"
+            case "never" if entry.zones is not None and not meet(self.zones, entry.zones):
+                return "not consulted", f"not in its zones: {', '.join(sorted(entry.zones))}"
             case "never":
                 return "not consulted", "contradicts the facts its source states"
             case "matched":
@@ -210,6 +248,8 @@ class Lineup:
 
     def _judge(self, entry: Entry) -> How:
         interest = entry.interest
+        if not meet(self.zones, entry.zones):
+            return "never"
         if interest is None:
             return "always"
         facts = self.facts
@@ -252,6 +292,20 @@ class Lineup:
         self._retired_direct += flow.seen - flow.spread
         for entry in self._alone:
             self._gone[entry] = self._gone.get(entry, Judged()) + flow.judged(entry)
+
+    def hand(self, flow: Flow, other: Lineup) -> None:
+        """A source goes on in another line-up, with what it has counted; it stands still meanwhile."""
+        self.flows.remove(flow)
+        other.flows.append(flow)
+        for lineup, sign in (self, 1), (other, -1):
+            lineup.retired += sign * flow.seen
+            lineup._retired_direct += sign * (flow.seen - flow.spread)
+        for entry in self._alone:
+            self._gone[entry] = self._gone.get(entry, Judged()) + flow.judged(entry)
+        for entry in other._alone:
+            other._gone[entry] = other._gone.get(entry, Judged()) - flow.judged(entry)
+        flow.lineup = other
+        flow.take(other.route)
 
 
 class Flow(FlowPart):

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from headwater.channel import reporting
+from headwater.channel.delivery import check_zones
 from headwater.channel.forms import BytesIntake, Intake
 from headwater.channel.gate import Gate
 from headwater.channel.letter import Chunk, Letter
 from headwater.channel.mailbox import Mailbox, go_all, hand_over
-from headwater.channel.route import Flow, Ready
+from headwater.channel.route import Flow, Lineup, Ready
 from headwater.channel.running import DEPTH, NEST, in_handler, running, runs
 from headwater.channel.subscription import SAMPLE
 from headwater.channel.tally import Fates, Tally
@@ -44,6 +45,9 @@ class Source(SourcePart):
     Made by `channel.source(...)`. `publish` and `publish_many` return the sequence number of the last event.
     """
 
+    local = True  # it is of this process
+    promise: int | None = None  # of a stand-in for another node's: none of its later events is older (nanoseconds)
+    position_key: str | None = None  # where sinks remember how far they are, of sources that outlive this process
     _flow: Flow  # of its own channel
     _full: set[Mailbox]  # of all in the node, those that publishers must wait for
 
@@ -56,8 +60,11 @@ class Source(SourcePart):
         facts: Interest | None,
         priority: int,
         ask: Callable[[], Any] | None,
+        zones: frozenset[str] = frozenset(),
     ) -> None:
         self.channel, self.name, self.facts, self.priority = channel, name, facts, priority
+        self.key = name  # unique in its channel
+        self._zones = zones
         self.id = f"{channel.name}/{name}"  # unique in its node
         self.number = next(_NUMBERS)  # the order in which sources are locked
         self.node: str = channel.node.name
@@ -82,6 +89,10 @@ class Source(SourcePart):
         self._flow = self.flows[self.channel]
         self._slow = _publisher(self)
         self.publish = (_short_way().publish(self) if NATIVE and offered() else None) or self._slow
+
+    def flow(self, channel: Channel, lineup: Lineup) -> Flow:
+        """Its flow in a channel."""
+        return Flow(self, channel, lineup)
 
     # ── publishing ──
 
@@ -281,6 +292,20 @@ class Source(SourcePart):
     def seq(self) -> int:
         """The sequence number of its last event; the first is 1."""
         return self._flow.seen
+
+    @property
+    def zones(self) -> frozenset[str]:
+        """Those that its events stay in; none for a source that is heard everywhere in its channel."""
+        return self._zones
+
+    def move(self, zones: str | Iterable[str] | None) -> int:
+        """Go to other zones, or (None) be heard everywhere, from an exact point: the number of its last event before.
+
+        What interests remember of this source they go on remembering, should it come back to them."""
+        scope, node = check_zones(zones) or frozenset(), self.channel.node
+        point = node.wiring.rezone(self, scope)
+        node.release()
+        return point
 
     @property
     def type(self) -> Any:

@@ -6,21 +6,22 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from time import monotonic, perf_counter_ns
+from functools import partial
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
-
-import pyarrow as pa
 
 from headwater.channel import reporting
 from headwater.channel.asking import FIRST
 from headwater.channel.attachment import Attachment
 from headwater.channel.counters import Counts, Latency
-from headwater.channel.gate import Gate
 from headwater.channel.letter import About, Chunk, Letter
 from headwater.channel.mailbox import Item, Mailbox, Order, lose, part_of
+from headwater.channel.ordering import OrderedMailbox
+from headwater.channel.progress import progress_of
+from headwater.channel.pulling import Pulling
 from headwater.channel.report import SubscriptionReport
 from headwater.channel.route import Ready
 from headwater.errors import ClosedError, SubscriptionError
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.dispatch import Dispatcher
     from headwater.channel.node import Node
+    from headwater.channel.source import Source
 
 log = logging.getLogger("headwater")
 SAMPLE = 63  # of events handed over in the publisher's thread, one in 64 is timed
-ASKING = 0.001  # seconds after which a source that waits to be asked is asked again, at first
 RETRY = 0.05  # seconds until a constraint that said WAIT is asked again, if nobody calls wake()
 
 
@@ -49,16 +50,16 @@ WAIT: Final = _Wait()
 class _Call:
     """The call of a handler that is due."""
 
-    __slots__ = ("_about", "_handler", "_two", "event")
+    __slots__ = ("_about", "_handler", "_two", "event", "items")
 
-    def __init__(self, handler: Any, event: Any, about: About | None, two: bool) -> None:
-        self._handler, self.event, self._about, self._two = handler, event, about, two
+    def __init__(self, handler: Any, event: Any, about: About | None, two: bool, items: list[Item]) -> None:
+        self._handler, self.event, self._about, self._two, self.items = handler, event, about, two, items
 
     def __call__(self) -> Any:
         return self._handler(self.event, self._about) if self._two else self._handler(self.event)
 
 
-class Subscription:
+class Subscription(Pulling):
     """An interest with a handler, or one whose events are pulled: `get`, `poll`, `for`, `async for`.
 
     Made by `channel.subscribe(...)` and `node.subscribe(...)`. It is also a context manager that cancels at the end.
@@ -69,6 +70,7 @@ class Subscription:
     def __init__(
         self, node: Node, name: str, asked: list[Asked], options: Options, dispatcher: Dispatcher | None
     ) -> None:
+        super().__init__()
         self.node, self.name, self.asked, self.options = node, name, asked, options
         self.handler = options.handler
         self.epoch = 1
@@ -79,31 +81,37 @@ class Subscription:
         self.paused: str | None = None  # why
         self.cancelled = False
         self.trouble: str | None = None  # the last failure of its handler
+        self.handling: Letter | Chunk | None = None  # what its handler has just now, except on the short way
         self._delivered = self._failed = self._skipped = self._expired = 0
         self._past = Counts()  # of epochs and channels that are over
         self._past_direct = 0
         self._parked = False
         self._holding = threading.Lock()  # of who pauses, resumes or wakes it; never held while it runs
-        self._pulling = Gate()  # of threads that pull: one takes a batch apart while the others wait for its rest
         # What a handler may raise without anyone but us hearing of it. Ctrl-C is for the publisher to hear of.
-        self._caught = Exception if dispatcher is None or dispatcher.inline else BaseException
+        self.caught: type[BaseException] = Exception if dispatcher is None or dispatcher.inline else BaseException
+        self.in_order = _order(options)
+        self.progress = progress_of(self)  # if it is durable
         # Whether an event can be handed over at once, without letter and queue.
         self.plain = (
             self.calm
+            and self.progress is None
             and dispatcher is not None
             and dispatcher.inline
             and not (options.coroutine or options.before or options.after or options.batch or options.about)
             and options.priority is None
             and options.lifetime is None
+            and options.order != "timestamp"
         )
-        self.mailbox = Mailbox(
+        by_time = options.order == "timestamp"
+        make = partial(OrderedMailbox, node=node, attachments=self.attachments) if by_time else Mailbox
+        self.mailbox = make(
             name,
             options.queue,
-            order=_order(options),
+            order=self.in_order,
             full=node.full,
             pull=options.handler is None,
-            deliver=self._deliver_plain if self.plain else self._deliver,
-            adeliver=self._adeliver if options.coroutine else None,
+            deliver=self._deliver_plain if self.plain else (self.progress or self).deliver,
+            adeliver=(self.progress or self).adeliver if options.coroutine else None,
         )
         self.dispatcher = dispatcher
         if dispatcher is not None:
@@ -112,6 +120,8 @@ class Subscription:
     # ── in: under the source's lock ──
 
     def accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+        if self.progress is not None:
+            self.progress.arrive(attachment, letter)
         self.put((attachment, letter, 1, *self._urgency(attachment, letter)), ready)
 
     def put(self, item: Item, ready: Ready, *, counted: bool = True) -> None:
@@ -126,6 +136,8 @@ class Subscription:
             for letter in chunk.letters(attachment.form.have.arrow_to_records(chunk.taken())):
                 self.accept(attachment, letter, ready)
             return
+        if self.progress is not None:
+            self.progress.arrive(attachment, chunk)
         expiry = self._expiry(attachment, b"")
         priority = chunk.priority if attachment.priority is None else _whole(attachment.priority.value(b""))
         self.put((attachment, chunk, len(chunk), priority, expiry), ready)
@@ -144,26 +156,36 @@ class Subscription:
 
     def began(self, attachment: Attachment) -> None:
         """An attachment is in force from here; its sources stand still."""
+        if self.progress is not None:
+            attachment.quick = None  # it must hear of what comes
+
+    def release(self) -> None:
+        """Where the order is that of time: sources have promised more, or are gone. Called without any lock."""
+        if isinstance(self.mailbox, OrderedMailbox):
+            self.mailbox.release()
 
     # ── out: no lock held ──
 
-    def _deliver(self, item: Item) -> None:
+    def deliver(self, item: Item) -> None:
         """To the handler, in the thread that runs the mailbox."""
-        if self._expired_or_open(item):
-            return
-        call = self._prepare(item)
+        call = self.prepared(item)
         if call is None:
             return
+        self.handling = item[1]
         try:
-            self._finish(call.event, call())
-        except self._caught as error:
+            self.finish(call.event, call())
+            if self.failures:
+                self.went_well()
+        except self.caught as error:
             self.handler_failed(error, call.event)
+        finally:
+            self.handling = None
 
     def _deliver_plain(self, item: Item) -> None:
         """The same where there is nothing but a function to be called in the publisher's thread."""
         attachment, letter = item[0], item[1]
         if letter.__class__ is not Letter:
-            self._deliver(item)
+            self.deliver(item)
             return
         event = letter.event
         self._delivered += 1
@@ -177,33 +199,34 @@ class Subscription:
             self.handler_failed(error, event)
         else:
             if self.failures:
-                self.failures = 0
-                self.mailbox.trouble(False)
+                self.went_well()
 
-    async def _adeliver(self, item: Item) -> None:
+    async def adeliver(self, item: Item) -> None:
         """To a coroutine handler, on its loop."""
-        if self._expired_or_open(item):
-            return
-        call = self._prepare(item)
+        call = self.prepared(item)
         if call is None:
             return
+        self.handling = item[1]
         try:
-            self._finish(call.event, await call())
+            self.finish(call.event, await call())
+            if self.failures:
+                self.went_well()
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise  # it is not something the handler waited for that was cancelled, but this
-            self.handler_failed(error, call.event)
+            self.await_failed(error, call.event)
         except Exception as error:
             self.handler_failed(error, call.event)
+        finally:
+            self.handling = None
 
-    def _prepare(self, item: Item) -> _Call | None:
+    def prepared(self, item: Item) -> _Call | None:
         """What is left to do with an item: the call of the handler, or nothing."""
+        if self._expired_or_open(item):
+            return None
         event, items = None, [item]
         try:
             event, about, items = self._present(item)
             go = self._before(event, about)
-        except self._caught as error:
+        except self.caught as error:
             self._skip(items)
             self.handler_failed(error, event)
             return None
@@ -212,19 +235,27 @@ class Subscription:
             return None
         if not go:
             self._skip(items)
+            if self.progress is not None:
+                self.progress.pass_over(items)
             return None
         self._delivered += _events(items)
         self._timed(item)
-        return _Call(self.handler, event, about, self.options.about)
+        return _Call(self.handler, event, about, self.options.about, items)
 
     def _skip(self, items: list[Item]) -> None:
         for item in items:
-            self._skipped += item[2]
-            lose(item, "skipped", item[2])
+            self.skip(item, item[2])
+
+    def skip(self, item: Item, events: int) -> None:
+        """So many events of an item are not delivered."""
+        self._skipped += events
+        lose(item, "skipped", events)
 
     def _expire(self, item: Item) -> None:
         self._expired += item[2]
         lose(item, "expired", item[2])
+        if self.progress is not None:
+            self.progress.pass_over([item])
 
     def _timed(self, item: Item) -> None:
         """How long an event took from its publication to here."""
@@ -233,12 +264,15 @@ class Subscription:
         self.latency.add(took)
         letter.source.fates(attachment.channel).took(took)
 
-    def _finish(self, event: Any, result: Any) -> None:
+    def finish(self, event: Any, result: Any) -> None:
+        """Its handler has returned."""
         if self.options.after is not None:
             self.options.after(event, result)
-        if self.failures:
-            self.failures = 0
-            self.mailbox.trouble(False)
+
+    def went_well(self) -> None:
+        """For once, after failures."""
+        self.failures = 0
+        self.mailbox.trouble(False)
 
     def _expired_or_open(self, item: Item) -> bool:
         """Whether there is nothing to deliver here: it has expired, or it was a chunk that is now in pieces."""
@@ -257,8 +291,12 @@ class Subscription:
         attachment, letter = item[:2]
         if self.options.batch:
             return self._batch_of(item, self.options.batch)
-        about = attachment.about(letter) if self.options.about else None
+        about = self._about(attachment, letter, [item]) if self.options.about else None
         return attachment.form.one(letter), about, [item]
+
+    def _about(self, attachment: Attachment, letter: Letter, items: list[Item]) -> About:
+        about = attachment.about(letter)
+        return about if self.progress is None else self.progress.about(items, about)
 
     def _batch_of(self, item: Item, limit: int) -> tuple[Any, About | None, list[Item]]:
         """A RecordBatch of at most `limit` events: the item's, and what waits behind it for the same channel."""
@@ -269,14 +307,18 @@ class Subscription:
                 item = part_of(item, 0, limit)
                 letter = item[1]
             first = next(letter.part(0, 1).letters([b""]))
-            about = attachment.about(first) if self.options.about else None
+            about = self._about(attachment, first, [item]) if self.options.about else None
             return attachment.form.arrow(letter), about, [item]
-        items = [item, *self.mailbox.pop_like(item, limit - 1, self._still_good)]
-        about = attachment.about(letter) if self.options.about else None
+        items = [item, *self.mailbox.pop_like(item, limit - 1, self._joins)]
+        about = self._about(attachment, letter, items) if self.options.about else None
         return attachment.form.arrow_of([each[1] for each in items]), about, items
 
     def _still_good(self, item: Item) -> bool:
         return item[4] == math.inf or self.node.clock.now() < item[4]
+
+    def _joins(self, item: Item) -> bool:
+        """Whether an event may go into a batch with those before it."""
+        return self._still_good(item) and (self.progress is None or self.progress.is_fresh(item))
 
     # ── constraints and failures ──
 
@@ -315,140 +357,39 @@ class Subscription:
             self._pause(f"its handler failed {self.failures} times in a row, last with {type(error).__name__}: {error}")
             log.error("subscription %r is paused: %s; correct the handler and call resume()", self.name, self.paused)
 
-    # ── pulling ──
+    def await_failed(self, error: asyncio.CancelledError, what: Any) -> None:
+        """The handler was cancelled: by something that it waited for, or (raises it again) by whoever runs it."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise error
+        self.handler_failed(error, what)
 
-    def get(self, timeout: float | None = None) -> Any:
-        """The next event, waiting for it; None if none came in time. With `about=True`, a pair.
-
-        Raises ClosedError once the subscription has ended and everything is taken."""
-        self._must_pull("get")
-        end = math.inf if timeout is None else monotonic() + timeout
-        pace = ASKING
-        while True:
-            found = self._next()
-            if found is not None:
-                return found[0]
-            if self.mailbox.closed:
-                raise self._ended()
-            left = end - monotonic()
-            if left <= 0:
-                return None
-            if self.node.may_ask(self):  # sources that wait to be asked are asked again, ever more slowly
-                left, pace = min(left, pace), min(2 * pace, 64 * ASKING)
-            self.mailbox.wait(self._something, None if left == math.inf else left)
-
-    def poll(self) -> Any:
-        """The next event if there is one, else None; never waits. Raises ClosedError as `get` does."""
-        self._must_pull("poll")
-        found = self._next()
-        if found is None and self.mailbox.closed:
-            raise self._ended()
-        return None if found is None else found[0]
-
-    def get_batch(self, limit: int = 65_536) -> Any:
-        """All that waits, at most `limit` events, as a RecordBatch of the sink's type; None if nothing waits.
-
-        Where events of several types wait, those up to the first of another type."""
-        self._must_pull("get_batch")
-        batches: list[Any] = []
-        form: Any = None
-        self.node.ask_sources(self)
-        with self._pulling:
-            while limit > 0 and (item := self.mailbox.pop()) is not None:
-                if not self._still_good(item):
-                    self._expire(item)
-                    continue
-                found = item[0].form
-                if found.type is None or (form is not None and found.type != form.type):
-                    self.mailbox.back([item])
-                    if form is None:
-                        raise SubscriptionError(
-                            "get_batch: this channel has no type, and its bytes are no rows; use get()"
-                        )
-                    break
-                form = found
-                batch, _, items = self._batch_of(item, limit)
-                n = _events(items)
-                self._delivered += n
-                self._timed(item)
-                limit -= n
-                batches.append(batch)
-        if form is None:
-            if self.mailbox.closed:
-                raise self._ended()
-            return None
-        return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
-
-    async def receive(self) -> Any:
-        """The next event, from a coroutine. Raises ClosedError once it has ended."""
-        self._must_pull("receive")
-        loop, pace = asyncio.get_running_loop(), ASKING
-        while True:
-            found = self._next()
-            if found is not None:
-                return found[0]
-            if self.mailbox.closed:
-                raise self._ended()
-            changed = self.mailbox.change(loop)
-            try:
-                if not self._something():
-                    asks = self.node.may_ask(self)
-                    await asyncio.wait([changed], timeout=pace if asks else None)
-                    pace = min(2 * pace, 64 * ASKING)
-            finally:
-                changed.cancel()
-
-    def __iter__(self) -> Iterator[Any]:
-        """Events as they come, until the subscription ends."""
-        while True:
-            try:
-                event = self.get()
-            except ClosedError:
-                return
-            yield event
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        while True:
-            try:
-                event = await self.receive()
-            except ClosedError:
-                return
-            yield event
-
-    def _something(self) -> bool:
-        mailbox = self.mailbox
-        return (bool(mailbox.items) and not mailbox.held) or mailbox.closed
-
-    def _next(self) -> tuple[Any] | None:
-        found = self._pulled()
-        if found is None and not self.mailbox.closed and self.node.ask_sources(self):
-            found = self._pulled()
-        return found
-
-    def _pulled(self) -> tuple[Any] | None:
-        with self._pulling:
-            while (item := self.mailbox.pop()) is not None:
-                if not self._expired_or_open(item):
-                    event, about, _ = self._present(item)
-                    self._delivered += 1
-                    self._timed(item)
-                    return ((event, about) if self.options.about else event,)
-        return None
-
-    def _must_pull(self, what: str) -> None:
-        if self.handler is not None:
+    def acknowledge(self, about: About | None = None) -> None:
+        """A durable subscription is done with this event, and all before it of its source; without one, with all that
+        were handed over."""
+        if self.progress is None:
             raise SubscriptionError(
-                f"{what}: expected a subscription without a handler, found {self.name!r}, whose handler gets its events"
+                f"acknowledge: expected a durable subscription, found {self.name!r}, for which nothing is kept; "
+                "subscribe with delivery=Reliable(durable=True, acknowledge='manual')"
             )
+        self.progress.acknowledge(about)
+
+    def unsettled(self, source: Source) -> int | None:
+        """The oldest event of a source that has come here and may not be done with; None if there is none.
+
+        Only durable subscriptions know: of others, what waits and what the handler has is all there is."""
+        return None if self.progress is None else self.progress.unsettled(source)
 
     # ── changing it ──
 
-    def change(self, *, where: Any = ..., params: Mapping[str, object] | None = None) -> dict[str, int]:
-        """Another interest, or other parameters, from an exact point of each source's sequence.
+    def change(
+        self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ...
+    ) -> dict[str, int]:
+        """Another interest, other parameters, or other zones (None: all), from an exact point of each source's events.
 
         Returns the point: the sequence number of each source's last event judged by the old interest. Events still
         waiting were judged by the old one, and say so (`about.epoch`)."""
-        return self.node.change(self, 0, where=where, params=params)
+        return self.node.change(self, 0, where=where, params=params, zones=zones)
 
     def pause(self, why: str = "pause() was called") -> None:
         """Deliver nothing until `resume`; up to the queue's limit events wait, further ones are dropped and counted."""
@@ -479,9 +420,6 @@ class Subscription:
     def _must_live(self, what: str) -> None:
         if self.cancelled:
             raise ClosedError(f"{what}: subscription {self.name!r} was cancelled; subscribe again")
-
-    def _ended(self) -> ClosedError:
-        return ClosedError(f"subscription {self.name!r} has ended; there are no more events")
 
     # ── what is going on ──
 
@@ -524,6 +462,7 @@ class Subscription:
             expired=self._expired,
             skipped=self._skipped,
             failed=self._failed,
+            late=self.mailbox.late,
             queued=self.mailbox.waiting,
         )
 
@@ -563,6 +502,8 @@ def _whole(priority: float | None) -> int:
 
 
 def _order(options: Options) -> Order:
+    if options.order == "timestamp":
+        return "arrival"  # in order of time; priorities and deadlines then only say whose turn it is
     if options.priority is not None or options.dispatch.name == "priority":
         return "priority"
     return "deadline" if options.dispatch.name == "deadline" else "arrival"

@@ -7,13 +7,13 @@ its events, while members and routes are exchanged; where each stood is the exac
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwater.channel.attachment import Attachment
-from headwater.channel.route import Entry, Flow, Lineup, Member, key_of
+from headwater.channel.route import Entry, Lineup, Member, key_of
+from headwater.errors import ClosedError
 from headwater.interest import Interest
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ class Wiring:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.version = 0  # counts changes, each before it takes effect
+        # Told, under the lock, of channels whose members or sources have changed: quick, and without waiting.
+        self.changed: Callable[[Iterable[Channel]], None] = lambda channels: None
+        self.reserved: list[Entry] = []  # of interests with state: made already for a subscription that is changing
 
     @contextmanager
     def still(self, channels: Iterable[Channel]) -> Iterator[None]:
@@ -48,12 +52,17 @@ class Wiring:
 
     # ── members ──
 
-    def entry(self, channel: Channel, interest: Interest | None) -> Entry:
-        """The entry of an interest: the one it shares, or one of its own."""
+    def entry(self, channel: Channel, interest: Interest | None, *, zones: frozenset[str] | None = None) -> Entry:
+        """The entry of an interest in some zones (None: in all): the one it shares, or one of its own."""
+        for entry in self.reserved:
+            if interest is not None and entry.interest is not None and _same(entry, interest, zones):
+                return entry
         key = key_of(interest)
+        if zones is not None:
+            key = key, zones
         found = channel.known.get(key)
         if found is None:
-            found = channel.known[key] = Entry(interest, key)
+            found = channel.known[key] = Entry(interest, key, zones=zones)
         return found
 
     def move(self, moves: Iterable[Move]) -> None:
@@ -69,20 +78,22 @@ class Wiring:
                     now.remove(move.member)
             channels = {move.channel: None for move in todo}
             self._prepare(todo)
+            self.version += 1
             with self.still(channels):
                 for move in todo:
-                    if not move.joins and isinstance(move.member, Attachment):
+                    if not move.joins:
                         move.member.ended()
                 widths = {entry: entry.width for entry in members}
                 for entry, now in members.items():
                     entry.members = tuple(now)
-                    entry.width = sum(isinstance(member, Attachment) for member in now)
+                    entry.width = sum(member.width for member in now)
                 for channel in channels:
                     touched = {move.entry for move in todo if move.channel is channel}
                     self._renew(channel, {entry: widths[entry] for entry in touched})
                 for move in todo:
-                    if move.joins and isinstance(move.member, Attachment):
+                    if move.joins:
                         move.member.started()
+            self.changed(channels)
 
     def _with_stages(self, moves: list[Move]) -> list[Move]:
         """A derived channel joins its parent with its first member and leaves with its last."""
@@ -135,36 +146,38 @@ class Wiring:
     def advertise(self, source: Source) -> None:
         """A source comes, with its flow in its channel and in all that are derived from it."""
         with self.lock:
+            self.version += 1
             self._add_flow(source, source.channel, source.facts)
             source.start()
-            source.channel.sources[source.name] = source
+            source.channel.sources[source.key] = source
+            self.changed([source.channel])
 
     def _add_flow(self, source: Source, channel: Channel, facts: Interest | None) -> None:
-        lineup = self._lineup(channel, facts)
-        flow = Flow(source, channel, lineup)
+        lineup = self._lineup(channel, facts, source.zones)
+        flow = source.flow(channel, lineup)
         source.flows[channel] = flow
         lineup.flows.append(flow)
         for derived in channel.derived:
             self._add_flow(source, derived, facts if derived.keeps_facts else None)
 
-    def _lineup(self, channel: Channel, facts: Interest | None) -> Lineup:
+    def _lineup(self, channel: Channel, facts: Interest | None, zones: frozenset[str]) -> Lineup:
         for lineup in channel.lineups:
-            if key_of(lineup.facts) == key_of(facts):
+            if lineup.zones == zones and key_of(lineup.facts) == key_of(facts):
                 return lineup
-        lineup = Lineup(channel, facts)
+        lineup = Lineup(channel, facts, zones)
         lineup.add_many(channel.entries.values())
         lineup.route = lineup.renewed()
         channel.lineups.append(lineup)
         for entry in channel.entries.values():
             for member in entry.members:
-                if isinstance(member, Attachment):
-                    member.joined(lineup)
+                member.joined(lineup)
         return lineup
 
     def derive(self, channel: Channel) -> None:
         """A derived channel comes: the sources of its parent flow through it from now on."""
         assert channel.parent is not None
         with self.lock, self.still([channel.parent]):
+            self.version += 1
             channel.parent.derived.append(channel)
             for flow in channel.parent.flows():
                 self._add_flow(flow.source, channel, flow.lineup.facts if channel.keeps_facts else None)
@@ -175,21 +188,42 @@ class Wiring:
             with source.lock:
                 if source.withdrawn:
                     return
+                self.version += 1
                 source.shut()
                 source.withdrawn = True
                 for flow in source.flows.values():
                     flow.lineup.retire(flow)
             for channel, flow in source.flows.items():
-                if flow.lineup.facts is not None and not flow.lineup.flows:
-                    self._drop(channel, flow.lineup)
-            source.channel.sources.pop(source.name, None)
+                self._drop(channel, flow.lineup)
+            source.channel.sources.pop(source.key, None)
+            self.changed([source.channel])
+
+    def rezone(self, source: Source, zones: frozenset[str]) -> int:
+        """A source goes to other zones, between two of its events: the sequence number of the last before that."""
+        with self.lock:
+            if source.closed:
+                raise ClosedError(f"move: {source} is closed; make another with channel.source(zones=...)")
+            flows = list(source.flows.items())
+            others = [self._lineup(channel, flow.lineup.facts, zones) for channel, flow in flows]
+            self.version += 1
+            with source.lock:
+                before = [flow.lineup for _, flow in flows]
+                for (_, flow), lineup in zip(flows, others, strict=True):
+                    if flow.lineup is not lineup:
+                        flow.lineup.hand(flow, lineup)
+                source._zones, point = zones, source.seq
+            for (channel, _), lineup in zip(flows, before, strict=True):
+                self._drop(channel, lineup)
+            self.changed([source.channel])
+            return point
 
     def _drop(self, channel: Channel, lineup: Lineup) -> None:
-        """No source states these facts any more."""
+        """A line-up goes if it is for facts or zones that no source has any more."""
+        if lineup.flows or lineup not in channel.lineups or (lineup.facts is None and not lineup.zones):
+            return
         for entry in channel.entries.values():
             for member in entry.members:
-                if isinstance(member, Attachment):
-                    member.left(lineup)
+                member.left(lineup)
         channel.past.inherit(lineup.past)
         channel.lineups.remove(lineup)
 
@@ -202,3 +236,13 @@ class Wiring:
                 for flow in lineup.flows:
                     flow.source.past.inherit(flow.tally())
                     flow.source.flows.pop(channel, None)
+
+
+def _same(entry: Entry, interest: Interest, zones: frozenset[str] | None) -> bool:
+    mine = entry.interest
+    return (
+        mine is not None
+        and entry.zones == zones
+        and mine.fingerprint == interest.fingerprint
+        and mine.params == interest.params
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from headwater.errors import InterestRefused
@@ -56,19 +57,7 @@ def covers(a: Program, b: Program, *, a_params: Params | None = None, b_params: 
     """Whether every event that b passes is passed by a. Values of parameters (raw) make it see more."""
     if a.input != b.input or a.stateful or b.stateful:
         return False
-    x, y = _Filter(a, a_params, "a"), _Filter(b, b_params, "b")
-    if fingerprint_of_normal(x.program) == fingerprint_of_normal(y.program):
-        return True
-    if x.verdict is None or y.verdict is None:
-        return False
-    try:
-        ways = y.ways()
-        if not ways:
-            return True
-        larger = x.ways()
-    except _TooMany:
-        return False
-    return all(any(_implies(way, other, y) for other in larger) for way in ways)
+    return Prepared(a, a_params, name="a").covers(Prepared(b, b_params, name="b"))
 
 
 def disjoint(a: Program, b: Program, *, a_params: Params | None = None, b_params: Params | None = None) -> bool:
@@ -118,6 +107,44 @@ def union(programs: Sequence[Program]) -> Program:
         raise InterestRefused([locate("", NOWHERE, "expected at least one interest, found none")], "no union")
     value = conditions[0] if len(conditions) == 1 else Logic("or", conditions)
     return normalise(Program(programs[0].input, None, tuple(params.values()), (), (Return(value),)))
+
+
+class Prepared:
+    """A filter taken apart once, to be held against many others as by `covers`.
+
+    Parameters without a value here are told from those of others by `name`, which must be another for each.
+    """
+
+    def __init__(self, program: Program, params: Params | None = None, *, name: str) -> None:
+        self._filter = None if program.stateful else _Filter(program, params, name)
+
+    def covers(self, other: Prepared) -> bool:
+        """Whether every event that the other passes is passed by this one."""
+        x, y = self._filter, other._filter
+        if x is None or y is None or x.program.input != y.program.input:
+            return False
+        if self._fingerprint == other._fingerprint:
+            return True
+        if x.verdict is None or y.verdict is None or other._ways is None:
+            return False
+        if not other._ways:
+            return True
+        larger = self._ways
+        return larger is not None and all(any(_implies(way, one, y) for one in larger) for way in other._ways)
+
+    @cached_property
+    def _fingerprint(self) -> bytes:
+        assert self._filter is not None
+        return fingerprint_of_normal(self._filter.program)
+
+    @cached_property
+    def _ways(self) -> list[Way] | None:
+        """The ways to be true, or None if they are too many to look at."""
+        assert self._filter is not None
+        try:
+            return self._filter.ways()
+        except _TooMany:
+            return None
 
 
 def _implies(way: Way, other: Way, about: _Filter) -> bool:

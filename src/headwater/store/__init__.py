@@ -1,1 +1,6 @@
 """A node's own state on disk: what it must remember when it is started again. It holds no rules."""
+
+from headwater.store.state import NodeState
+from headwater.store.within import WithinConnection
+
+__all__ = ["NodeState", "WithinConnection"]

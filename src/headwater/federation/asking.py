@@ -1,0 +1,268 @@
+"""What this node asks of other nodes' sources: kept in step with what its sinks want, and with who is there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.names import Pattern
+from headwater.errors import FederationError, HeadwaterError, SecurityError, Unreachable
+from headwater.federation.demand import NOTHING, Demand, Installation
+from headwater.federation.messages import Install, Installed, unpack_interest, unpack_type
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.route import Entry
+    from headwater.channel.subscription import Subscription
+    from headwater.federation.engine import Engine
+    from headwater.federation.peer import Peer
+
+log = logging.getLogger("headwater.federation")
+CHANGE = 10.0  # seconds for which a change waits for nodes that do not answer
+AGAIN = 0.25  # seconds after which a question is asked again that was not answered
+
+
+class Asking:
+    """One task at a time for each peer and channel; what changes meanwhile goes into the next question."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._node, self._demands = engine, engine.node, engine.demands
+
+    # ── who is there ──
+
+    def advertised(self, peer: Peer) -> None:
+        """A peer has said what it has: channels that patterns fit are declared here too, and sinks are served."""
+        state = peer.state
+        if state is None:
+            return
+        for ad in state.channels:
+            with self._node.wiring.lock:
+                if self._node.closed or ad.name in self._names() or not self._wanted(ad.name):
+                    continue
+            try:
+                self.declare(peer, ad.name)
+            except HeadwaterError as error:
+                self._engine.offence(peer, f"channel {ad.name}: {error}")
+        with self._node.wiring.lock:
+            concerned = [channel for channel in self._node.channels() if peer.has(channel.name)]
+        for channel in concerned:
+            self.sync(channel, [peer])
+
+    def declare(self, peer: Peer, name: str) -> Channel:
+        """A channel as a peer has it: with its type, and derived as it is there."""
+        ad = peer.channel(name)
+        if ad is None:
+            raise FederationError(f"channel {name!r}: node {peer.name} does not have it")
+        if ad.parent is not None and peer.channel(ad.parent) is not None:
+            names = self._names()
+            parent = self._node.channel(ad.parent) if ad.parent in names else self.declare(peer, ad.parent)
+            interest = unpack_interest(ad.program, ad.params)
+            if interest is not None:
+                return parent.derive(name, interest)
+        type = unpack_type(ad.type)
+        return self._node.channel(name, bytes if type is None else type)
+
+    def known(self, name: str) -> Peer | None:
+        """A peer that has a channel of that name."""
+        return next((peer for peer in self._engine.everyone() if peer.channel(name) is not None), None)
+
+    def _names(self) -> set[str]:
+        return {channel.name for channel in self._node.channels()}
+
+    def _wanted(self, name: str) -> bool:
+        """Whether a pattern of some subscription fits the name."""
+        return any(
+            isinstance(asked.target, Pattern) and asked.target.matches(name)
+            for subscription in self._node.subscriptions.values()
+            for asked in subscription.asked
+        )
+
+    # ── keeping in step ──
+
+    def sync(self, channel: Channel, peers: list[Peer] | None = None) -> None:
+        """See that every peer with sources of a channel knows what is wanted of it; soon, not now."""
+        for peer in self._engine.everyone() if peers is None else peers:
+            asked = peer.asked.get(channel.name)
+            if peer.gone is not None or not (peer.has(channel.name) or (asked is not None and asked.demand.wishes)):
+                continue
+            with self._node.wiring.lock:
+                demand = NOTHING if channel.closed else self._demands.of(channel, peer)
+            with peer.lock:
+                if asked is None:
+                    if not demand.wishes:
+                        continue
+                    asked = peer.asked[channel.name] = Installation()
+                if asked.busy:
+                    asked.again = True
+                    continue
+                if demand == asked.demand and asked.agreed == asked.version:
+                    asked.demand = demand
+                    continue
+                asked.busy = True
+            self._engine.work(self._ask, peer, channel, asked)
+
+    def _ask(self, peer: Peer, channel: Channel, asked: Installation) -> None:
+        answered = False
+        try:
+            answered = self._ask_once(peer, channel, asked)
+        finally:
+            with peer.lock:
+                asked.busy = False
+                again, asked.again = asked.again, False
+            self._engine.changed()
+        if again or not answered:
+            current = peer.asked.get(channel.name) is asked
+            if current and peer.present and peer.gone is None and not self._engine.closed:
+                self._engine.later(0.0 if answered else AGAIN, lambda: self.sync(channel, [peer]))
+
+    def _ask_once(self, peer: Peer, channel: Channel, asked: Installation) -> bool:
+        """Whether the peer has answered."""
+        with self._node.wiring.lock:
+            demand = NOTHING if channel.closed else self._demands.of(channel, peer)
+            positions = self._positions(channel, peer)
+        if demand.wishes and peer.link is None:
+            self._engine.call(peer)  # before anything can come
+        with peer.lock:
+            asked.version += 1
+            version = asked.version
+            before = asked.demand
+            asked.demand = Demand(demand.wishes, demand.reliable, demand.promises, before.there | demand.there)
+        question = Install(
+            channel.name, version, list(demand.wishes), demand.reliable, demand.promises, positions=positions
+        )
+        try:
+            answer = self._engine.ask(peer, question)
+        except (Unreachable, SecurityError) as error:
+            log.info("node %s: %s has not answered: %s", self._node.name, peer.name, error)
+            asked.demand = before
+            return False
+        except FederationError as error:
+            answer = Installed({}, error=str(error))
+        if not isinstance(answer, Installed):
+            self._engine.offence(peer, f"expected an answer to a wish, found {type(answer).__name__}")
+            return False
+        self._answered(peer, channel, asked, version, demand, answer)
+        if demand.wishes and peer.link is None:
+            self._engine.connect(peer)
+        return True
+
+    def _positions(self, channel: Channel, peer: Peer) -> dict[int, int]:
+        """How far durable sinks have come with the peer's sources, in an earlier process of this node."""
+        start = f"{peer.id}/{peer.incarnation}/"
+        found: dict[int, int] = {}
+        for sink in self._sinks(channel):
+            if sink.progress is not None:
+                for key, seq in sink.progress.positions().items():
+                    if key.startswith(start):
+                        sid = int(key.removeprefix(start).partition(" ")[0])
+                        found[sid] = min(found.get(sid, seq), seq)
+        return found
+
+    def _sinks(self, channel: Channel) -> list[Subscription]:
+        members = [member for entry in channel.entries.values() for member in entry.members]
+        return [sink for member in members if (sink := getattr(member, "subscription", None)) is not None]
+
+    # ── answers ──
+
+    def _answered(
+        self, peer: Peer, channel: Channel, asked: Installation, version: int, demand: Demand, answer: Installed
+    ) -> None:
+        with peer.lock:
+            asked.agreed = version
+            refused = dict(answer.refused)
+            if answer.error:
+                refused = {wish.tag: answer.error for wish in demand.wishes}
+            gone = {entry for tag in refused if (entry := self._demands.entry(channel.name, tag)) is not None}
+            asked.demand = Demand(
+                demand.wishes, demand.reliable, demand.promises, demand.there - gone, demand.placed
+            )
+            asked.points, asked.refused = dict(answer.points), refused
+            asked.incarnation = peer.incarnation
+        place = f"{channel.name}@{peer.name}"
+        retry = False
+        with self._node.wiring.lock:
+            for sink in self._sinks(channel):
+                sink.refused.pop(place, None)
+            for tag, why in refused.items():
+                entry = self._demands.entry(channel.name, tag)
+                if entry is None:
+                    continue
+                if self._demands.refused(peer, channel, entry):
+                    retry = True
+                self._refuse(channel, entry, place, why)
+        for tag, why in refused.items():
+            self._engine.control.interest(peer, channel.name, self._demands.entry(channel.name, tag), "refused", why)
+        if retry:
+            self._engine.later(0.0, lambda: self.sync(channel, [peer]))
+
+    def _refuse(self, channel: Channel, entry: Entry, place: str, why: str) -> None:
+        log.warning("node %s: an interest in %s is refused: %s", self._node.name, place, why)
+        for member in entry.members:
+            sink = getattr(member, "subscription", None)
+            if sink is not None:
+                sink.refused[place] = why
+
+    def refuse_channel(self, peer: Peer, name: str, why: str) -> None:
+        """A peer's sources of a channel do not fit here."""
+        with self._node.wiring.lock:
+            for channel in self._node.channels():
+                if channel.name == name:
+                    for entry in channel.entries.values():
+                        self._refuse(channel, entry, f"{name}@{peer.name}", why)
+
+    # ── changing what is wanted ──
+
+    @contextmanager
+    def changing(self, subscription: Subscription, part: int, **what: Any) -> Iterator[None]:
+        """Other nodes learn the new interest first, beside the old one, and all from before that has come; meanwhile
+        the caller puts it in the place of the old one. So at each source there is a point before which events are
+        judged by the old interest, at both ends, and after which by the new."""
+        node, demands = self._node, self._demands
+        with node.wiring.lock:
+            ahead = node.foresee(subscription, part, **what)
+            for channel, entry in ahead:
+                demands.ahead.setdefault(channel, []).append(entry)
+                if entry.interest is not None and entry.interest.program.stateful:
+                    node.wiring.reserved.append(entry)
+            node.wiring.changed([channel for channel, _ in ahead])
+        channels = [channel for channel, _ in ahead]
+        try:
+            if not self._engine.until(lambda: self.settled(channels, marks=True), CHANGE):
+                log.warning("node %s: not all nodes have taken up the change of %s", node.name, subscription.name)
+            yield
+        finally:
+            with node.wiring.lock:
+                for channel, entry in ahead:
+                    demands.ahead[channel].remove(entry)
+                    if entry in node.wiring.reserved:
+                        node.wiring.reserved.remove(entry)
+                    if not demands.ahead[channel]:
+                        del demands.ahead[channel]
+                node.wiring.changed(channels)
+
+    # ── waiting for it ──
+
+    def settled(self, channels: list[Channel], *, marks: bool = False) -> bool:
+        """Whether all peers that are there have answered what is wanted of these channels (and it is in force)."""
+        for channel in channels:
+            for peer in self._engine.everyone():
+                if peer.gone is not None or not peer.has(channel.name):
+                    continue
+                with self._node.wiring.lock:
+                    demand = NOTHING if channel.closed else self._demands.of(channel, peer)
+                asked = peer.asked.get(channel.name)
+                if asked is None:
+                    if demand.wishes:
+                        return False
+                    continue
+                if asked.busy or asked.agreed != asked.version or asked.demand.wishes != demand.wishes:
+                    return False
+                if marks and demand.wishes and asked.marked < asked.version and not _all_refused(asked):
+                    return False
+        return True
+
+
+def _all_refused(asked: Installation) -> bool:
+    return all(wish.tag in asked.refused for wish in asked.demand.wishes)

@@ -1,0 +1,148 @@
+"""A channel's way to one peer: a member of the channel's routes, beside the subscriptions of this node.
+
+However many interests of the peer an event satisfies, it is put into its lane once; the peer decides among its sinks.
+Interests with state or output run here only, and what they pass is marked with their tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.letter import Chunk, Letter
+from headwater.channel.route import Entry, Lineup, Ready
+from headwater.federation.lane import Lane
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.source import Source
+    from headwater.federation.peer import Peer
+
+
+class _Member:
+    """What both kinds of members have in common."""
+
+    width = 0
+    local = False
+    lone = None
+    quick = None
+
+    def __init__(self, crossing: Crossing) -> None:
+        self.crossing = crossing
+
+    def reaches(self, source: Source, record: bytes | None) -> Iterable[Any]:
+        lane = self.crossing.lane(source)
+        return () if lane is None else (lane,)
+
+    def started(self) -> None:
+        self.crossing.started()
+
+    def ended(self) -> None:
+        pass
+
+    def joined(self, lineup: Lineup) -> None:
+        pass
+
+    def left(self, lineup: Lineup) -> None:
+        pass
+
+
+class Merged(_Member):
+    """Of filters: what any of them passes goes once."""
+
+    def __init__(self, crossing: Crossing) -> None:
+        super().__init__(crossing)
+        self._lanes = crossing.lanes
+
+    def accept(self, letter: Letter, ready: Ready) -> None:
+        try:
+            lane = self._lanes[letter.source]
+        except KeyError:
+            lane = self.crossing.lane(letter.source)
+        if lane is None or lane.newest == letter.seq:
+            return
+        lane.newest = letter.seq
+        lane.put((letter.seq, letter.stamp, letter.record), 1)
+        ready.append(lane)  # type: ignore[arg-type]
+
+    def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
+        lane = self.crossing.lane(chunk.source)
+        if lane is not None:
+            lane.put((chunk, 0), n)
+            ready.append(lane)  # type: ignore[arg-type]
+
+
+class Tagged(_Member):
+    """Of an interest that runs here only."""
+
+    def __init__(self, crossing: Crossing, tag: int) -> None:
+        super().__init__(crossing)
+        self.tag = tag
+
+    def accept(self, letter: Letter, ready: Ready) -> None:
+        lane = self.crossing.lane(letter.source)
+        if lane is not None:
+            lane.tagging = True
+            lane.put((letter.seq, letter.stamp, letter.record, self.tag), 1)
+            ready.append(lane)  # type: ignore[arg-type]
+
+    def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
+        lane = self.crossing.lane(chunk.source)
+        if lane is not None:
+            lane.tagging = True
+            lane.put((chunk, self.tag), n)
+            ready.append(lane)  # type: ignore[arg-type]
+
+
+class Crossing:
+    """What a peer wants of a channel, and the lanes of the channel's own sources to it."""
+
+    def __init__(self, peer: Peer, channel: Channel) -> None:
+        self.peer, self.channel = peer, channel
+        self.lanes: dict[Source, Lane | None] = {}
+        self.merged = Merged(self)
+        self.wishes: dict[int, tuple[Entry, Merged | Tagged]] = {}  # by tag
+        self.costs: dict[int, int] = {}
+        self.version = 0
+        self.reliable = True
+        self.promises = False
+        self.durable: set[str] = set()  # names of sinks that are to find everything again after a restart
+        self.points: dict[int, int] = {}
+        self.incarnation = peer.incarnation  # in which the peer has said so
+        self.parked = False  # it was started again since: what durable sinks wanted is kept until they say more
+        self.to_start: Callable[[], None] | None = None  # what else is to be done at that point
+        self._since: dict[Lineup, int] = {}
+
+    def lane(self, source: Source) -> Lane | None:
+        """The lane of a source of this node and channel; None for events that come through here from elsewhere."""
+        try:
+            return self.lanes[source]
+        except KeyError:
+            own = source.local and source.channel is self.channel and not source.withdrawn
+            lane = self.lanes[source] = Lane(self, source) if own else None
+            return lane
+
+    def started(self) -> None:
+        """All sources stand still: this is the point from which its wishes hold."""
+        self.points = {
+            flow.source.number: flow.source.seq
+            for flow in self.channel.flows()
+            if flow.source.local and flow.source.channel is self.channel
+        }
+        for lineup in self.channel.lineups:
+            self._since.setdefault(lineup, lineup.seen)
+        if self.to_start is not None:
+            todo, self.to_start = self.to_start, None
+            todo()
+
+    def since(self, lineup: Lineup) -> int:
+        """How many events the sources with these facts had published when the peer first asked."""
+        return self._since.get(lineup, 0)
+
+    def filters(self, tag: int) -> bool:
+        """Whether a tagged interest passes the events as they are."""
+        found = self.wishes.get(tag)
+        return found is not None and (found[0].interest is None or found[0].interest.output is None)
+
+    def active(self) -> list[Lane]:
+        return [lane for lane in list(self.lanes.values()) if lane is not None]

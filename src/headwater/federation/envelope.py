@@ -1,0 +1,273 @@
+"""What nodes say to each other, signed, so that it holds through any number of routers.
+
+    sealer = Sealer(identity, "tcd", incarnation=time.time_ns())
+    verifier = Verifier(security, "tcd", loopback=True)
+    opened = verifier.open(sealer.seal("news", b"..."), expected_kind="news")
+    opened.principal, opened.sender, opened.body
+
+On the wire: `HWE1`, a byte with the length of the signature, the signature, the content (msgpack). The signature is
+over all of the content, and the content says for which federation, of which kind, for whom, by which run of the sender
+(its incarnation), with which counter and when it was sealed. So a signed message cannot be used again, elsewhere,
+later or as something else.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from headwater.errors import SecurityError
+from headwater.federation.identity import MAX_CHAIN, SHORT, Identity, legal_name, refuse, verify
+from headwater.federation.proof import Proven, Prover
+from headwater.federation.replay import WIDTH, Window
+from headwater.federation.rules import Principal
+
+if TYPE_CHECKING:
+    from headwater.federation.security import Security
+
+MAGIC = b"HWE1"
+SENDERS = 8192  # how many are remembered, so that what they said is not taken twice
+MAX_KIND = 64
+MAX_CERTIFICATE = 16 * 1024
+_SIGNED = b"headwater envelope 1\0"  # before the content under the signature: a key signs nothing else in this form
+
+_Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+_Number = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+_Certificate = Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_CERTIFICATE)]
+
+
+class Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What is signed."""
+
+    federation: _Short
+    sender: _Short
+    to: Annotated[str, msgspec.Meta(max_length=255)]  # the id of a node, or nothing: everybody
+    incarnation: _Number
+    counter: _Number
+    time: _Number  # ns since 1970
+    kind: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KIND)]
+    body: bytes
+    key: Annotated[bytes, msgspec.Meta(max_length=1024)]  # the public key, if there is no certificate
+    chain: Annotated[list[_Certificate], msgspec.Meta(max_length=MAX_CHAIN)]
+    user: Annotated[str, msgspec.Meta(max_length=255)]
+    proof: Annotated[bytes, msgspec.Meta(max_length=32)]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Content).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An envelope whose seal is genuine."""
+
+    principal: Principal
+    sender: str
+    incarnation: int
+    kind: str
+    body: bytes
+    to: str
+    counter: int
+    time: int  # ns since 1970, by the sender's clock
+    key: bytes  # the sender's public key, DER: for `same_key`
+
+
+class Sealer:
+    """Seals what one run of a node says. Thread-safe."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        federation: str,
+        incarnation: int,
+        security: Security | None = None,
+        *,
+        now: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.identity, self.federation, self.incarnation = identity, federation, incarnation
+        self._counter = count(1)
+        self._now = now
+        self._key = b"" if identity.chain else identity.public
+        self._chain = list(identity.chain)
+        self._user, self._proof = "", b""
+        if security is not None and (credential := security.credential()) is not None:
+            self._user = credential.user
+            self._proof = credential.prove(federation, identity.id, identity.public)
+
+    def seal(self, kind: str, body: bytes, *, to: str = "") -> bytes:
+        """An envelope with this body: for the node with the id `to`, or for everybody."""
+        content = _encode(
+            Content(
+                self.federation,
+                self.identity.id,
+                to,
+                self.incarnation,
+                next(self._counter),
+                self._now(),
+                kind,
+                bytes(body),
+                self._key,
+                self._chain,
+                self._user,
+                self._proof,
+            )
+        )
+        signature = self.identity.sign(_SIGNED + content)
+        return b"".join((MAGIC, bytes((len(signature),)), signature, content))
+
+
+class _Sender:
+    """What is remembered of one sender."""
+
+    __slots__ = ("fingerprint", "incarnation", "time", "window")
+
+    def __init__(self, fingerprint: str, incarnation: int, width: int) -> None:
+        self.fingerprint = fingerprint
+        self.incarnation = incarnation
+        self.time = 0  # of its newest envelope
+        self.window = Window(width)
+
+
+class Verifier:
+    """Opens what other nodes have sealed. Thread-safe.
+
+    `loopback`: whether all endpoints of this node are, so that without any security a bare key is enough to be heard.
+    `me`: this node's id; an envelope for another node is refused. At most so many `senders` are remembered, those heard
+    last; what one that was forgotten has said before is refused by its time.
+    """
+
+    def __init__(
+        self,
+        security: Security,
+        federation: str,
+        *,
+        loopback: bool,
+        me: str = "",
+        senders: int = SENDERS,
+        width: int = WIDTH,
+        now: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.federation, self.me = federation, me
+        self._prover = Prover(security, federation, loopback=loopback)
+        self._limit = security.limit
+        self._bound = round(security.skew * 1e9) if security.proves else None
+        self._most, self._width = senders, width
+        self._now = now
+        self._senders: OrderedDict[str, _Sender] = OrderedDict()
+        self._floor = 0  # the newest time of a sender that had to be forgotten too early
+        self._lock = threading.Lock()
+
+    def open(self, data: bytes | memoryview, *, expected_kind: str | None = None) -> Opened:
+        """What is in an envelope, and who has proven to have sealed it; SecurityError for anything else."""
+        content, signature, signed = self._parse(data)
+        sender, now = content.sender, self._now()
+        self._check_place(content, expected_kind)
+        self._check_time(content, now)
+        proven = self._prover.key(content.chain, content.key, sender, now)
+        name, _, short = sender.rpartition(".")
+        if short != proven.fingerprint[:SHORT] or not legal_name(name):
+            found = f"signed with the key {proven.fingerprint[:SHORT]}"
+            raise refuse("key", sender, f"expected a name and the first {SHORT} digits of its key as sender, {found}")
+        with self._lock:
+            self._check_new(content, proven)  # before the signature is looked at: what is old costs next to nothing
+        if not verify(proven.key, signature, signed):
+            raise refuse("signature", sender, "the signature is not right; it is forged or was changed on the way")
+        principal = self._prover.principal(proven, name, sender, content.user, content.proof, now)
+        with self._lock:
+            self._remember(content, proven, now)
+        return Opened(
+            principal,
+            sender,
+            content.incarnation,
+            content.kind,
+            content.body,
+            content.to,
+            content.counter,
+            content.time,
+            proven.public,
+        )
+
+    def forget(self, sender: str) -> None:
+        """A sender is gone: it is the first to make room for others. Until then nothing it has said is taken again."""
+        with self._lock:
+            if sender in self._senders:
+                self._senders.move_to_end(sender, last=False)
+
+    # ── the checks, the cheapest first ──
+
+    def _parse(self, data: bytes | memoryview) -> tuple[Content, bytes, bytes]:
+        size = len(data)
+        if size > self._limit:
+            raise refuse("oversized", "", f"expected an envelope of at most {self._limit} bytes, found {size}")
+        whole = bytes(data)
+        head = len(MAGIC) + 1
+        if size <= head or not whole.startswith(MAGIC):
+            raise refuse("malformed", "", f"expected an envelope that begins with {MAGIC!r}, found {whole[:4]!r}")
+        end = head + whole[head - 1]
+        try:
+            content = _decode(memoryview(whole)[end:])
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise refuse("malformed", "", f"the content of the envelope cannot be read: {error}") from None
+        return content, whole[head:end], _SIGNED + whole[end:]
+
+    def _check_place(self, content: Content, expected_kind: str | None) -> None:
+        sender = content.sender
+        if content.federation != self.federation:
+            found = f"expected one for federation {self.federation!r}, found one for {content.federation!r}"
+            raise refuse("federation", sender, found)
+        if expected_kind is not None and content.kind != expected_kind:
+            raise refuse("kind", sender, f"expected an envelope of kind {expected_kind!r}, found {content.kind!r}")
+        if content.to and content.to != self.me:
+            raise refuse("recipient", sender, f"it is for {content.to!r}, this node is {self.me!r}")
+
+    def _check_time(self, content: Content, now: int) -> None:
+        bound = self._bound
+        if bound is None:
+            return
+        if abs(now - content.time) > bound:
+            late = (now - content.time) / 1e9
+            says = f"sealed {late:.1f} s ago" if late > 0 else f"sealed {-late:.1f} s in the future"
+            hint = "set the clocks of both machines, or allow for more with Security(skew=seconds)"
+            raise refuse(
+                "time", content.sender, f"expected one of the last {bound / 1e9:g} s, found one {says}; {hint}"
+            )
+        if content.incarnation > now + bound:  # else it would shut out all later runs of this sender
+            raise refuse("time", content.sender, "its incarnation is of the future; set the clocks of both machines")
+
+    def _check_new(self, content: Content, proven: Proven) -> None:
+        known = self._senders.get(content.sender)
+        if known is None:
+            if self._bound is not None and content.time <= self._floor:
+                raise refuse("replayed", content.sender, "it is older than what this node remembers")
+            return
+        if known.fingerprint != proven.fingerprint:
+            raise refuse("key", content.sender, "another key is in use by the node of this id")
+        if content.incarnation < known.incarnation:
+            found = f"it is of incarnation {content.incarnation}, and the newest is {known.incarnation}"
+            raise refuse("stale", content.sender, found)
+        if content.incarnation == known.incarnation and not known.window.fresh(content.counter):
+            raise refuse("replayed", content.sender, f"number {content.counter} was there before, or comes too late")
+
+    def _remember(self, content: Content, proven: Proven, now: int) -> None:
+        self._check_new(content, proven)  # again: another thread may have opened the same envelope meanwhile
+        known = self._senders.get(content.sender)
+        if known is None or content.incarnation > known.incarnation:
+            known = _Sender(proven.fingerprint, content.incarnation, self._width)
+            self._senders[content.sender] = known
+            if len(self._senders) > self._most:
+                _, oldest = self._senders.popitem(last=False)
+                if self._bound is not None and oldest.time + self._bound >= now:  # else its time alone refuses it
+                    self._floor = max(self._floor, oldest.time)
+        self._senders.move_to_end(content.sender)
+        known.window.mark(content.counter)
+        known.time = max(known.time, content.time)
+
+
+__all__ = ["MAGIC", "Content", "Opened", "Sealer", "SecurityError", "Verifier"]

@@ -1,0 +1,560 @@
+"""Everything Zenoh: who is there, questions and answers, news, and messages to one node.
+
+A `Fabric` is one node's place in one federation. Keys, all below `headwater/<federation>/`:
+
+    alive/<id>/<incarnation>   liveliness token of every node            -> on_join, on_leave
+    roll/<id>                  queryable of every node; asked as roll/*  -> on_roll
+    news                       put by anyone, everyone subscribes        -> on_news
+    ask/<id>                   queryable of one node                     -> on_ask
+    post/<id>                  subscriber of one node                    -> on_post
+
+Threads. `on_post` runs in Zenoh's receiving thread of that connection: quick, but nothing else arrives from there
+until it returns, and a sender that cannot send for 0.4 leases gives the connection up. So it must not wait for
+anything; `ask` and `roll_call` refuse to be called there (their answer could never arrive). `on_join`, `on_leave`,
+`on_roll` and `on_news` run one after the other in the order of arrival in one thread of the fabric, `on_ask` in
+another: they may ask. What handlers raise is counted (`failures`) and logged; an asker hears of it.
+
+How soon a frozen or cut-off node is noticed: `lease` seconds at most, while its connection is silent 0.6 of it. It
+is the lease of the node that vanishes that counts: a node tells the others how long to wait. A killed process is
+noticed at once (its connections close). Zenoh tells nobody that a node is back other than by `on_join`.
+
+Two nodes in mode "peer" must be able to reach each other: nothing is passed on between two peers. A node that
+cannot be reached is a "client" of a node (peer or router) that it can reach. Routers pass on between everything.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic, perf_counter
+from typing import Any
+
+import zenoh
+
+from headwater.errors import ClosedError, ConfigError, ConfigProblem, FederationError, Unreachable
+from headwater.federation import fabric_settings as wiring
+from headwater.federation.fabric_parts import KINDS, Collected, Counters, Worker
+from headwater.federation.fabric_settings import Mode, Ports, Wiring, plain
+from headwater.federation.reunion import Reunion
+
+log = logging.getLogger("headwater.federation")
+
+LEASE = 5.0
+ATTEMPTS = 20  # to get ports that were free a moment ago
+FAILED = b"\x00headwater failed: "  # starts the answer of a node whose handler raised
+GRACE = 0.25  # seconds that a roll call waits for nodes it does not know once those it knows have answered
+ASKS = 1024  # questions that may wait in a node
+CONTROLS = 65_536  # news and roll calls that may wait in a node
+
+Answer = Callable[[bytes | FederationError], None]
+
+
+class Fabric:
+    """One node in one federation. Set the handlers (`on_…`) you need, then `open()`.
+
+    `endpoints` says after `open()` where this node listens, with the ports the system chose. `alive` has the nodes
+    that are there now (this one excluded), `counters` what was sent and received by kind. A federation in mode
+    "client" may open before its router is there: it connects as soon as it can.
+    """
+
+    def __init__(
+        self,
+        federation: str,
+        node: str,
+        incarnation: int,
+        *,
+        listen: Sequence[str] = (),
+        connect: Sequence[str] = (),
+        scout: bool | str = False,
+        mode: Mode = "peer",
+        lease: float = LEASE,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._wiring: Wiring = wiring.check(
+            federation,
+            node,
+            listen=listen,
+            connect=connect,
+            scout=scout,
+            mode=mode,
+            lease=lease,
+            settings=settings or {},
+        )
+        if isinstance(incarnation, bool) or not isinstance(incarnation, int) or incarnation < 0:
+            raise ConfigError([ConfigProblem("incarnation", "a number from 0", repr(incarnation))])
+        self.federation = federation
+        self.node = node
+        self.incarnation = incarnation
+        self.mode = mode
+        self.lease = float(lease)
+        self.endpoints: tuple[str, ...] = ()
+        self.failures: dict[str, int] = dict.fromkeys(KINDS, 0)
+
+        self.on_join: Callable[[str, int], None] | None = None
+        self.on_leave: Callable[[str, int], None] | None = None
+        self.on_roll: Callable[[bytes], bytes] | None = None
+        self.on_news: Callable[[bytes], None] | None = None
+        self.on_ask: Callable[[bytes], bytes] | None = None
+        self.on_post: Callable[[bytes], None] | None = None
+
+        self._root = f"headwater/{federation}"
+        self._count = Counters()
+        self._lock = threading.Lock()
+        self._alive: dict[tuple[str, int], None] = {}
+        self._nodes: dict[str, int] = {}  # id -> how many of its incarnations are alive
+        self._publishers: dict[str, zenoh.Publisher] = {}
+        self._stuck: dict[str, float] = {}  # id -> when a post to it was given up
+        self._patience = self.lease * wiring.STUCK * 0.95
+        self._inside = threading.local()  # .post: this is a thread of Zenoh, in on_post
+        self._control = Worker(f"{node}-control", CONTROLS)
+        self._answers = Worker(f"{node}-answers", ASKS)
+        self._session: Any = None
+        self._token: zenoh.LivelinessToken | None = None
+        self._reunion: Reunion | None = None
+        self._opener: threading.Thread | None = None
+        self._opened = False
+        self._closed = threading.Event()
+
+    # ---- opening and closing
+
+    def open(self) -> None:
+        """Join the federation. `FederationError`: a port is taken; `ConfigError`: Zenoh refuses a setting."""
+        with self._lock:
+            if self._opened or self._closed.is_set():
+                raise ClosedError(f"node {self.node}: a fabric opens once")
+            self._opened = True
+        try:
+            session = self._open_session()
+        except FederationError:
+            if self.mode != "client":
+                self.close()
+                raise
+            # A client's session only opens with a connection; ours opens now and connects when it can.
+            self._control.start()
+            self._answers.start()
+            self._opener = threading.Thread(target=self._open_later, name=f"{self.node}-opening", daemon=True)
+            self._opener.start()
+            return
+        except ConfigError:
+            self.close()
+            raise
+        self._control.start()
+        self._answers.start()
+        self._declare(session)
+
+    def _open_session(self) -> Any:
+        for attempt in range(ATTEMPTS):
+            try:
+                ports = Ports(self._wiring.listen)
+            except OSError as error:
+                listen = ", ".join(map(str, self._wiring.listen))
+                raise FederationError(f"node {self.node}: cannot listen at {listen}: {error}") from error
+            config = wiring.session_config(self._wiring, ports.endpoints)
+            try:
+                settings = zenoh.Config.from_json5(json.dumps(config))
+            except (zenoh.ZError, TypeError, ValueError) as error:
+                ports.release()
+                raise ConfigError([ConfigProblem("settings", "settings that Zenoh knows", plain(error))]) from error
+            try:
+                session = zenoh.open(settings)
+            except zenoh.ZError as error:
+                if ports.chosen and "in use" in str(error) and attempt + 1 < ATTEMPTS:
+                    continue
+                raise FederationError(f"node {self.node}: {plain(error)}") from error
+            finally:
+                ports.release()
+            self.endpoints = tuple(map(str, ports.endpoints))
+            if ports.endpoints:
+                self._reunion = Reunion(config, ports.endpoints, self.node)
+            return session
+        raise AssertionError("every attempt returns, continues or raises")
+
+    def _open_later(self) -> None:
+        pause = 0.1
+        while not self._closed.wait(pause):
+            pause = min(2 * pause, 2.0)
+            try:
+                session = self._open_session()
+            except FederationError as error:
+                log.debug("%s", error)
+            else:
+                self._declare(session)
+                return
+
+    def _declare(self, session: Any) -> None:
+        """Receive first, be seen last: who sees the token can reach all the rest."""
+        remote = zenoh.Locality.REMOTE
+        root = self._root
+        with self._lock:
+            if self._closed.is_set():
+                session.close()
+                return
+            self._session = session
+        if self._reunion is not None:
+            session.info.declare_link_events_listener(_direct(self._took_link), history=True)
+        session.declare_subscriber(f"{root}/post/{self.node}", self._took_post, allowed_origin=remote)
+        session.declare_subscriber(f"{root}/news", _direct(self._took_news), allowed_origin=remote)
+        session.declare_queryable(f"{root}/ask/{self.node}", _direct(self._took_ask), allowed_origin=remote)
+        session.declare_queryable(f"{root}/roll/{self.node}", _direct(self._took_roll), allowed_origin=remote)
+        live = session.liveliness()
+        live.declare_subscriber(f"{root}/alive/*/*", _direct(self._took_token), history=True)
+        self._token = live.declare_token(f"{root}/alive/{self.node}/{self.incarnation}")
+        self._count.sent("join", 0)
+
+    def close(self) -> None:
+        """Leave: the others hear of it at once. May be called again, and from any thread.
+
+        In `on_post` it only begins to leave, and another thread finishes: Zenoh cannot end in its own thread.
+        """
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            session, self._session = self._session, None
+        if getattr(self._inside, "post", False):
+            threading.Thread(target=self._end, args=(session,), name=f"{self.node}-closing").start()
+        else:
+            self._end(session)
+
+    def _end(self, session: Any) -> None:
+        if self._reunion is not None:
+            self._reunion.close()
+        if session is not None:
+            self._count.sent("leave", 0)
+            session.close()  # the token goes with it
+        self._publishers.clear()
+        self._control.stop()
+        self._answers.stop()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed.is_set()
+
+    @property
+    def connected(self) -> int:
+        """How many Zenoh sessions (nodes, and routers that are not nodes) this one is connected to."""
+        session = self._session
+        return len(session.info.transports()) if session is not None else 0
+
+    @property
+    def alive(self) -> frozenset[tuple[str, int]]:
+        """The other nodes that are there now: (id, incarnation)."""
+        with self._lock:
+            return frozenset(self._alive)
+
+    @property
+    def counters(self) -> dict[str, dict[str, int]]:
+        """By kind (join, leave, roll, news, ask, post): messages and bytes, in and out, since the start.
+
+        Bytes are those of payloads. A question counts out at the asker and in at each node asked, an answer likewise.
+        """
+        return self._count.snapshot()
+
+    # ---- sending
+
+    def tell(self, payload: bytes) -> None:
+        """Send news to every other node."""
+        self._live().put(
+            f"{self._root}/news",
+            payload,
+            congestion_control=zenoh.CongestionControl.BLOCK,
+            express=True,
+            allowed_destination=zenoh.Locality.REMOTE,
+        )
+        self._count.sent("news", len(payload))
+
+    def post(self, node: str, payload: bytes) -> None:
+        """Send to one node, in order, without waiting for it to arrive. Raises `Unreachable` if the node is not
+        there, or if its connection did not take the message in time (what was posted before may be lost then).
+
+        A full connection makes this wait, for 0.4 leases at most.
+        """
+        publisher = self._publishers.get(node)
+        if publisher is None or node not in self._nodes:
+            publisher = self._publisher(node)
+        elif self._stuck and node in self._stuck:
+            self._unstick(node)
+        before = perf_counter()
+        try:
+            publisher.put(payload)
+        except zenoh.ZError as error:
+            self._live()
+            raise Unreachable(f"node {node} cannot be sent to: {plain(error)}") from error
+        if perf_counter() - before > self._patience:
+            with self._lock:
+                self._stuck[node] = monotonic()
+            raise Unreachable(f"node {node} has taken nothing for {self._patience:.1f} s; its connection is given up")
+        self._count.sent("post", len(payload))
+
+    def _publisher(self, node: str) -> zenoh.Publisher:
+        session = self._live()
+        if node not in self._nodes:
+            raise Unreachable(f"there is no node {node!r} in the federation {self.federation!r} now")
+        with self._lock:
+            publisher = self._publishers.get(node)
+            if publisher is None:
+                publisher = session.declare_publisher(
+                    f"{self._root}/post/{node}",
+                    congestion_control=zenoh.CongestionControl.BLOCK,
+                    reliability=zenoh.Reliability.RELIABLE,
+                    express=True,
+                    allowed_destination=zenoh.Locality.REMOTE,
+                )
+                self._publishers[node] = publisher
+        return publisher
+
+    def _unstick(self, node: str) -> None:
+        """Refuse until the stuck connection is noticed as gone: until then Zenoh drops what is put."""
+        with self._lock:
+            since = self._stuck.get(node, 0.0)
+            if monotonic() - since < self.lease:
+                raise Unreachable(f"node {node} takes nothing; its connection was given up")
+            self._stuck.pop(node, None)
+
+    def ask(self, node: str, payload: bytes, timeout: float) -> bytes:
+        """Ask one node and wait for its answer. Raises `Unreachable` if it is not there or does not answer in time,
+        `FederationError` if its handler failed."""
+        self._may_wait("ask")
+        done = threading.Event()
+        box: list[bytes | FederationError] = []
+
+        def answer(result: bytes | FederationError) -> None:
+            box.append(result)
+            done.set()
+
+        self._ask(node, payload, timeout, answer)
+        # Zenoh ends the question at its timeout; the margin is for a machine under load.
+        if not done.wait(timeout + 1.0):
+            raise Unreachable(f"node {node} did not answer within {timeout} s")
+        if isinstance(box[0], FederationError):
+            raise box[0]
+        return box[0]
+
+    def ask_soon(self, node: str, payload: bytes, answer: Answer, *, timeout: float) -> None:
+        """Ask one node; `answer` is called once with what it answers or with the error `ask` would raise.
+
+        It may be called anywhere, `on_post` included; `answer` runs in the thread of `on_join` and `on_news`.
+        """
+
+        def deliver(result: bytes | FederationError) -> None:
+            self._control.put(lambda: self._guard("ask", answer, result), always=True)
+
+        self._ask(node, payload, timeout, deliver)
+
+    def _ask(self, node: str, payload: bytes, timeout: float, answer: Answer) -> None:
+        session = self._live()
+        started = monotonic()
+        first = threading.Lock()  # taken by whoever answers
+        why = ["did not answer within"]
+
+        def finish(result: bytes | FederationError) -> None:
+            if first.acquire(blocking=False):
+                answer(result)
+
+        def took(reply: zenoh.Reply) -> None:
+            if reply.ok is not None:
+                data = bytes(reply.ok.payload)
+                self._count.received("ask", len(data))
+                finish(data)
+            elif reply.err is not None:
+                data = bytes(reply.err.payload)
+                if data.startswith(FAILED):
+                    self._count.received("ask", len(data))
+                    text = data[len(FAILED) :].decode(errors="replace")
+                    finish(FederationError(f"node {node} could not answer: {text}"))
+
+        def ended() -> None:
+            spent = monotonic() - started
+            if node not in self._nodes:
+                finish(Unreachable(f"there is no node {node!r} in the federation {self.federation!r} now"))
+            elif spent < timeout * 0.9:
+                finish(Unreachable(f"node {node} is not connected or has gone: the question ended after {spent:.3f} s"))
+            else:
+                finish(Unreachable(f"node {node} {why[0]} {timeout} s"))
+
+        self._count.sent("ask", len(payload))
+        self._get(session, f"ask/{node}", payload, timeout, took, ended)
+
+    def roll_call(self, payload: bytes, timeout: float) -> list[bytes]:
+        """Ask every other node; the answers that came within `timeout`, in the order of arrival.
+
+        It ends when all have answered: Zenoh says so, or every node known to be alive has.
+        """
+        self._may_wait("roll_call")
+        session = self._live()
+        collected = Collected()
+
+        def took(reply: zenoh.Reply) -> None:
+            if reply.ok is not None:
+                data = bytes(reply.ok.payload)
+                self._count.received("roll", len(data))
+                collected.add(str(reply.ok.key_expr).rpartition("/")[2], data)
+
+        self._count.sent("roll", len(payload))
+        self._get(session, "roll/*", payload, timeout, took, collected.end)
+        return collected.wait(self._nodes.keys, timeout, GRACE)
+
+    def _get(
+        self,
+        session: Any,
+        key: str,
+        payload: bytes,
+        timeout: float,
+        took: Callable[[zenoh.Reply], None],
+        ended: Callable[[], None],
+    ) -> None:
+        try:
+            session.get(
+                f"{self._root}/{key}",
+                zenoh.handlers.Callback(took, ended, indirect=False),
+                target=zenoh.QueryTarget.ALL,
+                consolidation=zenoh.ConsolidationMode.NONE,
+                timeout=timeout,
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                express=True,
+                payload=payload,
+                allowed_destination=zenoh.Locality.REMOTE,
+            )
+        except zenoh.ZError as error:
+            self._live()
+            raise Unreachable(f"node {self.node} cannot ask: {plain(error)}") from error
+
+    def _live(self) -> Any:
+        session = self._session
+        if session is not None:
+            return session
+        if self._closed.is_set():
+            raise ClosedError(f"node {self.node}: its fabric is closed")
+        if not self._opened:
+            raise ClosedError(f"node {self.node}: its fabric is not open yet")
+        raise Unreachable(
+            f"node {self.node} is not connected yet: no answer from {', '.join(map(str, self._wiring.connect))}"
+        )
+
+    def _may_wait(self, what: str) -> None:
+        if getattr(self._inside, "post", False):
+            raise FederationError(f"{what} in on_post would wait for ever: use ask_soon, or another thread")
+
+    # ---- receiving, in Zenoh's threads
+
+    def _took_post(self, sample: zenoh.Sample) -> None:
+        handler = self.on_post
+        data = sample.payload.to_bytes()
+        self._count.received("post", len(data))
+        if handler is None or self._closed.is_set():
+            return
+        inside = self._inside
+        inside.post = True
+        try:
+            handler(data)
+        except Exception:
+            self._failed("post")
+        finally:
+            inside.post = False
+
+    def _took_news(self, sample: zenoh.Sample) -> None:
+        data = bytes(sample.payload)
+        self._count.received("news", len(data))
+        if not self._control.put(lambda: self._guard("news", self.on_news, data)):
+            self._failed("news", "too many wait")
+
+    def _took_token(self, sample: zenoh.Sample) -> None:
+        *_, node, incarnation = str(sample.key_expr).split("/")
+        if node == self.node and incarnation == str(self.incarnation):
+            return
+        if wiring.name_problem("node", node) is not None or not (incarnation.isascii() and incarnation.isdigit()):
+            return
+        who = (node, int(incarnation))
+        with self._lock:
+            if sample.kind == zenoh.SampleKind.PUT:
+                if who in self._alive:
+                    return
+                self._alive[who] = None
+                self._nodes[node] = self._nodes.get(node, 0) + 1
+                self._stuck.pop(node, None)
+                kind = "join"
+            else:
+                if who not in self._alive:
+                    return
+                del self._alive[who]
+                self._nodes[node] -= 1
+                if not self._nodes[node]:
+                    del self._nodes[node]
+                    self._publishers.pop(node, None)
+                kind = "leave"
+            # Within the lock: what is queued here happens in the order in which `alive` changed.
+            self._count.received(kind, 0)
+            self._control.put(
+                lambda: self._guard(kind, self.on_join if kind == "join" else self.on_leave, *who), always=True
+            )
+
+    def _took_link(self, event: zenoh.LinkEvent) -> None:
+        reunion = self._reunion
+        if reunion is None or self._closed.is_set():
+            return
+        link = event.link
+        if event.kind == zenoh.SampleKind.PUT:
+            reunion.connected(str(link.zid), str(link.src), str(link.dst))
+        else:
+            reunion.disconnected(str(link.zid))
+
+    def _took_roll(self, query: Any) -> None:
+        self._took_query("roll", query, self._control, lambda: self.on_roll)
+
+    def _took_ask(self, query: Any) -> None:
+        self._took_query("ask", query, self._answers, lambda: self.on_ask)
+
+    def _took_query(
+        self, kind: str, query: Any, worker: Worker, handler: Callable[[], Callable[[bytes], bytes] | None]
+    ) -> None:
+        data = bytes(query.payload) if query.payload is not None else b""
+        self._count.received(kind, len(data))
+
+        def answer() -> None:
+            try:
+                call = handler()
+                if call is not None and not self._closed.is_set():
+                    self._reply(kind, query, call, data)
+            finally:
+                query.drop()
+
+        if not worker.put(answer):
+            self._failed(kind, "too many wait")
+            query.reply_err(FAILED + b"it has too many questions waiting")
+            query.drop()
+
+    def _reply(self, kind: str, query: Any, call: Callable[[bytes], bytes], data: bytes) -> None:
+        try:
+            result = call(data)
+        except Exception as error:
+            self._failed(kind)
+            query.reply_err(FAILED + f"{type(error).__name__}: {error}"[:2000].encode())
+            return
+        try:
+            query.reply(f"{self._root}/{kind}/{self.node}", result, express=True)
+        except zenoh.ZError:
+            return  # the asker has gone, or this node is closing
+        self._count.sent(kind, len(result))
+
+    def _guard(self, kind: str, handler: Callable[..., None] | None, *arguments: Any) -> None:
+        if handler is None or self._closed.is_set():
+            return
+        try:
+            handler(*arguments)
+        except Exception:
+            self._failed(kind)
+
+    def _failed(self, kind: str, why: str = "") -> None:
+        with self._lock:
+            self.failures[kind] += 1
+        if why:
+            log.warning("node %s: %s message dropped: %s", self.node, kind, why)
+        else:
+            log.exception("node %s: the handler of %s failed", self.node, kind)
+
+
+def _direct(callback: Callable[[Any], None]) -> Any:
+    """Call in Zenoh's own thread: no other thread has to wake up first."""
+    return zenoh.handlers.Callback(callback, indirect=False)

@@ -1,0 +1,122 @@
+"""What a fabric is made of besides Zenoh: counters, a thread that works off a queue, answers that come in."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+KINDS = ("join", "leave", "roll", "news", "ask", "post")
+JOIN = 1.0  # seconds that an end waits for what a thread is doing
+
+
+class Counters:
+    """Messages and bytes in and out, by kind."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._in = {kind: [0, 0] for kind in KINDS}
+        self._out = {kind: [0, 0] for kind in KINDS}
+
+    def sent(self, kind: str, size: int) -> None:
+        cell = self._out[kind]
+        with self._lock:
+            cell[0] += 1
+            cell[1] += size
+
+    def received(self, kind: str, size: int) -> None:
+        cell = self._in[kind]
+        with self._lock:
+            cell[0] += 1
+            cell[1] += size
+
+    def snapshot(self) -> dict[str, dict[str, int]]:
+        with self._lock:
+            return {
+                kind: {
+                    "messages_in": self._in[kind][0],
+                    "bytes_in": self._in[kind][1],
+                    "messages_out": self._out[kind][0],
+                    "bytes_out": self._out[kind][1],
+                }
+                for kind in KINDS
+            }
+
+
+class Worker:
+    """One thread that does what is put, in order; what waits is bounded."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name = name
+        self._most = most
+        self._queue: deque[Callable[[], None]] = deque()
+        self._wake = threading.Condition(threading.Lock())
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    def put(self, work: Callable[[], None], *, always: bool = False) -> bool:
+        """Whether it is taken: not when `most` wait already (unless `always`)."""
+        with self._wake:
+            if self._stopped:
+                return True  # nobody is left to be told
+            if len(self._queue) >= self._most and not always:
+                return False
+            self._queue.append(work)
+            self._wake.notify()
+        return True
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._queue and not self._stopped:
+                    self._wake.wait()
+                if self._stopped:
+                    self._queue.clear()
+                    return
+                work = self._queue.popleft()
+            work()
+            del work  # what it holds ends now, not with the next work
+
+    def stop(self) -> None:
+        """End after the work in hand; what waits is dropped. Waits for the thread, but not for long."""
+        with self._wake:
+            self._stopped = True
+            self._wake.notify()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(JOIN)
+
+
+class Collected:
+    """Answers of many nodes to one question."""
+
+    def __init__(self) -> None:
+        self._change = threading.Condition(threading.Lock())
+        self._answers: list[bytes] = []
+        self._from: set[str] = set()
+        self._ended = False
+
+    def add(self, node: str, answer: bytes) -> None:
+        with self._change:
+            self._answers.append(answer)
+            self._from.add(node)
+            self._change.notify_all()
+
+    def end(self) -> None:
+        with self._change:
+            self._ended = True
+            self._change.notify_all()
+
+    def wait(self, expected: Callable[[], Iterable[str]], timeout: float, grace: float) -> list[bytes]:
+        """All answers at the end; or, `grace` seconds after the last of `expected`, those that are there."""
+        limit = monotonic() + timeout
+        with self._change:
+            self._change.wait_for(lambda: self._ended or self._from.issuperset(tuple(expected())), timeout)
+            if not self._ended:
+                self._change.wait_for(lambda: self._ended, min(grace, max(0.0, limit - monotonic())))
+            return list(self._answers)

@@ -1,0 +1,355 @@
+"""What a Zenoh session is told before it opens: names, endpoints, ports, times.
+
+No session is opened here. Everything a user can get wrong is found here, all of it at once (`ConfigError`).
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, Literal
+
+from headwater.errors import ConfigError, ConfigProblem
+
+Mode = Literal["peer", "router", "client"]
+MODES: tuple[str, ...] = ("peer", "router", "client")
+GROUP = "224.0.0.224:7446"  # where Zenoh scouts unless told otherwise
+LIMIT = 64 * 1024 * 1024  # bytes of one message; a larger one is dropped by Zenoh where it arrives
+
+# A frozen node shows in two ways: nothing comes from it for SILENCE of the lease, or nothing can be sent to it for
+# STUCK of the lease. While a post is stuck, Zenoh does not notice silence, so the two add up: never beyond the lease.
+SILENCE = 0.6
+STUCK = 0.4
+
+STREAMS = ("tcp", "tls", "ws")
+DATAGRAMS = ("udp", "quic")
+SOCKETS = ("unix", "unixsock-stream")
+PROTOCOLS = (*STREAMS, *DATAGRAMS, *SOCKETS)
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
+_LONGEST = 200
+
+
+def name_problem(place: str, name: object) -> ConfigProblem | None:
+    """What is wrong with the name of a federation or the id of a node, if anything."""
+    if isinstance(name, str) and len(name) <= _LONGEST and _NAME.match(name):
+        return None
+    found = repr(name) if len(repr(name)) <= 60 else f"{repr(name)[:60]}…"
+    return ConfigProblem(place, f"1 to {_LONGEST} letters, digits, '.', '_' or '-'", found)
+
+
+@dataclass(frozen=True, slots=True)
+class Locator:
+    """Where a Zenoh session listens or connects: `protocol/address`, and what may follow (Zenoh's "#settings").
+
+    A Unix socket is written as for direct streams, `unix//path`, or with Zenoh's word `unixsock-stream`.
+    """
+
+    protocol: str
+    address: str
+    tail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.protocol}/{self.address}{self.tail}"
+
+    @property
+    def zenoh(self) -> str:
+        """As Zenoh wants it."""
+        return f"unixsock-stream/{self.address}{self.tail}" if self.unix else str(self)
+
+    @property
+    def unix(self) -> bool:
+        return self.protocol in SOCKETS
+
+    @property
+    def host(self) -> str:
+        """The host, an IPv6 address without its brackets; of a Unix socket ""."""
+        return "" if self.unix else self.address.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        return 0 if self.unix else int(self.address.rpartition(":")[2])
+
+    def at(self, host: str, port: int) -> Locator:
+        return Locator(self.protocol, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", self.tail)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can be at this endpoint."""
+        if self.unix or self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def wildcard(self) -> bool:
+        """Whether this listens at every address of the machine."""
+        try:
+            return not self.unix and ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+
+def parse_locator(place: str, text: object) -> Locator | ConfigProblem:
+    """An endpoint from its text, or what is wrong with it."""
+    expected = "an endpoint such as 'tcp/127.0.0.1:7447'"
+    if not isinstance(text, str):
+        return ConfigProblem(place, expected, repr(text))
+    cut = min((at for at in (text.find("?"), text.find("#")) if at >= 0), default=len(text))
+    protocol, slash, address = text[:cut].partition("/")
+    if not slash or not address:
+        return ConfigProblem(place, expected, repr(text), "write protocol, '/', address")
+    if protocol not in PROTOCOLS:
+        return ConfigProblem(place, f"one of the protocols {', '.join(PROTOCOLS)}", repr(text))
+    if protocol not in SOCKETS:
+        host, colon, port = address.rpartition(":")
+        if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+            return ConfigProblem(place, f"'{protocol}/host:port' with a port from 0 to 65535", repr(text))
+        if ":" in host and not (host.startswith("[") and host.endswith("]")):
+            return ConfigProblem(place, "an IPv6 address in brackets", repr(text), f"write [{host}]:{port}")
+    return Locator(protocol, address, text[cut:])
+
+
+@dataclass(frozen=True, slots=True)
+class Scouting:
+    """Where to look for nodes by multicast."""
+
+    group: str = GROUP
+    interface: str = "auto"
+
+
+def parse_scout(place: str, scout: object) -> Scouting | ConfigProblem | None:
+    """`False`, `True`, "224.0.0.224:7446" or "224.0.0.224:7446#iface=lo"."""
+    if scout is False or scout is None:
+        return None
+    if scout is True:
+        return Scouting()
+    expected = f"True, False, or a multicast group such as '{GROUP}' or '{GROUP}#iface=lo'"
+    if not isinstance(scout, str):
+        return ConfigProblem(place, expected, repr(scout))
+    group, _, tail = scout.partition("#")
+    host, _, port = group.rpartition(":")
+    try:
+        fits = ip_address(host.strip("[]")).is_multicast and 0 < int(port) < 65536
+    except ValueError:
+        fits = False
+    if not fits or (tail and not re.match(r"iface=[A-Za-z0-9._:@-]+\Z", tail)):
+        return ConfigProblem(place, expected, repr(scout))
+    return Scouting(group, tail.removeprefix("iface=") or "auto")
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """Everything checked: what `session_config` turns into Zenoh's own configuration."""
+
+    mode: Mode
+    listen: tuple[Locator, ...]
+    connect: tuple[Locator, ...]
+    scout: Scouting | None
+    lease: float
+    settings: Mapping[str, Any]
+
+
+def check(
+    federation: object,
+    node: object,
+    *,
+    listen: Sequence[str],
+    connect: Sequence[str],
+    scout: object,
+    mode: object,
+    lease: object,
+    settings: Mapping[str, Any],
+) -> Wiring:
+    """Judge all settings together; raises `ConfigError` with every problem."""
+    problems = [p for p in (name_problem("federation", federation), name_problem("node", node)) if p is not None]
+    found: dict[str, list[Locator]] = {"listen": [], "connect": []}
+    for place, texts in (("listen", listen), ("connect", connect)):
+        if isinstance(texts, str) or not isinstance(texts, Sequence):
+            problems.append(ConfigProblem(place, "a list of endpoints", repr(texts), f"write {place}=[{texts!r}]"))
+            continue
+        for text in texts:
+            endpoint = parse_locator(place, text)
+            if isinstance(endpoint, ConfigProblem):
+                problems.append(endpoint)
+            else:
+                found[place].append(endpoint)
+    for endpoint in found["connect"]:
+        if not endpoint.unix and endpoint.port == 0:
+            problems.append(ConfigProblem("connect", "the port at which the other node listens", repr(str(endpoint))))
+    scouting = parse_scout("scout", scout)
+    if isinstance(scouting, ConfigProblem):
+        problems.append(scouting)
+    if mode not in MODES:
+        problems.append(ConfigProblem("mode", f"one of {', '.join(MODES)}", repr(mode)))
+    if mode == "client" and listen:
+        problems.append(
+            ConfigProblem("listen", "nothing in mode 'client'", repr(listen), "a client is not connected to")
+        )
+    if mode == "client" and not connect and not scout:
+        problems.append(ConfigProblem("connect", "an endpoint, or scout=True, in mode 'client'", "neither"))
+    if isinstance(lease, bool) or not isinstance(lease, int | float) or not 0.1 <= lease <= 3600:
+        problems.append(ConfigProblem("lease", "0.1 to 3600 seconds", repr(lease)))
+    if not isinstance(settings, Mapping):
+        problems.append(ConfigProblem("settings", "a table of Zenoh settings", repr(settings)))
+    if problems:
+        raise ConfigError(problems)
+    assert not isinstance(scouting, ConfigProblem) and isinstance(lease, int | float)
+    peers = tuple(found["connect"])
+    return Wiring(
+        mode,  # type: ignore[arg-type]
+        tuple(found["listen"]) or default_listen(mode, peers, scouting),
+        peers,
+        scouting,
+        float(lease),
+        settings,
+    )
+
+
+def default_listen(mode: object, connect: Sequence[Locator], scout: Scouting | None) -> tuple[Locator, ...]:
+    """Where a node listens that was not told: the others must be able to reach it, or no mesh forms.
+
+    Loopback if everything it knows of is on this machine, else every address; the port is chosen by the system.
+    """
+    if mode == "client":
+        return ()
+    far = any(not endpoint.loopback for endpoint in connect) or (scout is not None and scout.interface != "lo")
+    protocol = next((e.protocol for e in connect if not e.unix), "tcp")
+    if not far:
+        return (Locator(protocol, "127.0.0.1:0"),)
+    return (Locator(protocol, "[::]:0" if socket.has_dualstack_ipv6() else "0.0.0.0:0"),)
+
+
+class Ports:
+    """Free ports for endpoints that listen at port 0: Zenoh does not tell which port it got, so it is chosen first.
+
+    Where the system allows two sockets to be bound to one port as long as only one listens (Linux), the port is held
+    until Zenoh listens there and nobody else can get it; elsewhere it is let go first and may be lost to another.
+    """
+
+    def __init__(self, wanted: Sequence[Locator]) -> None:
+        self._held: list[socket.socket] = []
+        self.chosen = any(self._open(endpoint) for endpoint in wanted)
+        self.endpoints = tuple(self._choose(endpoint) for endpoint in wanted)
+
+    @staticmethod
+    def _open(endpoint: Locator) -> bool:
+        return not endpoint.unix and endpoint.port == 0
+
+    def _choose(self, endpoint: Locator) -> Locator:
+        if not self._open(endpoint):
+            return endpoint
+        stream = endpoint.protocol in STREAMS
+        kind = socket.SOCK_STREAM if stream else socket.SOCK_DGRAM
+        family, _, _, _, address = socket.getaddrinfo(endpoint.host, 0, type=kind)[0]
+        holder = socket.socket(family, kind)
+        try:
+            if stream:
+                holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(address)
+            port = int(holder.getsockname()[1])
+        except OSError:
+            holder.close()
+            raise
+        if stream and sys.platform == "linux":
+            self._held.append(holder)
+        else:
+            holder.close()
+        return endpoint.at(endpoint.host, port)
+
+    def release(self) -> None:
+        for holder in self._held:
+            holder.close()
+        self._held.clear()
+
+
+def merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `over` on top; a key may be a path ("transport/link/tls")."""
+    for path, value in over.items():
+        *tables, key = str(path).split("/")
+        table = base
+        for name in tables:
+            table = table.setdefault(name, {})
+        if isinstance(value, Mapping) and isinstance(table.get(key), dict):
+            merge(table[key], value)
+        else:
+            table[key] = merge({}, value) if isinstance(value, Mapping) else value
+    return base
+
+
+def session_config(wiring: Wiring, listen: Sequence[Locator]) -> dict[str, Any]:
+    """Zenoh's configuration of a node's session."""
+    scout = wiring.scout
+    config: dict[str, Any] = {
+        "mode": wiring.mode,
+        "listen": {"endpoints": [e.zenoh for e in listen], "exit_on_failure": True, "timeout_ms": 0},
+        "connect": {
+            # An endpoint where nobody answers yet is tried again and again: first soon, then every two seconds.
+            "endpoints": [e.zenoh for e in wiring.connect],
+            "exit_on_failure": False,
+            "timeout_ms": 0,
+            "retry": {"period_init_ms": 100, "period_max_ms": 2000, "period_increase_factor": 2},
+        },
+        "scouting": {
+            # How long opening waits for a first connection; it goes on without one afterwards.
+            "delay": 300 if wiring.connect or scout else 0,
+            "multicast": {"enabled": False},
+            "gossip": {"enabled": True, "autoconnect": {"router": [], "peer": ["router", "peer"]}},
+        },
+        "transport": {
+            # Messages are ours, signed and small; a killed process must not leave shared memory behind.
+            "shared_memory": {"enabled": False},
+            "link": {
+                "tx": {
+                    "lease": max(50, round(wiring.lease * SILENCE * 1000)),
+                    "keep_alive": 4,
+                    "queue": {
+                        "congestion_control": {"block": {"wait_before_close": round(wiring.lease * STUCK * 1e6)}}
+                    },
+                },
+                "rx": {"max_message_size": LIMIT},
+            },
+        },
+    }
+    if scout is not None:
+        config["scouting"]["multicast"] = {
+            "enabled": True,
+            "address": scout.group,
+            "interface": scout.interface,
+            "autoconnect": {"router": ["router"], "peer": ["router", "peer"], "client": ["router", "peer"]},
+        }
+    return merge(config, wiring.settings)
+
+
+def matchmaker_config(config: Mapping[str, Any], home: Locator, lost: Sequence[str]) -> dict[str, Any]:
+    """The configuration of a short-lived session that connects to this node (`home`) and to `lost` ones."""
+    if home.wildcard:
+        home = home.at("::1" if home.host == "::" and not socket.has_dualstack_ipv6() else "127.0.0.1", home.port)
+    tail = "#verify_name_on_connect=false" if home.protocol in ("tls", "quic") and "#" not in home.tail else ""
+    return merge(
+        merge({}, config),
+        {
+            "mode": "peer",
+            "listen": {"endpoints": []},
+            "connect": {"endpoints": [f"{home.zenoh}{tail}", *lost]},
+            "scouting": {
+                "delay": 0,
+                "multicast": {"enabled": False},
+                "gossip": {"enabled": True, "autoconnect": {"router": [], "peer": []}},
+            },
+        },
+    )
+
+
+_PLACE = re.compile(r"\s*\(?at /\S+\.rs:\d+\.?\)?")
+
+
+def plain(error: BaseException) -> str:
+    """Zenoh's message without the places in Zenoh's own source."""
+    return _PLACE.sub("", str(error)).strip().rstrip(".") or type(error).__name__

@@ -1,0 +1,94 @@
+"""How two nodes get to know each other at the two ends of a stream, before anything else is said.
+
+The one that was called sends a nonce; the caller answers with a signed hello that has that nonce in it, and one of its
+own; the one that was called answers with a signed welcome. So each end knows the key, and what it proves, of the other.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headwater.errors import FrameError, SecurityError
+from headwater.federation import wire
+from headwater.federation.envelope import Opened
+from headwater.federation.identity import same_key
+from headwater.federation.stream import Stream
+from headwater.federation.wire_control import Challenge, Greeting
+
+if TYPE_CHECKING:
+    from headwater.federation.engine import Engine
+    from headwater.federation.peer import Peer
+
+NONCE = 16
+
+
+class _Greeting(msgspec.Struct, frozen=True, array_like=True):
+    answer: bytes  # the other's nonce
+    nonce: bytes
+
+
+_DECODER = msgspec.msgpack.Decoder(_Greeting)
+
+
+class Handshake:
+    """One end of one stream: until both know each other, and after that the way to the peer."""
+
+    def __init__(self, engine: Engine, stream: Stream, *, target: str | None) -> None:
+        self._engine, self._stream, self._target = engine, stream, target
+        self._nonce = os.urandom(NONCE)
+        self._peer: Peer | None = None
+        stream.start(self._on_frame, self._on_end)
+        if target is None:
+            stream.write(wire.encode_control(Challenge(self._nonce)))
+
+    def _on_frame(self, frame: memoryview) -> None:
+        try:
+            if self._peer is not None:
+                self._peer.on_frame(frame, self._stream)
+            else:
+                self._greet(wire.decode(frame, 1 << 16))
+        except (FrameError, SecurityError) as error:
+            who = self._peer.name if self._peer is not None else self._stream.remote
+            self._engine.offence(self._peer, f"{who}: {error}")
+            self._stream.close(f"refused: {error}")
+
+    def _greet(self, message: object) -> None:
+        match message:
+            case Challenge(nonce=nonce) if self._target is not None:
+                self._stream.write(self._signed("hello", nonce, self._target))
+            case Greeting(envelope=envelope):
+                kind = "welcome" if self._target is not None else "hello"
+                opened = self._engine.open_sealed(envelope, kind)
+                self._check(opened)
+                if self._target is None:
+                    self._stream.write(self._signed("welcome", _greeting(opened).nonce, opened.sender))
+                self._peer = self._engine.established(opened, self._stream, dialled=self._target is not None)
+            case _:
+                raise FrameError(f"expected a greeting, found {type(message).__name__}")
+
+    def _signed(self, kind: str, answer: bytes, to: str) -> bytes:
+        body = msgspec.msgpack.encode(_Greeting(answer, self._nonce))
+        return wire.encode_control(Greeting(self._engine.seal(kind, body, to=to)))
+
+    def _check(self, opened: Opened) -> None:
+        if _greeting(opened).answer != self._nonce:
+            raise SecurityError(f"the greeting of {opened.sender} answers another challenge", "replayed", opened.sender)
+        if self._target is not None and opened.sender != self._target:
+            raise SecurityError(f"expected node {self._target}, found {opened.sender}", "key", opened.sender)
+        certificate = self._stream.certificate
+        if certificate is not None and not same_key(certificate, opened.key):
+            raise SecurityError(f"{opened.sender} signs with another key than that of its stream", "key", opened.sender)
+
+    def _on_end(self, reason: str) -> None:
+        if self._peer is not None:
+            self._peer.link_down(self._stream, reason)
+
+
+def _greeting(opened: Opened) -> _Greeting:
+    try:
+        return _DECODER.decode(opened.body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise FrameError(f"the greeting of {opened.sender} cannot be read: {error}") from None

@@ -1,0 +1,275 @@
+"""What other nodes ask of this node's sources: checked, compiled and put in force at an exact point, or refused."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.route import Entry
+from headwater.channel.wiring import Move
+from headwater.errors import HeadwaterError
+from headwater.federation import wire
+from headwater.federation.crossing import Crossing, Tagged
+from headwater.federation.history import History
+from headwater.federation.messages import Ask, Install, Installed, Told, Wish, unpack_interest
+from headwater.interest import Interest
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.federation.engine import Engine
+    from headwater.federation.peer import Peer
+    from headwater.federation.rules import Principal
+
+log = logging.getLogger("headwater.federation")
+MOST = 100_000  # wishes of one node for one channel
+
+
+class Refused(Exception):
+    """A wish is not granted, and why."""
+
+
+class Installing:
+    """The wishes of all peers."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._node = engine, engine.node
+        self._lock = threading.Lock()  # one change at a time
+        self.promising = False
+        self.history = History(engine)
+
+    def install(self, peer: Peer, principal: Principal, request: Install) -> Installed:
+        """All that a peer wants of a channel from now on; what it wanted before and does not name is over."""
+        decision = self._engine.security.allows(principal, "subscribe", request.channel)
+        if not decision and request.wishes:
+            why = f"not allowed: {decision.why}"
+            for wish in request.wishes:
+                self._engine.control.wish(peer, request.channel, wish, "refused", why)
+            return Installed({}, error=why)
+        if len(request.wishes) > MOST:
+            return Installed({}, error=f"expected at most {MOST:,} interests, found {len(request.wishes):,}")
+        if request.wishes:
+            self._engine.link_wanted(peer)
+        with self._lock, self._node.wiring.lock:
+            channel = next((each for each in self._node.channels() if each.name == request.channel), None)
+            if channel is None or self._node.closed:
+                return Installed({}, error=f"unknown channel {request.channel!r}" if request.wishes else "")
+            crossing = peer.crossing(channel)
+            if request.version < crossing.version and crossing.incarnation == peer.incarnation:
+                return Installed(crossing.points)  # an old question that has come late
+            return self._change(peer, principal, crossing, request)
+
+    def _change(self, peer: Peer, principal: Principal, crossing: Crossing, request: Install) -> Installed:
+        refused: dict[int, str] = {}
+        wanted: dict[int, Wish] = {wish.tag: wish for wish in request.wishes}
+        moves: list[Move] = []
+        changes: list[tuple[Wish | int, str, str]] = []
+        channel = crossing.channel
+        restarted = crossing.parked or crossing.incarnation != peer.incarnation
+        gone = [tag for tag in crossing.wishes if tag not in wanted or restarted]
+        for tag in gone:
+            entry, member = crossing.wishes.pop(tag)
+            crossing.costs.pop(tag, None)
+            moves.append(Move(channel, entry, member, joins=False))
+            if tag not in wanted:
+                changes.append((tag, "withdrawn", ""))
+        fresh: list[Wish] = []
+        for tag, wish in wanted.items():
+            if tag in crossing.wishes:
+                continue
+            try:
+                entry, cost = self._grant(peer, principal, crossing, wish)
+            except (Refused, HeadwaterError) as error:
+                refused[tag] = str(error)
+                changes.append((wish, "refused", str(error)))
+                continue
+            member = Tagged(crossing, tag) if wish.tagged else crossing.merged
+            if not wish.tagged and any(move.entry is entry and move.joins and move.member is member for move in moves):
+                continue
+            crossing.wishes[tag] = entry, member
+            crossing.costs[tag] = cost
+            moves.append(Move(channel, entry, member, joins=True))
+            fresh.append(wish)
+            changes.append((wish, "installed", ""))
+        crossing.version, crossing.incarnation = request.version, peer.incarnation
+        crossing.reliable, crossing.promises = request.reliable, request.promises
+        crossing.durable = {name for wish in request.wishes for name in wish.sinks}
+        again = crossing.parked
+        crossing.parked = False
+        self._put_in_force(crossing, moves, fresh)
+        if again:
+            self._send_again(peer, crossing, request.positions)
+        self.promising = any(each.promises for other in self._engine.everyone() for each in other.crossings.values())
+        if not crossing.wishes:
+            self._over(peer, crossing)
+        else:
+            peer.mark(crossing)
+        for which, what, why in changes:
+            self._engine.control.wish(peer, channel.name, which, what, why)
+        return Installed(crossing.points, refused)
+
+    def _put_in_force(self, crossing: Crossing, moves: list[Move], fresh: list[Wish]) -> None:
+        wiring = self._node.wiring
+        if moves:
+            if any(wish.history for wish in fresh):
+                crossing.to_start = lambda: self.history.send(crossing, fresh)
+            wiring.move(moves)
+        if not any(move.joins for move in moves):
+            with wiring.still([crossing.channel]):
+                crossing.started()
+
+    def _grant(self, peer: Peer, principal: Principal, crossing: Crossing, wish: Wish) -> tuple[Entry, int]:
+        """The entry of a wish and what it costs; raises if it cannot or may not run here."""
+        channel, network = crossing.channel, self._engine.network
+        interest = unpack_interest(wish.program, wish.params)
+        zones = frozenset(wish.zones) if wish.zones else None
+        if interest is None:
+            return self._node.wiring.entry(channel, None, zones=zones), 0
+        if channel.type is None:
+            raise Refused(f"channel {channel.name} carries bytes here, which no interest can look into")
+        if interest.type.record != channel.type.record:
+            interest = interest.on(channel.type)
+        if wish.tagged or not _plain(channel, interest):
+            decision = self._engine.security.allows(principal, "install", channel.name)
+            if not decision:
+                raise Refused(f"not allowed to install code: {decision.why}")
+        if not wish.tagged and (interest.program.stateful or interest.output is not None):
+            raise Refused("an interest with state or output must come with a tag")
+        cost = interest.cost.estimated
+        mine = sum(crossing.costs.values()) + cost
+        total = cost + sum(
+            sum(other.crossings[channel.name].costs.values())
+            for other in self._engine.everyone()
+            if channel.name in other.crossings
+        )
+        for what, found, most in (("this node", mine, network.budget.each), ("all nodes", total, network.budget.total)):
+            if found > most:
+                raise Refused(
+                    f"too costly: the interests of {what} in {channel.name} would take about {found:,} native "
+                    f"operations an event, more than {most:,}"
+                )
+        return self._node.wiring.entry(channel, interest, zones=zones), cost
+
+    def _send_again(self, peer: Peer, crossing: Crossing, positions: dict[int, int]) -> None:
+        """What was kept for durable sinks while their node was away."""
+        with peer.building:
+            for lane in crossing.active():
+                first, again = lane.again(None, after=positions.get(lane.sid, 0))
+                if peer.resumed:
+                    peer.control.append(peer._announce(lane, first))
+                    peer.control.extend(again)
+                    if lane.pending and not lane.dirty:
+                        lane.dirty = True
+                        peer.dirty.append(lane)
+                else:
+                    lane.announced = False
+        peer.stir()
+
+    # ── peers and sources that go ──
+
+    def away(self, peer: Peer) -> None:
+        """A peer is not there: what is best effort is over."""
+        for crossing in list(peer.crossings.values()):
+            if not crossing.reliable:
+                self._drop(peer, crossing)
+
+    def restarted(self, peer: Peer) -> None:
+        """A peer was started again: of what it had asked for, only what its durable sinks wanted is kept for it."""
+        for crossing in list(peer.crossings.values()):
+            if crossing.durable:
+                crossing.parked = True
+                for lane in crossing.active():
+                    lane.announced = False
+            else:
+                self._drop(peer, crossing)
+
+    def gone(self, peer: Peer, *, orderly: bool) -> bool:
+        """A peer has left, or stays away for too long; whether something is still kept for it."""
+        for crossing in list(peer.crossings.values()):
+            if not (orderly and crossing.durable):
+                self._drop(peer, crossing)
+        return bool(peer.crossings)
+
+    def _drop(self, peer: Peer, crossing: Crossing) -> None:
+        with self._lock, self._node.wiring.lock:
+            if peer.crossings.get(crossing.channel.name) is not crossing:
+                return
+            moves = [Move(crossing.channel, entry, member, joins=False) for entry, member in crossing.wishes.values()]
+            for tag in crossing.wishes:
+                self._engine.control.wish(peer, crossing.channel.name, tag, "withdrawn", "its node is gone")
+            crossing.wishes.clear()
+            if moves and not crossing.channel.closed:
+                self._node.wiring.move(moves)
+            self._over(peer, crossing)
+
+    def _over(self, peer: Peer, crossing: Crossing) -> None:
+        """Nothing is wanted any more."""
+        if peer.crossings.get(crossing.channel.name) is crossing:
+            del peer.crossings[crossing.channel.name]
+        for lane in crossing.active():
+            if peer.link is not None and lane.announced:
+                peer.end_lane(lane)
+                with peer.building:
+                    frames: list[bytes] = []
+                    lane.build(frames)
+                    peer.control.extend(frames)
+                peer.stir()
+            lane.forget()
+
+    def sources_gone(self, sids: list[int]) -> None:
+        """Sources of this node are no more."""
+        gone = set(sids)
+        for peer in self._engine.everyone():
+            for crossing in list(peer.crossings.values()):
+                for source, lane in list(crossing.lanes.items()):
+                    if lane is not None and lane.sid in gone:
+                        peer.end_lane(lane)
+                    elif lane is None and source.withdrawn:
+                        del crossing.lanes[source]
+
+    # ── time, and what is counted ──
+
+    def promise(self) -> None:
+        """Tell who wants to know how far time has come at sources that are idle."""
+        if not self.promising:
+            return
+        for peer in self._engine.everyone():
+            pairs = []
+            for crossing in list(peer.crossings.values()):
+                if crossing.promises and peer.resumed:
+                    for source in list(crossing.channel.sources.values()):
+                        if source.local and (lane := crossing.lane(source)) is not None:
+                            with source.lock:
+                                now = self._node.stamp()
+                                quiet = not lane.pending
+                            if not lane.announced:
+                                lane.dirty = True
+                                peer.dirty.append(lane)
+                            elif quiet:
+                                pairs.append((lane.sid, now))
+            if pairs:
+                peer.say(wire.encode_promise(pairs))
+
+    def tell(self, peer: Peer, request: Ask) -> Told:
+        """The counts of a peer's interests in a channel."""
+        crossing = peer.crossings.get(request.channel)
+        if crossing is None:
+            return Told({})
+        counts: dict[int, tuple[int, int, int, str, str]] = {}
+        with self._node.wiring.lock, self._node.wiring.still([crossing.channel]):
+            for tag, (entry, _) in crossing.wishes.items():
+                seen = undecided = 0
+                how, why = "", ""
+                for lineup in crossing.channel.lineups:
+                    if lineup.how(entry) != "never":
+                        seen += lineup.seen - crossing.since(lineup)
+                        undecided += lineup.judged(entry).undecided
+                        how, why = lineup.why(entry)
+                counts[tag] = seen, 0, undecided, how, why
+        return Told(counts)
+
+
+def _plain(channel: Channel, interest: Interest) -> bool:
+    """Whether it is nothing but comparisons, which a table answers: no code has to be made for it."""
+    matcher: Any = channel.lineups[0].matcher
+    return matcher is not None and matcher.takes(interest)

@@ -1,0 +1,187 @@
+"""What nodes say to each other beside events: their state, changes of it, and requests. Nothing here is trusted yet.
+
+Every message travels in a signed envelope (`envelope.py`), or on a direct stream whose other end has proven who it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from headwater.errors import FederationError, FrameError
+from headwater.federation.wire_control import SourceAd
+from headwater.interest import Interest
+from headwater.ir import serial
+from headwater.types import EventType, event_type
+
+MAX_LIST = 100_000
+_ALL = "true"  # the program that carries a type
+
+
+class ChannelAd(msgspec.Struct, frozen=True, array_like=True):
+    """A channel that a node has; `type` is in serial form, None for bytes."""
+
+    name: str
+    type: bytes | None
+    parent: str | None = None  # of a derived channel
+    program: bytes | None = None  # how it is derived
+    params: bytes | None = None
+
+
+class State(msgspec.Struct, frozen=True):
+    """All that others must know of a node."""
+
+    node: str  # its id
+    name: str
+    incarnation: int
+    version: int  # of this state; grows
+    endpoints: list[str]  # of its direct streams
+    exchange: bytes  # its public key for the routed path
+    channels: list[ChannelAd]
+    sources: list[SourceAd]
+    multicast: bool = False
+    router: bool = False
+
+
+class News(msgspec.Struct, frozen=True):
+    """How a node's state has changed from version `version - 1` on."""
+
+    node: str
+    incarnation: int
+    version: int
+    channels: list[ChannelAd] = []
+    sources: list[SourceAd] = []
+    gone_channels: list[str] = []
+    gone_sources: list[int] = []
+
+
+class Wish(msgspec.Struct, frozen=True, array_like=True):
+    """One distinct interest of a node's sinks; `program` None for everything."""
+
+    tag: int
+    program: bytes | None
+    params: bytes | None = None
+    tagged: bool = False  # it runs at the source only, and what it passes is marked with its tag
+    zones: list[str] = []
+    history: int = 0  # events of the past to begin with; -1 for all there are
+    sinks: list[str] = []  # names of durable sinks
+
+
+class Install(msgspec.Struct, frozen=True, tag=True):
+    """What a node wants of one channel from now on: all of it, so that it may be said again without harm."""
+
+    channel: str
+    version: int
+    wishes: list[Wish]
+    reliable: bool = True
+    promises: bool = False  # idle sources are to say how far time has come
+    multicast: bool = False
+    positions: dict[int, int] = {}  # by sid: what durable sinks have seen before a restart
+
+
+class Installed(msgspec.Struct, frozen=True, tag=True):
+    """The answer: the last event of each source before the interests held, and what was refused and why."""
+
+    points: dict[int, int]
+    refused: dict[int, str] = {}  # by tag
+    error: str = ""
+    group: str = ""  # the multicast group, where events come by that
+
+
+class Routed(msgspec.Struct, frozen=True, tag=True):
+    """No direct stream is possible: use Zenoh's path."""
+
+
+class Accepted(msgspec.Struct, frozen=True, tag=True):
+    """Done, or what is wrong."""
+
+    error: str = ""
+
+
+class Describe(msgspec.Struct, frozen=True, tag=True):
+    """For the state of a node; the answer is that."""
+
+
+class Ask(msgspec.Struct, frozen=True, tag=True):
+    """For the counts of this node's interests at the other one."""
+
+    channel: str
+
+
+class Told(msgspec.Struct, frozen=True, tag=True):
+    """By tag: evaluated, passed, undecided, and how it runs there and why."""
+
+    counts: dict[int, tuple[int, int, int, str, str]]
+
+
+Request = Install | Routed | Describe | Ask
+Reply = Installed | Accepted | Told
+
+_REQUEST = msgspec.msgpack.Decoder(Request)
+_REPLY = msgspec.msgpack.Decoder(Reply)
+_STATE = msgspec.msgpack.Decoder(State)
+_NEWS = msgspec.msgpack.Decoder(News)
+pack = msgspec.msgpack.Encoder().encode
+
+
+def _unpack(decoder: Any, data: bytes, what: str) -> Any:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FrameError(f"expected {what}, found something else: {error}") from None
+
+
+def request(data: bytes) -> Request:
+    made: Request = _unpack(_REQUEST, data, "a request")
+    return made
+
+
+def reply(data: bytes) -> Reply:
+    made: Reply = _unpack(_REPLY, data, "a reply")
+    return made
+
+
+def state(data: bytes) -> State:
+    made: State = _unpack(_STATE, data, "the state of a node")
+    return made
+
+
+def news(data: bytes) -> News:
+    made: News = _unpack(_NEWS, data, "news of a node")
+    return made
+
+
+# ── types, interests and parameters as bytes ──
+
+
+def pack_type(type: EventType | None) -> bytes | None:
+    """An event type as the input of a program that passes everything."""
+    return None if type is None else serial.dumps(Interest(_ALL, type).program)
+
+
+def unpack_type(data: bytes | None) -> EventType | None:
+    return None if data is None else event_type(serial.loads(data).input)
+
+
+def pack_params(params: Mapping[str, Any]) -> bytes:
+    """Raw parameter values: sets become lists, which `bind` takes for sets as well."""
+    return pack({name: list(value) if isinstance(value, frozenset) else value for name, value in params.items()})
+
+
+def unpack_params(data: bytes | None) -> dict[str, Any]:
+    if data is None:
+        return {}
+    found = _unpack(msgspec.msgpack.Decoder(dict[str, Any]), data, "parameters")
+    made: dict[str, Any] = found
+    return made
+
+
+def unpack_interest(program: bytes | None, params: bytes | None) -> Interest | None:
+    """What someone sent; it is checked as any interest is."""
+    if program is None:
+        if params is not None and unpack_params(params):
+            raise FederationError("parameters came without an interest")
+        return None
+    return Interest.loads(program, unpack_params(params))

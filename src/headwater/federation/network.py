@@ -1,0 +1,132 @@
+"""How a node takes part in a federation, as one frozen value.
+
+    Network(listen="tcp/127.0.0.1:7447", connect=("tcp/127.0.0.1:7448",), federation="lab")
+
+The same in a node's TOML file is the table [network].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
+
+from headwater.channel.config import Queue
+from headwater.channel.settings import Choice, Count, Seconds, Settings, near, show
+from headwater.errors import ConfigError, ConfigProblem
+from headwater.federation.address_map import AddressMap, FixedGroups, HashedGroups
+from headwater.federation.security import Security
+
+FEDERATION = "headwater"
+LINK = Queue(limit=65_536, policy="block")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What the interests of other nodes may cost at this node's sources, in native operations per event and channel:
+    all of them together, and those of one node."""
+
+    total: int = 1_000_000
+    each: int = 250_000
+
+    settings: ClassVar[Settings] = Settings(total=Count(0, 2**40), each=Count(0, 2**40))
+
+    def __post_init__(self) -> None:
+        problems = self.settings.problems({"total": self.total, "each": self.each}, "Budget:")
+        if problems:
+            raise ConfigError(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """How a node takes part in a federation.
+
+    listen, connect  endpoints of Zenoh: "tcp/127.0.0.1:7447", "tls/lab.example:7447", several in a list
+    scout            find nodes by multicast: True, or the address; else only those that `connect` leads to
+    federation       its name; nodes of different federations never see each other
+    direct           endpoints for direct streams: as a rule chosen by the node; () for none, so that all goes by Zenoh
+    router           pass on for nodes that cannot reach each other (`headwater node` does)
+    lease            seconds in which a node that is dead, frozen or cut off is noticed
+    keep             seconds for which what it has asked for reliably is kept for it, should it come back
+    link             how many events of a source may wait for a node, and what happens to the next
+    compress         "none", "lz4" or "zstd": of large frames
+    budget           what other nodes' interests may cost here
+    placement        where this node's interests run: "source", "destination", or "auto": at the destination where a
+                     source refuses for their cost
+    history          events that each source remembers, for sinks that ask for the past
+    multicast        an address map, or True: events that several nodes want go as one datagram
+    security         certificates, passwords and rules
+    """
+
+    listen: tuple[str, ...] = ()
+    connect: tuple[str, ...] = ()
+    scout: bool | str = False
+    federation: str = FEDERATION
+    direct: tuple[str, ...] | None = None
+    router: bool = False
+    lease: float = 5.0
+    keep: float = 30.0
+    link: Queue = LINK
+    compress: str = "none"
+    budget: Budget = field(default_factory=Budget)
+    placement: str = "source"
+    history: int = 0
+    multicast: AddressMap | bool | None = None
+    security: Security = field(default_factory=Security)
+
+    settings: ClassVar[Settings] = Settings(
+        lease=Seconds(above=True),
+        keep=Seconds(),
+        compress=Choice("none", "lz4", "zstd"),
+        placement=Choice("source", "destination", "auto"),
+        history=Count(0, 10_000_000),
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("listen", "connect", "direct"):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                object.__setattr__(self, name, (given,))
+            elif given is not None:
+                object.__setattr__(self, name, tuple(given))
+        if isinstance(self.multicast, bool):
+            object.__setattr__(self, "multicast", HashedGroups() if self.multicast else None)
+        problems = self.settings.problems({name: getattr(self, name) for name in self.settings}, "Network:")
+        for name, kind in (("link", Queue), ("budget", Budget), ("security", Security)):
+            if not isinstance(value := getattr(self, name), kind):
+                problems.append(ConfigProblem(f"Network: {name}", f"a {kind.__name__}", show(value)))
+        if problems:
+            raise ConfigError(problems)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is to be a network at all."""
+        return bool(self.listen or self.connect or self.scout)
+
+    @classmethod
+    def of(cls, given: Network | Mapping[str, Any] | None, **more: Any) -> Network:
+        """From a value or a table, with arguments that were given besides."""
+        more = {name: value for name, value in more.items() if value is not None}
+        if isinstance(given, Network):
+            return replace(given, **more)
+        made = {**(given or {}), **more}
+        names = [each.name for each in fields(cls)]
+        unknown = [name for name in made if name not in names]
+        if unknown:
+            hint = near(unknown[0], names)
+            raise ConfigError(
+                [ConfigProblem(f"[network] {unknown[0]}", f"one of {', '.join(names)}", show(made[unknown[0]]), hint)]
+            )
+        for name, kind in (("link", Queue), ("budget", Budget), ("security", Security)):
+            if isinstance(made.get(name), Mapping):
+                made[name] = kind(**made[name])
+        if isinstance(groups := made.get("multicast"), Mapping):
+            made["multicast"] = FixedGroups(dict(groups))
+        return cls(**made)
+
+
+def endpoints(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One endpoint, or several."""
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -1,0 +1,245 @@
+"""A node that may be part of a federation: `Node("lab", listen=..., connect=...)` is all that a user sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from os import PathLike
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.channel import Channel
+from headwater.channel.clock import Clock
+from headwater.channel.config import Config
+from headwater.channel.ending import Closing
+from headwater.channel.node import Failure
+from headwater.channel.node import Node as LocalNode
+from headwater.channel.source import Source
+from headwater.channel.subscription import Subscription
+from headwater.errors import ChannelError
+from headwater.store import NodeState
+
+if TYPE_CHECKING:
+    from headwater.federation.engine import Engine
+    from headwater.federation.network import Network
+    from headwater.federation.report import FederationReport
+    from headwater.federation.security import Security
+
+READY = 10.0  # seconds
+
+
+class Node(LocalNode):
+    """The event service of this process, alone or in a federation with others.
+
+    `listen` and `connect` are endpoints such as "tcp/127.0.0.1:7447": nodes that lead to each other in any way find
+    each other, and sinks at one get the events of sources at all. Without them no network is opened. `scout` finds
+    nodes by multicast. `security` has certificates, users and rules, without which nothing but this machine is reached.
+    `network` is all of this, and more, as one value. `state` is the file in which durable subscriptions, and the node's
+    key, are kept.
+
+    `config` is a Config, the path of a TOML file, or a dict; `clock` is for tests that advance time by hand; `on_error`
+    is called with the subscription, the exception and the event whenever a handler raises.
+
+    >>> with Node() as node:
+    ...     sightings = node.channel("ie.tcd.sighting", "badge: u32, level: f64")
+    ...     with sightings.subscribe(print, "level > 0.5"), sightings.source() as source:
+    ...         source.publish(badge=7, level=0.7)
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        listen: str | Sequence[str] | None = None,
+        connect: str | Sequence[str] | None = None,
+        scout: bool | str | None = None,
+        federation: str | None = None,
+        network: Network | Mapping[str, Any] | None = None,
+        security: Security | Mapping[str, Any] | str | None = None,
+        state: str | PathLike[str] | NodeState | None = None,
+        config: Config | str | PathLike[str] | Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        on_error: Failure | None = None,
+    ) -> None:
+        plain, table = _split(config)
+        super().__init__(name, config=plain, clock=clock, on_error=on_error)
+        self._own_state = not isinstance(state, NodeState)
+        self.engine: Engine | None = None
+        wanted = _network(network if network is not None else table, listen, connect, scout, federation, security)
+        self.state = state if isinstance(state, NodeState) or state is None else NodeState(state)
+        if wanted is None:
+            return
+        from headwater.federation.engine import Engine
+
+        try:
+            self.engine = Engine(self, wanted)
+            self.engine.control.start()
+            self.engine.open()
+        except BaseException:
+            super().close(drain=False)
+            self._close_state()
+            raise
+
+    # ── channels and sources ──
+
+    def channel(self, name: str, type: Any = None) -> Channel:
+        """As at any node; the type may also be left out for a channel that another node of the federation has."""
+        if type is None and self.engine is not None and not self._has(name):
+            peer = self.engine.asking.known(name)
+            if peer is not None:
+                return self.engine.asking.declare(peer, name)
+            with suppress(ChannelError):
+                return super().channel(name)
+            raise ChannelError(
+                f"channel {name!r}: expected one that exists, found none here or at {len(self.engine.everyone())} other "
+                "nodes; declare it with a type, or wait: node.until(lambda: node.has_channel(...))"
+            )
+        return super().channel(name, type)
+
+    def _has(self, name: str) -> bool:
+        with self.wiring.lock:
+            return name in self._channels
+
+    def has_channel(self, name: str) -> bool:
+        """Whether this node, or one that it knows of, has such a channel."""
+        return self._has(name) or (self.engine is not None and self.engine.asking.known(name) is not None)
+
+    def _add_channel(self, channel: Channel) -> Channel:
+        made = super()._add_channel(channel)
+        if self.engine is not None:
+            self.engine.installing.history.record(made)
+            self.wiring.changed([made])
+        return made
+
+    # ── subscriptions ──
+
+    def change(self, subscription: Subscription, part: int, **what: Any) -> dict[str, int]:
+        """First every source learns the new interest, then sinks are judged by it: no event is judged by a mixture."""
+        if self.engine is None or not any(self._remote(channel) for channel, _ in subscription.attachments):
+            return super().change(subscription, part, **what)
+        with self.engine.asking.changing(subscription, part, **what):
+            return super().change(subscription, part, **what)
+
+    def _remote(self, channel: Channel) -> bool:
+        assert self.engine is not None
+        return any(peer.gone is None and peer.has(channel.name) for peer in self.engine.everyone())
+
+    # ── the federation ──
+
+    @property
+    def id(self) -> str:
+        """In the federation: its name, and the beginning of its key's fingerprint."""
+        return self.name if self.engine is None else self.engine.id
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Where it can be reached: what others may give as `connect`."""
+        return () if self.engine is None else tuple(self.engine.fabric.endpoints)
+
+    @property
+    def peers(self) -> list[str]:
+        """The names of the other nodes that are there."""
+        if self.engine is None:
+            return []
+        return sorted(peer.name for peer in self.engine.everyone() if peer.gone is None and peer.state is not None)
+
+    def remote_sources(self, channel: str) -> list[str]:
+        """The sources of a channel that other nodes advertise, as "name@node"."""
+        if self.engine is None:
+            return []
+        return sorted(
+            f"{ad.name}@{peer.name}"
+            for peer in self.engine.everyone()
+            if peer.gone is None
+            for ad in peer.sources
+            if ad.channel == channel
+        )
+
+    def until(self, condition: Callable[[], bool], timeout: float = READY) -> bool:
+        """Wait until a condition holds, which is looked at whenever something happens in the federation."""
+        if self.engine is None:
+            return bool(condition())
+        return self.engine.until(condition, timeout)
+
+    def ready(self, timeout: float = READY) -> bool:
+        """Wait until every node that is there has taken up, or refused, what this node's sinks want; False if too late.
+
+        From then on they miss nothing that is published."""
+        engine = self.engine
+        if engine is None:
+            return True
+        return engine.until(lambda: engine.asking.settled(self.channels(), marks=True), timeout)
+
+    def flush(self, timeout: float = READY) -> bool:
+        """Wait until everything published for reliable subscriptions has been dealt with by the nodes that are there."""
+        return True if self.engine is None else self.engine.flush(timeout)
+
+    def federation(self) -> FederationReport:
+        """The other nodes, the links to them, what crosses them, and what was refused."""
+        from headwater.federation.report import federation
+
+        return federation(self)
+
+    # ── the end ──
+
+    def close(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
+        end = monotonic() + (self.config.close_timeout if timeout is None else timeout)
+        ended = super().close(drain=drain, timeout=timeout)
+        self._depart(drain, end)
+        return ended
+
+    async def aclose(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
+        from headwater.channel.ending import _aside
+
+        end = monotonic() + (self.config.close_timeout if timeout is None else timeout)
+        ended = await super().aclose(drain=drain, timeout=timeout)
+
+        def leave() -> bool:
+            self._depart(drain, end)
+            return True
+
+        await _aside(leave)
+        return ended
+
+    def _depart(self, drain: bool, end: float) -> None:
+        if self.engine is not None and not self.engine.closed:
+            if drain:
+                self.engine.flush(max(0.0, end - monotonic()))
+            self.engine.close()
+        self._close_state()
+
+    def _close_state(self) -> None:
+        if self.state is not None and self._own_state:
+            self.state.close()
+
+
+def _split(config: Any) -> tuple[Any, Mapping[str, Any] | None]:
+    """What a configuration says of the node, and what of its network."""
+    if isinstance(config, Mapping) and "network" in config:
+        return {name: value for name, value in config.items() if name != "network"}, config["network"]
+    if isinstance(config, str | PathLike):
+        import tomllib
+        from pathlib import Path
+
+        try:
+            table = tomllib.loads(Path(config).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return config, None  # Config says what is wrong with it
+        if "network" in table:
+            return {name: value for name, value in table.items() if name != "network"}, table["network"]
+    return config, None
+
+
+def _network(given: Any, listen: Any, connect: Any, scout: Any, federation: Any, security: Any) -> Network | None:
+    """The network that is wanted, if any is."""
+    if given is None and listen is None and connect is None and not scout:
+        return None
+    from headwater.federation.network import Network
+    from headwater.federation.security import Security
+
+    secure = None if security is None else Security.of(security)
+    made = Network.of(given, listen=listen, connect=connect, scout=scout, federation=federation, security=secure)
+    return made if made.wanted else None
+
+
+__all__ = ["Node", "Source"]

@@ -1,0 +1,366 @@
+"""Another node as this one sees it: the link to it, what goes there, and what comes from there."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import FederationError, FrameError, HeadwaterError
+from headwater.federation import wire
+from headwater.federation.crossing import Crossing
+from headwater.federation.lane import Lane
+from headwater.federation.messages import ChannelAd, State, pack_type, unpack_type
+from headwater.federation.sender import Sender
+from headwater.federation.standin import StandIn
+from headwater.federation.wire_control import Announce, Bye, Ends, Mark, Resume, SourceAd
+
+if TYPE_CHECKING:
+    from headwater.channel.route import Entry
+    from headwater.federation.engine import Engine
+    from headwater.federation.link import Link
+    from headwater.federation.rules import Principal
+
+log = logging.getLogger("headwater.federation")
+PACE = 1024  # events after which an acknowledgement is sent without waiting for the next tick
+LARGE = 512  # bytes from which on frames are worth compressing
+
+
+class Peer:
+    """One for each node that was met; it stays while that node is away, for as long as something is kept for it."""
+
+    def __init__(self, engine: Engine, node: str, incarnation: int) -> None:
+        self.engine, self.network = engine, engine.network
+        self.id, self.incarnation = node, incarnation
+        self.name = node.rpartition(".")[0]
+        self.state: State | None = None
+        self.principal: Principal | None = None
+        self.present = False  # on Zenoh
+        self.gone: float | None = None  # since when it is neither on Zenoh nor at the end of a stream
+        self.lock = threading.RLock()
+        # the link
+        self.link: Link | None = None
+        self.dialled = False  # by this node
+        self.since = 0.0  # when it was made
+        self.calling = False
+        self.heard = 0.0  # when something last came over it
+        self.resumed = False  # the other end has said what it has: events may go
+        self.links = 0
+        self.trouble = ""  # why there is no direct stream
+        self.building = threading.Lock()
+        self.control: deque[bytes] = deque()
+        self.dirty: deque[Lane] = deque()
+        self.marks: deque[Crossing] = deque()
+        self.sender = Sender(self._collect, f"{engine.node.name}-{self.name}")
+        self.stir: Callable[[], None] = self.sender.stir
+        self.full: set[Any] = engine.node.full
+        # out and in
+        self.crossings: dict[str, Crossing] = {}
+        self.standins: dict[int, StandIn] = {}
+        self.unacknowledged: set[StandIn] = set()
+        # what this node has asked for there
+        self.asked: dict[str, Any] = {}  # by channel: a demand.Installation
+        self.past_bytes = [0, 0]  # of links that are no more: out, in
+
+    # ── what is known of it ──
+
+    @property
+    def sources(self) -> list[SourceAd]:
+        return [] if self.state is None else self.state.sources
+
+    def has(self, channel: str) -> bool:
+        """Whether it advertises a source of that channel."""
+        return any(source.channel == channel for source in self.sources)
+
+    def channel(self, name: str) -> ChannelAd | None:
+        return None if self.state is None else next((each for each in self.state.channels if each.name == name), None)
+
+    def tags(self, channel: str) -> dict[int, Entry]:
+        return self.engine.demands.tags(channel)
+
+    def runs_there(self, channel: str, entry: Entry) -> bool:
+        return self.engine.demands.runs_at(self, channel, entry)
+
+    # ── out ──
+
+    def crossing(self, channel: Any) -> Crossing:
+        found = self.crossings.get(channel.name)
+        if found is None or found.channel is not channel:
+            found = self.crossings[channel.name] = Crossing(self, channel)
+        return found
+
+    def lanes(self) -> Iterable[Lane]:
+        for crossing in list(self.crossings.values()):
+            yield from crossing.active()
+
+    def _collect(self, budget: int) -> list[bytes]:
+        """Frames of what waits; called by one thread at a time."""
+        frames: list[bytes] = []
+        control, dirty = self.control, self.dirty
+        with self.building:
+            while control:
+                frames.append(control.popleft())
+            if not self.resumed:
+                return frames
+            marks = [self.marks.popleft() for _ in range(len(self.marks))]
+            while dirty:
+                lane = dirty.popleft()
+                if not lane.announced:
+                    frames.append(self._announce(lane, lane.number + 1))
+                lane.build(frames)
+            for crossing in marks:
+                frames.append(self._mark(crossing))
+        if self.network.compress != "none":
+            frames = [_compressed(frame, self.network.compress) for frame in frames]
+        return frames
+
+    def _announce(self, lane: Lane, first: int) -> bytes:
+        lane.announced = True
+        source = lane.source
+        type = source.channel.type
+        ad = self.engine.describe(source)
+        return wire.encode_control(Announce(ad=ad, type=pack_type(type), next=first, dropped=lane.dropped))
+
+    def _mark(self, crossing: Crossing) -> bytes:
+        sent = {lane.sid: lane.number for lane in crossing.active() if lane.announced}
+        return wire.encode_control(Mark(crossing.channel.name, crossing.version, sent))
+
+    def stir_later(self, lane: Lane) -> None:
+        """Something was put in while sources stood still; a mark follows, with which it goes."""
+        if not lane.dirty:
+            lane.dirty = True
+            self.dirty.append(lane)
+
+    def mark(self, crossing: Crossing) -> None:
+        """Tell the peer, after all that went before, that its wishes of this version are in force."""
+        self.marks.append(crossing)
+        self.stir()
+
+    def say(self, frame: bytes) -> None:
+        """A frame beside the events."""
+        if self.link is not None:
+            self.control.append(frame)
+            self.stir()
+
+    def trim(self, lane: Lane) -> None:
+        with self.building:
+            lane.trim()
+
+    def end_lane(self, lane: Lane) -> None:
+        """A source is no more: what it has sent is still delivered, then the peer forgets it."""
+        lane.ended = True
+        if lane.announced or lane.pending:
+            lane.put((wire.encode_control(Ends(lane.sid)),), 0)
+            lane.go()
+
+    def pump(self, seconds: float) -> bool:
+        """Where the calling thread is the one that reads this link: read on, so that acknowledgements come."""
+        return False
+
+    # ── the link ──
+
+    def link_up(self, link: Link, *, dialled: bool) -> None:
+        """Another link, from now on: first each end says what it has."""
+        with self.lock:
+            old, self.link = self.link, link
+            self.dialled, self.resumed = dialled, False
+            self.heard = self.since = monotonic()
+            self.links += 1
+            self.gone, self.trouble = None, ""
+            if old is not None:
+                self._let_go(old, "another link took its place")
+            positions = {sid: source.frame for sid, source in list(self.standins.items()) if source.frame}
+            with self.building:
+                self.control.clear()
+                self.control.append(wire.encode_control(Resume(positions)))
+                for lane in self.lanes():
+                    lane.announced = False
+        self.sender.attach(link)
+        self.stir()
+        self.engine.changed()
+
+    def link_down(self, link: Link, reason: str) -> None:
+        """A link has ended; called once, by its thread."""
+        with self.lock:
+            if self.link is not link:
+                return
+            self.link, self.resumed = None, False
+            self.trouble = reason
+            self._let_go(link, reason)
+        log.info("node %s: the link to %s has ended: %s", self.engine.node.name, self.name, reason)
+        self.engine.link_lost(self)
+
+    def _let_go(self, link: Link, reason: str) -> None:
+        self.sender.detach(link)
+        self.past_bytes[0] += link.bytes_out
+        self.past_bytes[1] += getattr(link, "bytes_in", 0)
+        link.close(reason)
+
+    @property
+    def direct(self) -> bool:
+        link = self.link
+        return link is not None and link.kind != "zenoh"
+
+    def on_resume(self, positions: dict[int, int]) -> None:
+        """The other end says which frames of each source it has: the rest goes again, then all that waits."""
+        with self.building:
+            for crossing in list(self.crossings.values()):
+                if crossing.parked:
+                    continue
+                for lane in crossing.active():
+                    first, again = lane.again(positions.get(lane.sid, 0))
+                    self.control.append(self._announce(lane, first))
+                    self.control.extend(again)
+                    if lane.pending and not lane.dirty:
+                        lane.dirty = True
+                        self.dirty.append(lane)
+                self.marks.append(crossing)
+            self.resumed = True
+        self.stir()
+
+    # ── in: by the thread that reads the link ──
+
+    def on_frame(self, frame: memoryview, link: Link) -> None:
+        """A frame from the other end; FrameError if it is not one."""
+        self.heard = monotonic()
+        message = wire.decode(frame)
+        match message:
+            case wire.Events():
+                source = self._source_of(message.source, message.number)
+                if source is not None:
+                    source.deliver(message)
+                    self._came(source, len(message.seqs))
+            case wire.Batch():
+                source = self._source_of(message.source, message.number)
+                if source is not None:
+                    source.deliver_batch(message)
+                    self._came(source, message.rows)
+            case wire.Ack():
+                lanes = {lane.sid: lane for lane in self.lanes()}
+                for sid, number in message.pairs:
+                    if (lane := lanes.get(sid)) is not None:
+                        lane.acknowledged(number)
+            case wire.Promise():
+                for sid, time in message.pairs:
+                    if (found := self.standins.get(sid)) is not None:
+                        found.promised(time)
+            case wire.Ping():
+                self.say(wire.encode_pong(message.number))
+            case wire.Pong():
+                pass
+            case _:
+                self._on_control(message)
+
+    def _on_control(self, message: Any) -> None:
+        match message:
+            case Resume(positions=positions):
+                self.on_resume(positions)
+            case Announce():
+                self._on_announce(message)
+            case Ends(source=sid):
+                self.engine.withdrawn(self, sid)
+            case Mark(channel=channel, version=version):
+                self.engine.marked(self, channel, version)
+            case Bye(reason=reason):
+                self.engine.said_bye(self, reason)
+            case _:
+                raise FrameError(f"expected a frame between nodes that know each other, found {type(message).__name__}")
+
+    def _source_of(self, sid: int, number: int) -> StandIn | None:
+        source = self.standins.get(sid)
+        if source is None:
+            self.engine.offence(self, f"events of a source ({sid}) that was not announced")
+            return None
+        if number <= source.frame:
+            source.repeated += 1
+            return None  # it was here already
+        if number != source.frame + 1:
+            self.engine.gap(self, source, number)
+            return None
+        return source
+
+    def _on_announce(self, message: Announce) -> None:
+        ad = message.ad
+        source = self.standins.get(ad.sid)
+        if source is None:
+            try:
+                source = self.engine.stand_in(self, ad, unpack_type(message.type))
+            except HeadwaterError as error:
+                self.engine.refused_source(self, ad, str(error))
+                return
+            if source is None:
+                return
+            self.standins[ad.sid] = source
+        if message.next > source.frame + 1:
+            if source.frame or message.dropped:
+                source.lost = message.dropped
+            source.frame = source.acknowledged = message.next - 1
+        elif message.dropped > source.lost:
+            source.lost = message.dropped
+
+    def _came(self, source: StandIn, events: int) -> None:
+        self.unacknowledged.add(source)
+        source.unsaid += events
+        if source.unsaid >= PACE:
+            self.acknowledge([source])
+        elif not self.engine.ticking:
+            self.engine.tick_soon()
+
+    def acknowledge(self, sources: Iterable[StandIn] | None = None) -> bool:
+        """Tell the other end what no sink of this node needs again; whether there may be more to tell soon."""
+        pairs = []
+        for source in list(self.unacknowledged) if sources is None else sources:
+            number = source.settled()
+            source.unsaid = 0
+            if number > source.acknowledged:
+                source.acknowledged = number
+                pairs.append((source.sid, number))
+            if number >= source.frame:
+                self.unacknowledged.discard(source)
+        if pairs:
+            self.say(wire.encode_ack(pairs))
+        return bool(self.unacknowledged)
+
+    def wait_for_room(self, source: StandIn, record: bytes | None) -> None:
+        """Until every sink that may want the source's next events has room for them."""
+        while (mailbox := source.full(record)) is not None and not self.engine.closing:
+            if mailbox.inline:
+                mailbox.go()
+            mailbox.wait(lambda it=mailbox: not it.is_full, 0.1)
+
+    # ── the end ──
+
+    def close(self, reason: str) -> None:
+        link = self.link
+        if link is not None:
+            self.say(wire.encode_control(Bye(reason)))
+            self.sender.flush(0.5)
+        self.sender.close()
+        with self.lock:
+            self.link = None
+        if link is not None:
+            self._let_go(link, reason)
+
+    @property
+    def bytes_out(self) -> int:
+        link = self.link
+        return self.past_bytes[0] + (0 if link is None else link.bytes_out)
+
+    @property
+    def bytes_in(self) -> int:
+        link = self.link
+        return self.past_bytes[1] + (0 if link is None else getattr(link, "bytes_in", 0))
+
+    def __repr__(self) -> str:
+        kind = "no link" if self.link is None else self.link.kind
+        return f"<Peer {self.id}, {kind}>"
+
+
+def _compressed(frame: bytes, codec: Any) -> bytes:
+    return wire.compress(frame, codec) if len(frame) >= LARGE else frame
+
+
+__all__ = ["FederationError", "Peer"]

@@ -1,0 +1,111 @@
+"""Bring back connections that nobody else brings back.
+
+Zenoh tries an endpoint of `connect` for ever, but a connection that came about through a third node (gossip) is not
+tried again once it breaks: if the third node has died by then, two healthy nodes would stay apart for good. Here the
+node that had dialled remembers where, and introduces the two again: a short-lived session connects to this node and
+to the lost one, each learns of the other from it, and they connect as they did the first time.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+import zenoh
+
+from headwater.federation.fabric_settings import DATAGRAMS, STREAMS, Locator, matchmaker_config
+
+FIRST = 0.25  # seconds before the first attempt, and its length
+LONGEST = 30.0  # the pause between attempts doubles up to this
+FORGET = 86_400.0  # seconds after which a lost node is given up
+MOST = 64  # lost nodes that are looked for; the longest lost are given up first
+
+
+class Reunion:
+    """Looks for lost nodes until they are back, in a thread that exists only while something is lost."""
+
+    def __init__(self, config: Mapping[str, Any], homes: Sequence[Locator], name: str) -> None:
+        self._config = config
+        self._home = homes[0]
+        self._ports = {str(home.port) for home in homes if not home.unix}
+        self._name = name
+        self._dialled: dict[str, str] = {}  # Zenoh id -> where it was dialled
+        self._lost: dict[str, tuple[str, float]] = {}  # Zenoh id -> where, and since when
+        self._known = set(config["connect"]["endpoints"])
+        self._lock = threading.Lock()
+        self._change = threading.Condition(self._lock)
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self.attempts = 0
+
+    def connected(self, zid: str, source: str, destination: str) -> None:
+        """A connection is there; `source` tells whether this node dialled (else it is the other's to bring back)."""
+        with self._lock:
+            if self._lost.pop(zid, None) is not None:
+                self._change.notify_all()
+            networked = destination.partition("/")[0] in (*STREAMS, *DATAGRAMS)
+            if networked and source.rpartition(":")[2] not in self._ports and destination not in self._known:
+                self._dialled[zid] = destination
+
+    def disconnected(self, zid: str) -> None:
+        """A connection is gone; look for its node if this one had dialled."""
+        with self._lock:
+            where = self._dialled.pop(zid, None)
+            if where is None or self._closed:
+                return
+            self._lost[zid] = (where, monotonic())
+            while len(self._lost) > MOST:
+                del self._lost[next(iter(self._lost))]
+            self._change.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"{self._name}-reunion", daemon=True)
+                self._thread.start()
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Where the nodes were that are looked for."""
+        with self._lock:
+            return tuple(where for where, _ in self._lost.values())
+
+    def _run(self) -> None:
+        pause = FIRST
+        while True:
+            with self._lock:
+                seen = set(self._lost)
+                self._change.wait_for(lambda: self._closed, pause)
+                now = monotonic()
+                self._lost = {zid: kept for zid, kept in self._lost.items() if now - kept[1] < FORGET}
+                if self._closed or not self._lost:
+                    self._thread = None
+                    return
+                pause = FIRST if set(self._lost) - seen else min(2 * pause, LONGEST)
+                wanted = sorted({where for where, _ in self._lost.values()})
+            self._introduce(wanted)
+
+    def _introduce(self, wanted: list[str]) -> None:
+        """Connect to both sides for a moment; whether they found each other shows in `connected`."""
+        self.attempts += 1
+        try:
+            config = zenoh.Config.from_json5(json.dumps(matchmaker_config(self._config, self._home, wanted)))
+            session: Any = zenoh.open(config)
+        except zenoh.ZError:
+            return  # the next attempt may find more
+        try:
+            with self._lock:
+                before = len(self._lost)
+                self._change.wait_for(lambda: self._closed or len(self._lost) < before, 2 * FIRST)
+        finally:
+            session.close()
+
+    def close(self) -> None:
+        """End the search."""
+        with self._lock:
+            self._closed = True
+            self._lost.clear()
+            self._change.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(1.0)

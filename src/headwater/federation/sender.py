@@ -1,0 +1,278 @@
+"""Smart batching towards one other node: an idle link sends at once, a busy one packs, and no knob chooses.
+
+Publishers put what they have where `collect` finds it and call `stir`. Who sends?
+
+    nothing sent for a moment    this publisher, at once: the way of a single event has no other thread in it
+    sent just now                nobody yet: the *flusher* thread is woken once, and publishers go on
+    ... and a lot waits by now   the publisher whose event made it a lot, or too old
+    ... and publishers stop      the flusher sends the tail
+    the link takes no more       the flusher waits for it; what comes meanwhile waits where it is
+
+The one promise everything rests on: while `_armed`, the flusher will clear it and collect after that, so whoever put
+something before seeing it set need do nothing. Whoever sees it clear sends, or sets it and rings.
+
+In a flood the flusher must not ask for the interpreter's lock at every turn (each time costs the publisher a switch of
+threads, and it waits for up to 5 ms to get it). So when it sees that publishers send as they go it lingers, and only
+looks every millisecond whether they still do.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from enum import IntEnum
+from time import monotonic
+
+from headwater.errors import ClosedError, LinkDown
+from headwater.federation.link import Link
+
+log = logging.getLogger("headwater.federation")
+
+GAP = 12e-6  # seconds after a send for which the link counts as in use: less than any round trip, more than a flood's
+OLD = 100e-6  # seconds after which a publisher does not leave it to others
+MUCH = 64 << 10  # bytes, the same
+BUDGET = 256 << 10  # bytes in one write: more than MUCH, so that what has gathered shrinks
+LINGER = 1e-3  # seconds between two looks of the flusher in a flood
+SLICE = 0.25  # seconds for which the flusher waits for a full link at a time
+ROUNDS = 4  # writes that a publisher makes at an idle link before it leaves the rest to the flusher
+MANY = (1 << 30) - 1  # events: never
+NEVER = float("inf")
+
+
+class _Step(IntEnum):
+    NOTHING = 0  # there was nothing to send, and nothing waits in the link
+    SENT = 1
+    FULL = 2  # the link takes no more for now
+    NO_LINK = 3
+
+
+class Sender:
+    """Moves what `collect(budget)` returns to the attached link, in order.
+
+    `collect` returns whole frames made from what waits, about `budget` bytes of them, and [] only if nothing waits. One
+    thread at a time calls it: a publisher in `stir`, the flusher, whoever calls `attach` or `flush`. None of these may
+    hold a lock that `collect` takes.
+
+    When a link ends, frames collected for it are gone with it (the other node says what it has when it is back), and
+    what was not collected waits for the next `attach`. The end itself is told by the link's `on_end`, not here."""
+
+    __slots__ = (
+        "_armed",
+        "_bell",
+        "_closed",
+        "_collect",
+        "_count",
+        "_due",
+        "_flusher",
+        "_limit",
+        "_link",
+        "_mark",
+        "_quiet",
+        "_start",
+        "_turn",
+        "name",
+        "writes",
+    )
+
+    def __init__(self, collect: Callable[[int], list[bytes]], name: str) -> None:
+        self.name = name
+        self.writes = 0  # calls of the link's `write`
+        self._collect = collect
+        self._link: Link | None = None
+        self._closed = False
+        self._turn = threading.Lock()  # held for one collect and one write, which never wait
+        self._bell = threading.Lock()  # rung by releasing it
+        self._bell.acquire()
+        self._start = threading.Lock()
+        self._flusher: threading.Thread | None = None
+        # Without a link nobody has anything to do: armed, and never enough or old enough.
+        self._armed = True
+        self._mark = 0  # `writes` when it was armed
+        self._count = 0  # events stirred since the last write: an estimate, threads may lose some
+        self._limit = MANY  # so many events are about MUCH bytes
+        self._due = NEVER  # when a publisher sends itself
+        self._quiet = 0.0  # when the link counts as idle
+
+    @property
+    def attached(self) -> bool:
+        return self._link is not None
+
+    def stir(self, n: int = 1) -> None:
+        """Something new waits for `collect`, about `n` events of it."""
+        if self._armed:
+            self._count = count = self._count + n
+            # The clock is asked for every fourth event only.
+            if (count < self._limit and (count & 3 or monotonic() < self._due)) or self._turn.locked():
+                return
+            with self._turn:
+                step = self._step()
+            # The flusher may have become idle while this thread waited for its turn, and there may be more.
+            if step is _Step.SENT and not self._armed:
+                self._arm()
+        elif monotonic() < self._quiet or self._turn.locked():
+            self._arm()
+        else:
+            self._send()
+
+    def attach(self, link: Link) -> None:
+        """Send over `link` from now on, beginning with what waits."""
+        with self._turn:
+            if self._closed:
+                raise ClosedError(f"sender {self.name} is closed: a link cannot be attached")
+            self._link = link
+            self._limit, self._due, self._quiet = MUCH // 128, 0.0, 0.0
+            self._armed = False
+        self._send()
+
+    def detach(self, link: Link | None = None) -> None:
+        """Stop sending over the link (given one: only if it is that one). When this returns, nobody collects for it."""
+        with self._turn:
+            if self._link is not None and (link is None or link is self._link):
+                self._lost()
+
+    def flush(self, timeout: float) -> bool:
+        """Send all that waits; False if that took longer, or if there is no link."""
+        deadline = monotonic() + timeout
+        while True:
+            with self._turn:
+                link, step = self._link, self._step()
+            match step:
+                case _Step.NOTHING:
+                    return True
+                case _Step.NO_LINK:
+                    return False
+                case _Step.FULL:
+                    assert link is not None
+                    try:
+                        if not link.drain(max(0.0, deadline - monotonic())):
+                            return False
+                    except LinkDown:
+                        self.detach(link)
+                        return False
+                case _Step.SENT:
+                    if monotonic() > deadline:
+                        self._arm()
+                        return False
+
+    def close(self) -> None:
+        """Detach, and end the flusher. What waits stays where it is; `flush` first to have it sent."""
+        self._closed = True
+        self.detach()
+        with self._start:
+            flusher = self._flusher
+        if flusher is not None:
+            self._ring()
+            if flusher is not threading.current_thread():
+                flusher.join()
+
+    def _send(self) -> None:
+        """At an idle link: all there is, in this thread."""
+        for _ in range(ROUNDS):
+            with self._turn:
+                step = self._step()
+            if step is not _Step.SENT:
+                # If it is NOTHING: who put something after that look finds the sender not armed.
+                return
+        self._arm()
+
+    def _step(self) -> _Step:
+        """One collect and one write, by whoever has the turn. After FULL the sender is armed."""
+        link = self._link
+        if link is None:
+            self._armed, self._count = True, 0
+            return _Step.NO_LINK
+        count, self._count = self._count, 0
+        try:
+            if link.busy and not link.drain(0):
+                if not self._armed:
+                    self._arm()
+                return _Step.FULL
+            frames = self._collect(BUDGET)
+            if not frames:
+                self._due = monotonic() + OLD
+                return _Step.NOTHING
+            data = frames[0] if len(frames) == 1 else b"".join(frames)
+            whole = link.write(data)
+            self.writes += 1
+            if count > 8:
+                self._limit = max(1, min(count * MUCH // max(1, len(data)), MANY))
+            if whole:
+                now = monotonic()
+                self._quiet, self._due = now + GAP, now + OLD
+                return _Step.SENT
+            # As long as it is full a publisher looks again when a lot more has come, and the flusher waits for it.
+            self._due = NEVER
+            self._arm()
+            return _Step.FULL
+        except LinkDown:
+            self._lost()
+            return _Step.NO_LINK
+        except Exception as error:
+            log.exception("%s: what waits for the link cannot be sent; the link is closed", self.name)
+            self._lost()
+            link.close(f"what waits for it cannot be sent: {error}")
+            return _Step.NO_LINK
+        except BaseException:
+            # Ctrl-C: whether a frame is out, or a part of it, is not known. The next link starts clean.
+            self._lost()
+            link.close("interrupted while sending")
+            raise
+
+    def _lost(self) -> None:
+        self._link = None
+        self._armed, self._limit, self._due = True, MANY, NEVER
+
+    def _arm(self) -> None:
+        """From here on the flusher sees to what waits."""
+        if self._flusher is None:
+            self._begin()
+        self._mark = self.writes
+        self._armed = True
+        self._ring()
+
+    def _ring(self) -> None:
+        try:  # noqa: SIM105  a `with` would cost more than the call
+            self._bell.release()
+        except RuntimeError:
+            pass  # it rings already
+
+    def _begin(self) -> None:
+        with self._start:
+            if self._flusher is None and not self._closed:
+                thread = threading.Thread(target=self._run, name=f"headwater-{self.name}-flusher", daemon=True)
+                thread.start()
+                self._flusher = thread
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._bell.acquire()
+            try:
+                self._tend()
+            except Exception:  # not even a faulty link ends the flusher
+                log.exception("%s: the link failed", self.name)
+                self.detach()
+
+    def _tend(self) -> None:
+        """Until nothing waits, or there is no link."""
+        mark = self._mark
+        while not self._closed:
+            link = self._link
+            if link is None:
+                return
+            if link.busy:
+                try:
+                    link.drain(SLICE)
+                except LinkDown:
+                    self.detach(link)
+            elif self.writes != mark or self._turn.locked():
+                mark = self.writes
+                self._bell.acquire(timeout=LINGER)
+            else:
+                with self._turn:
+                    self._armed = False
+                    step = self._step()
+                    if step is _Step.NOTHING or step is _Step.NO_LINK:
+                        return
+                    self._armed = True
+                mark = self.writes

@@ -1,0 +1,381 @@
+"""A remote source as this node sees it: its events flow through the channel here as those of any source do."""
+
+from __future__ import annotations
+
+from collections import deque
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.forms import fitting
+from headwater.channel.letter import Chunk, Letter
+from headwater.channel.mailbox import go_all
+from headwater.channel.route import Flow, Lineup, Ready
+from headwater.channel.running import DEPTH, NEST, runs
+from headwater.channel.source import Source
+from headwater.channel.subscription import SAMPLE
+from headwater.errors import ClosedError, EncodeError, FrameError, HeadwaterError
+from headwater.types import EventType
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.route import Entry
+    from headwater.channel.subscription import Subscription
+    from headwater.federation.wire_control import SourceAd
+    from headwater.federation.peer import Peer
+    from headwater.federation.wire import Batch, Events
+
+FOREVER = (1 << 63) - 1
+WINDOW = 65_536  # numbers of events of one origin that are remembered where they may come by several gateways
+
+
+class _NoIntake:
+    """A stand-in takes nothing from this process."""
+
+    type = None
+    plan = None
+
+    def encode(self, event: Any, fields: dict[str, Any] | None = None) -> tuple[bytes, Any]:
+        raise EncodeError("", "this source is at another node; publish there")
+
+    def batch(self, events: Any) -> Any:
+        raise EncodeError("", "this source is at another node; publish there")
+
+
+class RemoteFlow(Flow):
+    """A remote source's events in their channel. What runs at the source is not run again: its results are tagged."""
+
+    __slots__ = ("tags",)
+
+    def __init__(self, source: StandIn, channel: Channel, lineup: Lineup) -> None:
+        super().__init__(source, channel, lineup)
+        self.tags: dict[int, Entry] = source.peer.tags(channel.name)
+
+    def accept(self, letter: Letter, ready: Ready) -> None:
+        """An event for whoever of this node's sinks wants it."""
+        self.seen += 1
+        self.spread += 1
+        route = self.route
+        for entry in route.always:
+            self._passed += entry.width
+            for member in entry.members:
+                member.accept(letter, ready)
+        if route.matching is not None:
+            match = self._match
+            if match is None:
+                match = self._match = route.matching.counting_in(self._totals)
+            for entry in match(letter.record):
+                self._passed += entry.width
+                for member in entry.members:
+                    member.accept(letter, ready)
+        for entry in route.alone:
+            if not self.source.elsewhere(entry):  # type: ignore[attr-defined]
+                self._alone(entry, letter, ready)
+
+    def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
+        result = self._native(entry).run(letter.record, self._meta(letter))
+        self._judge(entry, result)
+        if result.passed:
+            out = letter if result.output is None else letter.derived(result.output)
+            for member in entry.members:
+                member.accept(out, ready)
+
+    def tagged(self, tag: int, letter: Letter, ready: Ready) -> None:
+        """What an interest at the source has passed."""
+        entry = self.tags.get(tag)
+        if entry is not None:
+            self._passed += entry.width
+            for member in entry.members:
+                member.accept(letter, ready)
+
+    def accept_chunk(self, chunk: Chunk, ready: Ready) -> None:
+        alone = self.route.alone
+        if any(self.source.elsewhere(entry) for entry in alone):  # type: ignore[attr-defined]
+            here = tuple(entry for entry in alone if not self.source.elsewhere(entry))  # type: ignore[attr-defined]
+            route, self.route = self.route, _with_alone(self.route, here)
+            try:
+                super().accept_chunk(chunk, ready)
+            finally:
+                self.route = route
+        else:
+            super().accept_chunk(chunk, ready)
+
+    def tagged_chunk(self, tag: int, chunk: Chunk, ready: Ready) -> None:
+        entry = self.tags.get(tag)
+        if entry is not None:
+            self._passed += entry.width * len(chunk)
+            for member in entry.members:
+                member.accept_chunk(chunk, len(chunk), ready)
+
+
+def _with_alone(route: Any, alone: tuple[Entry, ...]) -> Any:
+    from dataclasses import replace
+
+    return replace(route, alone=alone)
+
+
+class StandIn(Source):
+    """Made when a peer announces a source whose events it sends here."""
+
+    local = False
+
+    def __init__(self, channel: Channel, peer: Peer, ad: SourceAd, type: EventType | None) -> None:
+        intake: Any = _NoIntake()
+        zones = frozenset(ad.zones)
+        super().__init__(channel, ad.name, intake, facts=None, priority=ad.priority, ask=None, zones=zones)
+        self.peer, self.sid, self.ad = peer, ad.sid, ad
+        self.key = f"{ad.name}@{peer.name}"
+        self.id = f"{channel.name}/{self.key}"
+        self.node = peer.name
+        self.position_key = ad.origin or f"{peer.id}/{peer.incarnation}/{ad.sid}"
+        self._type = type
+        self._plan = None if channel.type is None or type is None else fitting(type, channel.type)
+        self.received = 0  # the last event
+        self.frame = 0  # the last frame
+        self.acknowledged = 0  # the last frame that was acknowledged
+        self._frames: deque[tuple[int, int]] = deque()  # number and last event of frames that are not
+        self.lost = 0  # events that the other end dropped
+        self.promise: int | None = None  # no later event is older; None while that is not known
+        self.repeated = 0  # frames that came again
+        self.unsaid = 0  # events since the last acknowledgement
+        self._resent_to = 0  # events up to this number may have come to an earlier process of this node
+        self._seen: _Seen | None = _Seen() if ad.origin else None
+
+    def flow(self, channel: Channel, lineup: Lineup) -> Flow:
+        return RemoteFlow(self, channel, lineup) if channel is self.channel else Flow(self, channel, lineup)
+
+    def start(self) -> None:
+        self._flow = self.flows[self.channel]
+        self._slow = self.publish = self._refuse
+
+    def _refuse(self, event: Any = None, /, **fields: Any) -> int:
+        raise ClosedError(f"{self}: it is at node {self.peer.name}; publish there, or make a source here")
+
+    def publish_many(self, events: Any) -> int:
+        return self._refuse()
+
+    @property
+    def seq(self) -> int:
+        """The number of its last event that came here."""
+        return self.received
+
+    @property
+    def type(self) -> Any:
+        return self._type
+
+    def promised(self, time: int | None) -> None:
+        """How far time has come at the source; None if it is not there any more, and so holds nothing back."""
+        self.promise = FOREVER if time is None else max(time, self.promise or 0)
+        self.channel.node.release()
+
+    def elsewhere(self, entry: Entry) -> bool:
+        """Whether an interest runs at the source, so that it must not run here."""
+        return self.peer.runs_there(self.channel.name, entry)
+
+    def resent(self, seq: int) -> bool:
+        """Whether an event came again, after this node was started again."""
+        return seq <= self._resent_to
+
+    # ── in: by the thread that reads the link ──
+
+    def expects(self, number: int) -> bool:
+        """Whether this frame is the next; else it was here already, or there is a gap."""
+        return number == self.frame + 1
+
+    def deliver(self, events: Events) -> None:
+        """A frame of single events."""
+        records, seqs = events.records, events.seqs
+        if self._plan is not None:
+            convert = self._plan.convert
+            try:
+                records = [convert(bytes(record)) for record in records]
+            except HeadwaterError as error:
+                raise FrameError(f"{self}: a record is not of its type: {error}") from None
+        if events.resent:
+            self._resent_to = seqs[-1]
+        tags = events.tags
+        if tags is None and self._short(records, seqs, events.number):
+            return
+        ready: Ready = []
+        now, priority = perf_counter_ns(), self.priority
+        flow: Any = self._flow
+        self._wait_for_room(None)
+        with self.lock:
+            if self.closed:
+                return
+            self._arrived(events.number, seqs[-1])
+            accept = flow.accept
+            if tags is None:
+                for seq, stamp, record in zip(seqs, events.stamps, records, strict=True):
+                    if self._seen is None or self._seen.first_time(seq):
+                        accept(Letter(None, record, self, seq, stamp, now, priority), ready)
+            else:
+                for seq, stamp, record, marks in zip(seqs, events.stamps, records, tags, strict=True):
+                    letter = Letter(None, record, self, seq, stamp, now, priority)
+                    for mark in marks:
+                        if mark:
+                            flow.tagged(mark, letter, ready)
+                        else:
+                            accept(letter, ready)
+            self.promise = events.stamps[-1]
+        go_all(dict.fromkeys(ready))  # type: ignore[arg-type]
+
+    def _arrived(self, number: int, last: int) -> None:
+        self.frame, self.received = number, last
+        self._frames.append((number, last))
+
+    def _short(self, records: Any, seqs: Any, number: int) -> bool:
+        """Straight to the one function that wants everything, if that is how things are."""
+        flow = self._flow
+        if self._seen is not None or flow.lone is None or len(NEST) >= DEPTH:
+            return False
+        with self.lock:
+            lone = flow.lone
+            if lone is None or lone.items or lone.special or self.closed:
+                return False
+            try:
+                lone.token.pop()
+            except IndexError:
+                return False
+            flow.seen += len(records)
+            self._arrived(number, seqs[-1])
+        _handle(lone, records)
+        if lone.items or lone.special:
+            lone.stirred()
+        return True
+
+    def deliver_batch(self, frame: Batch) -> None:
+        """A frame of rows."""
+        type = self.type
+        if type is None:
+            raise FrameError(f"{self}: rows came, but its channel carries bytes")
+        tag = frame.tag
+        entry = None if tag == 0 else self._flow.tags.get(tag)  # type: ignore[attr-defined]
+        made = type if entry is None or entry.interest is None or entry.interest.output is None else entry.interest.output
+        batch = frame.batch(made.schema)
+        if self._plan is not None and made is type:
+            batch = self._plan.convert_batch(batch)
+        seqs = frame.seqs
+        if frame.resent:
+            self._resent_to = int(seqs[-1])
+        ready: Ready = []
+        self._wait_for_room(None)
+        with self.lock:
+            if self.closed:
+                return
+            self._arrived(frame.number, int(seqs[-1]))
+            chunk = Chunk(batch, self, 0, frame.stamp, perf_counter_ns(), self.priority)
+            chunk._seqs = seqs
+            flow: Any = self._flow
+            if tag:
+                flow.tagged_chunk(tag, chunk, ready)
+            else:
+                flow.accept_chunk(chunk, ready)
+            self.promise = frame.stamp
+        go_all(ready)
+
+    def _wait_for_room(self, record: bytes | None) -> None:
+        """Sinks that cannot keep up hold the link, and so, at last, the publisher."""
+        if self._full:
+            self.peer.wait_for_room(self, record)
+
+    def full(self, record: bytes | None) -> Any:
+        """A sink's mailbox that has no room for this."""
+        with self.lock:
+            if self.closed:
+                return None
+            return next((mailbox for mailbox in self._flow.reaches(record) if mailbox.is_full), None)
+
+    # ── what may be forgotten at the other end ──
+
+    def settled(self) -> int:
+        """The last frame that no sink of this node needs again."""
+        frames = self._frames
+        if not frames:
+            return self.frame
+        upto = self.received
+        for subscription in self._sinks():
+            waits = _oldest(subscription, self)
+            if waits is None:
+                return self.acknowledged
+            upto = min(upto, waits)
+        done = self.acknowledged
+        while frames and frames[0][1] <= upto:
+            done = frames.popleft()[0]
+        return done
+
+    def _sinks(self) -> list[Subscription]:
+        found: dict[Subscription, None] = {}
+        for channel in list(self.flows):
+            for entry in list(channel.entries.values()):
+                for member in entry.members:
+                    subscription = getattr(member, "subscription", None)
+                    if subscription is not None:
+                        found[subscription] = None
+        return list(found)
+
+
+def _oldest(subscription: Subscription, source: StandIn) -> int | None:
+    """The event before the oldest of this source that a sink has not done with; None if that cannot be told now."""
+    box = subscription.mailbox
+    if subscription.progress is not None:
+        unsettled = subscription.progress.unsettled(source)
+        return 1 << 62 if unsettled is None else unsettled - 1
+    if box.idle and not box.items:
+        return 1 << 62
+    handling = subscription.handling
+    if not box.token and handling is None:
+        return None  # in the middle of something
+    oldest = 1 << 62
+    if handling is not None and handling.source is source:
+        oldest = _first(handling)
+    for item in box.contents():
+        if item[1].source is source:
+            oldest = min(oldest, _first(item[1]))
+    return oldest - 1
+
+
+def _first(letter: Any) -> int:
+    return int(letter.seqs[0]) if isinstance(letter, Chunk) else int(letter.seq)
+
+
+def _handle(lone: Any, records: Any) -> None:
+    """Call the one function with every event; the token is taken."""
+    handler, decode = lone.handler, lone.decode
+    event: Any = None
+    try:
+        NEST.append(None)
+        for record in records:
+            try:
+                event = decode(record)
+                handler(event)
+            except Exception as error:
+                lone.subscription.handler_failed(error, event)
+    finally:
+        try:
+            lone.token.append(None)
+        finally:
+            NEST.pop()
+
+
+runs(_handle, lambda variables: variables["lone"].mailbox)
+
+
+class _Seen:
+    """Numbers of events that have come, where they may come by several ways: the last WINDOW of them."""
+
+    def __init__(self) -> None:
+        self._highest = 0
+        self._numbers: set[int] = set()
+
+    def first_time(self, seq: int) -> bool:
+        if seq <= self._highest - WINDOW or seq in self._numbers:
+            return False
+        self._numbers.add(seq)
+        if seq > self._highest:
+            self._highest = seq
+            if len(self._numbers) > 2 * WINDOW:
+                self._numbers = {each for each in self._numbers if each > seq - WINDOW}
+        return True
+
+
+__all__ = ["SAMPLE", "RemoteFlow", "StandIn"]

@@ -1,0 +1,379 @@
+"""Direct streams between two nodes: TCP, TLS and Unix sockets that carry frames.
+
+    A:  listener = Listener(["tcp/127.0.0.1:0"], accept)        B:  stream = dial(listener.endpoints[0])
+        accept(stream): stream.start(on_frame, on_end)              stream.start(on_frame, on_end)
+                                                                    stream.write(frame)
+
+Each stream has one thread, which reads and calls `on_frame`; any thread may write. A plain socket stays in blocking
+mode, so that reading is one system call and no more; writing asks not to wait, call by call. A TLS socket does not
+block, because its two directions share one state: a lock is held for the moment of each call, and waiting is a poll.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import select
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+
+from headwater.errors import ConfigError, ConfigProblem, FrameError, LinkDown, SecurityError, Unreachable
+from headwater.federation.endpoints import is_loopback
+from headwater.federation.link import Endpoint, parse_endpoint
+from headwater.federation.wire import MAX_FRAME, Splitter
+
+log = logging.getLogger("headwater.federation")
+
+SMALL, LARGE = 64 << 10, 256 << 10  # bytes asked for in one read; a full one makes the next one large
+READING = select.POLLIN | select.POLLHUP | select.POLLERR
+WRITING = select.POLLOUT | select.POLLHUP | select.POLLERR
+# Kernels tell a vanished machine from a silent one after 10 s + 3 × 5 s.
+KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+
+
+class Stream:
+    """A connection that carries frames both ways; it comes from `dial` or from a `Listener`, and ends once.
+
+    `remote` says who is at the other end; `certificate` is the certificate (DER) that the other end has shown, None if
+    it has shown none. Whether it had to be a good one was decided by the TLS context."""
+
+    def __init__(self, sock: socket.socket, kind: str, remote: str, *, loopback: bool, limit: int = MAX_FRAME) -> None:
+        self.kind = kind
+        self.remote = remote
+        self.loopback = loopback  # the other end is on this machine
+        self.certificate: bytes | None = None
+        self.busy = False
+        self.bytes_out = 0
+        self.bytes_in = 0
+        self.frames_in = 0
+        self._sock = sock
+        self._splitter = Splitter(limit)
+        self._backlog: deque[bytes | memoryview] = deque()
+        self._writing = threading.Lock()  # who writes, and every change of `_reason`, `_reader`
+        self._polling = threading.Lock()  # who waits in `drain`; the socket is closed when nobody does
+        self._reason: str | None = None  # why it has ended
+        self._reader: threading.Thread | None = None
+        self._wants_read = False
+        self._get: Callable[[int], bytes] = sock.recv
+        self._prepare()
+
+    @property
+    def ended(self) -> str | None:
+        """Why the stream has ended; None if it has not."""
+        return self._reason
+
+    def start(self, on_frame: Callable[[memoryview], None], on_end: Callable[[str], None]) -> None:
+        """Begin to read. One thread calls `on_frame` for every frame (kind and body), then `on_end` once with the reason.
+
+        A FrameError, from the framing or from `on_frame`, ends the stream; so does any other exception, which is also
+        logged. `on_frame` may write and may close; after a close no more frames come."""
+        reader = threading.Thread(
+            target=self._run, args=(on_frame, on_end), name=f"headwater-{self.remote}", daemon=True
+        )
+        with self._writing:
+            if self._reader is not None:
+                raise RuntimeError(f"{self.remote}: start was called before; a stream is read by one")
+            self._reader = reader
+        try:
+            reader.start()
+        except RuntimeError:  # no more threads
+            self._reader = None
+            raise
+
+    def write(self, data: bytes) -> bool:
+        """Send now what can be sent without waiting; True if that was all, else the rest waits for `drain`."""
+        with self._writing:
+            if self._reason is not None:
+                raise LinkDown(f"{self.remote}: the link has ended: {self._reason}")
+            if self.busy and not self._push():
+                self._backlog.append(data)
+                return False
+            sent = self._send(data)
+            if sent == len(data):
+                return True
+            self._backlog.append(memoryview(data)[sent:])
+            self.busy = True
+            return False
+
+    def drain(self, timeout: float) -> bool:
+        """Send what waits, for at most `timeout` seconds; True if nothing waits any more. With 0 it never waits."""
+        with self._writing:
+            if self._push():
+                return True
+        if timeout <= 0:
+            return False
+        deadline = monotonic() + timeout
+        if not self._polling.acquire(timeout=timeout):
+            return False
+        try:
+            poll = select.poll()
+            while True:
+                with self._writing:
+                    if self._push():
+                        return True
+                    poll.register(self._sock.fileno(), WRITING)
+                left = deadline - monotonic()
+                if left <= 0:
+                    return False
+                poll.poll(left * 1000 + 1)
+                if self._wants_read:  # before it can write: the reading thread is about to
+                    poll.register(self._sock.fileno(), READING)
+                    poll.poll(10)
+        finally:
+            self._polling.release()
+
+    def close(self, reason: str = "closed here") -> None:
+        """End the stream, from any thread; what waits is given up. `on_end` is called by the reading thread."""
+        with self._writing:
+            self._end(reason)
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until `on_end` has returned; True if it has. Not to be called by `on_frame` or `on_end`."""
+        reader = self._reader
+        if reader is not None and reader.ident is not None:
+            reader.join(timeout)
+            return not reader.is_alive()
+        return self._reason is not None
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.remote}{'' if self._reason is None else f', ended: {self._reason}'}>"
+
+    # What differs for TLS.
+
+    def _prepare(self) -> None:
+        self._sock.setblocking(True)
+
+    def _put(self, data: bytes | memoryview) -> int:
+        """How much of it went out without waiting."""
+        try:
+            return self._sock.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+
+    def _farewell(self) -> None:
+        """Before the connection is shut down."""
+
+    # Under the lock.
+
+    def _send(self, data: bytes | memoryview) -> int:
+        try:
+            sent = self._put(data)
+            self.bytes_out += sent
+        except OSError as error:
+            reason = self._end(describe(error))
+            raise LinkDown(f"{self.remote}: the link has ended: {reason}") from error
+        except BaseException:
+            # Ctrl-C: how much of it went out is not known, so the other end could not tell where the next frame begins.
+            self._end("interrupted while sending")
+            raise
+        return sent
+
+    def _push(self) -> bool:
+        """Send what waits until no more goes out; True if nothing waits."""
+        if self._reason is not None:
+            raise LinkDown(f"{self.remote}: the link has ended: {self._reason}")
+        backlog = self._backlog
+        while backlog:
+            data = backlog[0]
+            sent = self._send(data)
+            if sent < len(data):
+                if sent:
+                    backlog[0] = memoryview(data)[sent:]
+                return False
+            backlog.popleft()
+        self.busy = False
+        return True
+
+    def _end(self, reason: str) -> str:
+        """Set the reason if there is none yet, and make the reading thread notice; returns the reason that holds."""
+        if self._reason is None:
+            self._reason = reason
+            self._backlog.clear()
+            self.busy = False
+            self._farewell()
+            with suppress(OSError):  # the other end was quicker
+                self._sock.shutdown(socket.SHUT_RDWR)
+            if self._reader is None:
+                self._sock.close()
+        return self._reason
+
+    # The reading thread.
+
+    def _run(self, on_frame: Callable[[memoryview], None], on_end: Callable[[str], None]) -> None:
+        try:
+            reason = self._read(on_frame)
+        except FrameError as error:
+            reason = f"not a frame: {error}"
+        except OSError as error:
+            reason = describe(error)
+        except BaseException as error:
+            if self._reason is None:  # else it fails because of the end
+                log.exception("%s: a frame could not be handled; the link is closed", self.remote)
+            reason = f"a frame could not be handled: {type(error).__name__}: {error}"
+        with self._writing:
+            reason = self._end(reason)
+        alone = self._polling.acquire(timeout=1.0)  # who polls wakes up at once
+        with self._writing:
+            self._sock.close()
+        if alone:
+            self._polling.release()
+        try:
+            on_end(reason)
+        except Exception:
+            log.exception("%s: on_end failed", self.remote)
+
+    def _read(self, on_frame: Callable[[memoryview], None]) -> str:
+        get, feed, size = self._get, self._splitter.feed, SMALL
+        while self._reason is None:
+            data = get(size)
+            if not data:
+                cut = ", in the middle of a frame" if self._splitter.waiting else ""
+                return f"closed by the other end{cut}"
+            size = LARGE if len(data) == size else SMALL
+            self.bytes_in += len(data)
+            frames = feed(data)
+            self.frames_in += len(frames)
+            for frame in frames:
+                on_frame(frame)
+                if self._reason is not None:
+                    break
+        return self._reason
+
+
+class TlsStream(Stream):
+    """A stream over TLS; the handshake is done."""
+
+    _sock: ssl.SSLSocket
+
+    def _prepare(self) -> None:
+        self._sock.setblocking(False)
+        self.certificate = self._sock.getpeercert(binary_form=True)
+        self._poll = select.poll()
+        self._poll.register(self._sock.fileno(), READING)
+        self._get = self._take
+
+    def _take(self, size: int) -> bytes:
+        sock, lock, poll = self._sock, self._writing, self._poll
+        with lock:
+            ready = bool(sock.pending())  # the rest of a record, which the kernel has no more
+        while True:
+            if not ready:
+                poll.poll()
+            ready = False
+            with lock:
+                if self._reason is not None:
+                    return b""
+                try:
+                    return sock.recv(size)
+                except ssl.SSLWantReadError:
+                    continue
+                except ssl.SSLWantWriteError:
+                    pass
+            writable = select.poll()
+            writable.register(sock.fileno(), WRITING)
+            writable.poll()
+            ready = True
+
+    def _put(self, data: bytes | memoryview) -> int:
+        sent, view = 0, memoryview(data)
+        self._wants_read = False
+        try:
+            while sent < len(view):  # one call takes one record
+                sent += self._sock.send(view[sent:])
+        except ssl.SSLWantWriteError:
+            pass
+        except ssl.SSLWantReadError:
+            self._wants_read = True
+        return sent
+
+    def _farewell(self) -> None:
+        with suppress(OSError, ValueError):
+            self._sock.unwrap()  # says goodbye; it does not wait for the answer, and so always raises
+
+
+def dial(endpoint: str, *, tls: ssl.SSLContext | None = None, timeout: float = 3.0) -> Stream:
+    """Connect to a listener. Raises Unreachable if nobody is there, SecurityError if the TLS handshake fails."""
+    target = parse_endpoint(endpoint)
+    if target.kind != "unix" and target.port == 0:
+        raise ConfigError([ConfigProblem("endpoint", "a port from 1 to 65535 to connect to", repr(endpoint))])
+    context = context_of(target, tls)
+    deadline = monotonic() + timeout
+    sock: socket.socket | None = None
+    try:
+        if target.kind == "unix":
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.settimeout(timeout)
+            sock.connect(target.path)
+        else:
+            sock = socket.create_connection((target.host, target.port), timeout)
+            if sock.getsockname() == sock.getpeername():
+                # A port from which connections start may by chance be the one that is dialled: TCP then connects it to
+                # itself.
+                raise ConnectionRefusedError(errno.ECONNREFUSED, "connected to itself")
+        if context is not None:
+            sock.settimeout(max(0.001, deadline - monotonic()))
+            sock = context.wrap_socket(sock, server_hostname=target.host)
+        return made(sock, target.kind, str(target))
+    except BaseException as error:
+        if sock is not None:
+            sock.close()
+        if isinstance(error, TimeoutError):
+            raise Unreachable(f"{endpoint}: no answer within {timeout:g} s") from error
+        if isinstance(error, ssl.SSLError):
+            raise SecurityError(f"{endpoint}: the TLS handshake failed: {describe(error)}") from error
+        if isinstance(error, OSError):
+            raise Unreachable(f"{endpoint}: no connection: {describe(error)}") from error
+        raise
+
+
+def describe(error: OSError) -> str:
+    """In words that say what has happened to a connection."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"the certificate of the other end is not accepted: {error.verify_message}"
+        case ssl.SSLEOFError() | ssl.SSLZeroReturnError():
+            return "closed by the other end"
+        case ssl.SSLError():
+            return f"TLS: {(error.reason or str(error)).replace('_', ' ').lower()}"
+        case ConnectionResetError():
+            return "reset by the other end"
+        case BrokenPipeError():
+            return "closed by the other end"
+        case ConnectionRefusedError():
+            return "nobody listens there"
+        case FileNotFoundError():
+            return "there is no such socket"
+        case TimeoutError():
+            return "the other end does not answer any more"
+        case socket.gaierror():
+            return f"the host is not known: {error.strerror}"
+    return error.strerror or str(error)
+
+
+def context_of(endpoint: Endpoint, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
+    """The TLS context that the endpoint needs, None if it needs none."""
+    if endpoint.kind != "tls":
+        return None
+    if tls is None:
+        found = f"{str(endpoint)!r} and no certificates"
+        raise ConfigError([ConfigProblem("endpoint", "certificates for TLS", found, "give them, or use tcp/host:port")])
+    return tls
+
+
+def made(sock: socket.socket, kind: str, remote: str) -> Stream:
+    """The stream of a connected socket, after the handshake if it has one."""
+    if sock.family == socket.AF_UNIX:
+        loopback = True
+    else:
+        loopback = is_loopback(f"tcp/[{sock.getpeername()[0]}]:0")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return (TlsStream if kind == "tls" else Stream)(sock, kind, remote, loopback=loopback)

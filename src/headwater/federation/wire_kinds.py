@@ -1,0 +1,54 @@
+"""What every frame shares: its kinds, its bounds and its prefix.
+
+On a stream a frame is `u32 length | u8 kind | body`, all numbers little endian; the length counts kind and body.
+
+    CONTROL  1   a control message, msgpack                                        wire_control
+    EVENTS   2   a run of events of one source                                     wire_events
+    BATCH    3   rows of one source, an Arrow record batch                         wire_batch
+    ACK      4   (source u32, seq u64)...                                          wire
+    GAP      5   source u32, first u64, last u64, lost u64
+    PROMISE  6   (source u32, time i64)...
+    PING     7   u64
+    PONG     8   u64
+    EVENT    9   one event of one source, in the fewest bytes                      wire_events
+    RETOLD  10   the same, of an event that may have arrived before
+
+    kind | 0x80  the body is compressed: codec u8, u32 length of the body, compressed body
+"""
+
+from __future__ import annotations
+
+import struct
+
+from headwater.errors import FrameError
+
+CONTROL, EVENTS, BATCH, ACK, GAP, PROMISE, PING, PONG, EVENT, RETOLD = range(1, 11)
+COMPRESSED = 0x80
+
+RESENT = 1  # these events may have arrived before
+TAGGED = 2  # each record says which interests it is for
+UNIFORM = 4  # all records have the same length
+CONTIGUOUS = 8  # the sequence numbers follow one another
+
+MAX_FRAME = 16 << 20  # kind and body, as sent and after decompression
+MAX_RUN = 1 << 16  # events in a frame: what a decoded frame takes in memory is bounded with it
+MAX_TAGS = 1 << 18  # tags in a frame
+MAX_ROWS = 1 << 20  # rows of a batch in a frame
+MAX_PAIRS = 1 << 16  # pairs in an ACK or a PROMISE
+MAX_SEQ = 1 << 62
+U32 = (1 << 32) - 1
+MAX_BASE = (1 << 63) - 1 - U32  # a first stamp that a difference cannot carry beyond 64 bits
+
+PREFIX = struct.Struct("<I")
+
+Data = bytes | bytearray | memoryview
+
+
+def too_large(what: str, size: int, limit: int) -> FrameError:
+    """The error for a frame that is more than one frame may be, on either side."""
+    return FrameError(f"{what}: expected at most {limit:,} bytes in a frame, found {size:,}; split it")
+
+
+def truncated(what: str, need: int, found: int) -> FrameError:
+    """The error for a frame that ends before what it announces."""
+    return FrameError(f"{what}: expected at least {need:,} bytes, found {found:,}")
