@@ -64,7 +64,7 @@ def test_an_unknown_delivery_is_refused(given: Any, message: str) -> None:
     [
         ({"acknowledge": "later"}, 'Reliable: acknowledge: expected one of "return", "manual", found "later"'),
         ({"durable": 1}, "Reliable: durable: expected true or false, found 1"),
-        ({"within": 5}, "within: expected a connection of sqlite3, or None, found 5, which has no execute"),
+        ({"within": 5}, "within: expected a connection of sqlite3, or None, found 5, which has no cursor, execute"),
         ({"acknowledge": "manual"}, "add durable=True"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,12 @@ class Table:
         self.connection.close()
 
 
-@pytest.mark.parametrize("options", [{}, {"isolation_level": None}, {"isolation_level": "IMMEDIATE"}])
+MODES: list[dict[str, Any]] = [{}, {"isolation_level": None}, {"isolation_level": "IMMEDIATE"}]
+if sys.version_info >= (3, 12):
+    MODES.append({"autocommit": True})
+
+
+@pytest.mark.parametrize("options", MODES)
 def test_the_position_and_what_the_handler_writes_are_one(tmp_path: Path, options: dict[str, Any]) -> None:
     for last in (3, 5):
         with Table(tmp_path / "own", **options) as table, Node() as node:
@@ -59,6 +65,17 @@ def test_the_position_and_what_the_handler_writes_are_one(tmp_path: Path, option
             assert not table.connection.in_transaction and table.positions == {KEY: last}
     with Table(tmp_path / "own") as table:
         assert table.seen == [1, 2, 3, 30, 4, 5, 50]
+
+
+def test_the_owner_may_want_rows_to_be_anything(tmp_path: Path) -> None:
+    for last in (3, 5):
+        with Table(tmp_path / "own") as table, Node() as node:
+            table.connection.row_factory = lambda cursor, row: {"row": row}
+            channel = node.channel("a", Sighting)
+            channel.subscribe(table.add, name="x", delivery=table.delivery)
+            publish(far(channel), *range(1, last + 1))
+    with Table(tmp_path / "own") as table:
+        assert table.seen == [1, 2, 3, 4, 5]
 
 
 def test_what_a_handler_wrote_before_it_raised_is_undone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

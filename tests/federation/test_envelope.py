@@ -153,6 +153,15 @@ def test_nobody_signs_for_another_node() -> None:
     refused(verifier(), signed(CORK, plain(DUBLIN)), "signature")  # the other's key shown, one's own used
 
 
+def test_hostile_text_does_not_reach_the_log(world: World) -> None:
+    for text in ("a\nb", "x" * 200, "a." + "x" * 200, "\x1b[2J", "a.b\r"):
+        for field, where in (("sender", verifier()), ("user", verifier(world.ann)), ("federation", verifier())):
+            with pytest.raises(SecurityError) as caught:
+                where.open(signed(CORK, plain(CORK, **{field: text})))
+            assert str(caught.value).isprintable() and caught.value.offender.isprintable()
+            assert len(caught.value.offender) < 100
+
+
 def test_a_key_alone_is_not_enough_where_there_is_security(world: World) -> None:
     at = world.clock.now
     data = sealer(at=at, run=at).seal("news", b"")

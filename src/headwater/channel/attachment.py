@@ -11,7 +11,7 @@ from headwater.channel.counters import Counts
 from headwater.channel.expression import Expression
 from headwater.channel.letter import About, Chunk, Letter
 from headwater.channel.mailbox import Mailbox
-from headwater.channel.route import Entry, Judged, Lineup, Quick, Ready
+from headwater.channel.route import Entry, Flow, Judged, Lineup, Quick, Ready
 from headwater.native.publish import LonePart
 
 if TYPE_CHECKING:
@@ -143,6 +143,11 @@ class Lone(LonePart):
         self.handler: Any = member.subscription.handler
         self.failed = partial(_failed, member)
         self.decode, self.cls = member.form.decode, member.form.cls
+        self.out = None
+
+    def at(self, flow: Flow) -> Lone:
+        """As a source sees it."""
+        return self
 
 
 def _failed(member: Attachment, error: Exception, event: Any) -> None:

@@ -42,7 +42,7 @@ class Reliable:
         problems = [Choice(*get_args(Acknowledge)).problem("Reliable: acknowledge", self.acknowledge)]
         if not isinstance(self.durable, bool):
             problems.append(ConfigProblem("Reliable: durable", "true or false", show(self.durable)))
-        missing = [part for part in ("execute", "commit", "rollback", "in_transaction") if not _has(self.within, part)]
+        missing = [part for part in ("cursor", "execute", "in_transaction") if not _has(self.within, part)]
         if self.within is not None and missing:
             found = f"{show(self.within)}, which has no {', '.join(missing)}"
             problems.append(ConfigProblem("Reliable: within", "a connection of sqlite3, or None", found))

@@ -44,7 +44,12 @@ class _Look:
         if found is None:
             found = self._whys[key] = lineup.why(attachment.entry)
         channel, name = attachment.channel.name, attachment.subscription.name
-        return [Placement(flow.source.name, channel, *found, name) for flow in flows]
+        return [
+            Placement(
+                flow.source.key, channel, *(flow.source.placed(attachment.channel, attachment.entry) or found), name
+            )
+            for flow in flows
+        ]
 
     def placed_everywhere(self, attachments: Iterable[Attachment]) -> tuple[Placement, ...]:
         """The same at all sources."""

@@ -25,7 +25,6 @@ from headwater.native.publish import FlowPart
 from headwater.native.record import uses_meta
 
 if TYPE_CHECKING:
-    from headwater.channel.attachment import Lone
     from headwater.channel.channel import Channel
     from headwater.channel.mailbox import Mailbox
     from headwater.channel.source import Source
@@ -78,8 +77,19 @@ class Member(Protocol):
         ...
 
     @property
-    def lone(self) -> Lone | None:
-        """The short way, if events need no more than to be handed to a function in the publisher's thread."""
+    def lone(self) -> Short | None:
+        """The short way, if events need no more than to be handed to a function in the publisher's thread, or to be
+        put on a list."""
+        ...
+
+
+class Short(Protocol):
+    """The short way of all sources of a line-up."""
+
+    out: list[Any] | None
+
+    def at(self, flow: Flow) -> Any:
+        """The short way of one of them: a LonePart, or None."""
         ...
 
 
@@ -138,7 +148,7 @@ class Route:
     always: tuple[Entry, ...]
     matching: Any  # a Matching, or None where there is nothing to match
     alone: tuple[Entry, ...]
-    lone: Lone | None = None  # if all there is to do is to call one function
+    lone: Short | None = None  # if all there is to do is to call one function, or to put events on a list
     width: int = 0  # how many subscriptions an event is evaluated for
 
 
@@ -175,11 +185,15 @@ class Lineup:
     @property
     def direct(self) -> int:
         """Those of them that went the short way (`Lone`)."""
-        return self._retired_direct + sum(flow.seen - flow.spread for flow in self.flows)
+        return self._retired_direct + sum(flow.direct for flow in self.flows)
 
     def how(self, entry: Entry) -> How:
         """How events of these sources are judged for an entry."""
         return self._how[entry]
+
+    def consults(self, entry: Entry) -> bool:
+        """Whether events of these sources are judged for an entry at all."""
+        return self._how.get(entry, "never") != "never"
 
     def why(self, entry: Entry) -> tuple[str, str]:
         """The same for people: how, and why so."""
@@ -289,7 +303,7 @@ class Lineup:
         self.flows.remove(flow)
         self.past.inherit(flow.tally())
         self.retired += flow.seen
-        self._retired_direct += flow.seen - flow.spread
+        self._retired_direct += flow.direct
         for entry in self._alone:
             self._gone[entry] = self._gone.get(entry, Judged()) + flow.judged(entry)
 
@@ -299,7 +313,7 @@ class Lineup:
         other.flows.append(flow)
         for lineup, sign in (self, 1), (other, -1):
             lineup.retired += sign * flow.seen
-            lineup._retired_direct += sign * (flow.seen - flow.spread)
+            lineup._retired_direct += sign * flow.direct
         for entry in self._alone:
             self._gone[entry] = self._gone.get(entry, Judged()) + flow.judged(entry)
         for entry in other._alone:
@@ -318,6 +332,7 @@ class Flow(FlowPart):
         "_natives",
         "_passed",
         "_totals",
+        "_wired",
         "channel",
         "fates",
         "lineup",
@@ -326,7 +341,7 @@ class Flow(FlowPart):
         "spread",
     )
 
-    lone: Lone | None
+    lone: Any
 
     def __init__(self, source: Source, channel: Channel, lineup: Lineup) -> None:
         self.source, self.channel, self.lineup = source, channel, lineup
@@ -335,6 +350,7 @@ class Flow(FlowPart):
         self._passed = self._evaluated = self._mark = 0  # `_evaluated` is up to event `_mark`, by routes that are over
         self._totals = new_totals()
         self.fates = Fates()
+        self._wired: int | None = None  # while the short way leads to another node: `direct` as it was before
         self.route = EMPTY
         self.take(lineup.route)
         self._natives: dict[Entry, Native] = {}  # what runs alone, with this source's state
@@ -343,7 +359,17 @@ class Flow(FlowPart):
         """Another route from here on."""
         self._evaluated += (self.seen - self._mark) * self.route.width
         self._mark, self._match = self.seen, None
-        self.route, self.lone = route, None if self.source.closed else route.lone
+        if self._wired is not None:
+            self.spread, self._wired = self.seen - self._wired, None
+        lone = None if self.source.closed or route.lone is None else route.lone.at(self)
+        if lone is not None and lone.out is not None:
+            self._wired = self.seen - self.spread
+        self.route, self.lone = route, lone
+
+    @property
+    def direct(self) -> int:
+        """Events that went the short way to a function."""
+        return self.seen - self.spread if self._wired is None else self._wired
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         """One event to all who want it."""
@@ -426,7 +452,7 @@ class Flow(FlowPart):
         return Tally(
             published=self.seen,
             evaluated=self._evaluated + (self.seen - self._mark) * self.route.width,
-            passed=self._passed + self.seen - self.spread,  # what goes the short way passes
+            passed=self._passed + self.direct,  # what goes the short way passes
             undecided=undecided,
             faults={fault: number for fault, number in zip(KINDS, faults, strict=True) if number},
             fates=self.fates,

@@ -29,6 +29,7 @@ from headwater.native.publish import ShortWay, SourcePart, offered
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.report import SourceReport
+    from headwater.channel.route import Entry
 
 NATIVE = True  # whether machine code goes the short way, where it can; Python does the same, more slowly
 DOC = """Publish one event: an instance, a dict, or its fields as keywords. Returns its sequence number.
@@ -93,6 +94,10 @@ class Source(SourcePart):
     def flow(self, channel: Channel, lineup: Lineup) -> Flow:
         """Its flow in a channel."""
         return Flow(self, channel, lineup)
+
+    def placed(self, channel: Channel, entry: Entry) -> tuple[str, str] | None:
+        """Where an interest in its events runs, and why there; None if here, like all others."""
+        return None
 
     # ── publishing ──
 
@@ -390,6 +395,8 @@ def _publisher(source: Source) -> Publish:
             try:
                 seq = flow.seen + 1
                 lone = flow.lone
+                if lone is not None and lone.out is not None:
+                    lone = None  # the short way to other nodes is for machine code only
                 if lone is not None and seq & SAMPLE and not (lone.items or lone.special) and len(NEST) < DEPTH:
                     try:
                         lone.token.pop()

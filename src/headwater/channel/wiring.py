@@ -39,6 +39,8 @@ class Wiring:
         self.version = 0  # counts changes, each before it takes effect
         # Told, under the lock, of channels whose members or sources have changed: quick, and without waiting.
         self.changed: Callable[[Iterable[Channel]], None] = lambda channels: None
+        # Told, under the lock of the source as well, that it has gone to other zones.
+        self.moved: Callable[[Source], None] = lambda source: None
         self.reserved: list[Entry] = []  # of interests with state: made already for a subscription that is changing
 
     @contextmanager
@@ -212,6 +214,7 @@ class Wiring:
                     if flow.lineup is not lineup:
                         flow.lineup.hand(flow, lineup)
                 source._zones, point = zones, source.seq
+                self.moved(source)
             for (channel, _), lineup in zip(flows, before, strict=True):
                 self._drop(channel, lineup)
             self.changed([source.channel])

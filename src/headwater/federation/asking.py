@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from headwater.channel.forms import fitting
 from headwater.channel.names import Pattern
 from headwater.errors import FederationError, HeadwaterError, SecurityError, Unreachable
 from headwater.federation.demand import NOTHING, Demand, Installation
@@ -128,12 +130,19 @@ class Asking:
             asked.version += 1
             version = asked.version
             before = asked.demand
-            asked.demand = Demand(demand.wishes, demand.reliable, demand.promises, before.there | demand.there)
+            asked.demand = replace(demand, there=before.there | demand.there)
         question = Install(
-            channel.name, version, list(demand.wishes), demand.reliable, demand.promises, positions=positions
+            channel.name,
+            version,
+            list(demand.wishes),
+            demand.reliable,
+            demand.promises,
+            positions=positions,
+            routes=[list(route) for route in demand.routes],
         )
+        misfit = self._misfit(peer, channel) if demand.wishes else ""
         try:
-            answer = self._engine.ask(peer, question)
+            answer = Installed({}, error=misfit) if misfit else self._engine.ask(peer, question)
         except (Unreachable, SecurityError) as error:
             log.info("node %s: %s has not answered: %s", self._node.name, peer.name, error)
             asked.demand = before
@@ -147,6 +156,22 @@ class Asking:
         if demand.wishes and peer.link is None:
             self._engine.connect(peer)
         return True
+
+    def _misfit(self, peer: Peer, channel: Channel) -> str:
+        """Why events of the peer's channel can be none of this node's; nothing if they can."""
+        ad = peer.channel(channel.name)
+        if ad is None:
+            return ""
+        try:
+            type = unpack_type(ad.type)
+            if (type is None) != (channel.type is None):
+                here, there = ("bytes", "events of a type") if channel.type is None else ("events of a type", "bytes")
+                return f"channel {channel.name} carries {here} here, and {there} there"
+            if type is not None and channel.type is not None:
+                fitting(type, channel.type)
+        except HeadwaterError as error:
+            return f"the types of channel {channel.name} do not fit: {error}"
+        return ""
 
     def _positions(self, channel: Channel, peer: Peer) -> dict[int, int]:
         """How far durable sinks have come with the peer's sources, in an earlier process of this node."""
@@ -175,9 +200,7 @@ class Asking:
             if answer.error:
                 refused = {wish.tag: answer.error for wish in demand.wishes}
             gone = {entry for tag in refused if (entry := self._demands.entry(channel.name, tag)) is not None}
-            asked.demand = Demand(
-                demand.wishes, demand.reliable, demand.promises, demand.there - gone, demand.placed
-            )
+            asked.demand = replace(demand, there=demand.there - gone)
             asked.points, asked.refused = dict(answer.points), refused
             asked.incarnation = peer.incarnation
         place = f"{channel.name}@{peer.name}"

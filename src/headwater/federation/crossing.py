@@ -6,12 +6,16 @@ Interests with state or output run here only, and what they pass is marked with 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.letter import Chunk, Letter
-from headwater.channel.route import Entry, Lineup, Ready
+from headwater.channel.route import Entry, Flow, Lineup, Ready
+from headwater.channel.subscription import SAMPLE
+from headwater.federation.counting import Counting
 from headwater.federation.lane import Lane
+from headwater.native.publish import LonePart
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -24,7 +28,7 @@ class _Member:
 
     width = 0
     local = False
-    lone = None
+    lone: Any = None
     quick = None
 
     def __init__(self, crossing: Crossing) -> None:
@@ -53,6 +57,7 @@ class Merged(_Member):
     def __init__(self, crossing: Crossing) -> None:
         super().__init__(crossing)
         self._lanes = crossing.lanes
+        self.lone = Wires(crossing)
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         try:
@@ -72,17 +77,47 @@ class Merged(_Member):
             ready.append(lane)  # type: ignore[arg-type]
 
 
+class Wires:
+    """The short way of the sources of a channel to a peer that wants everything: machine code puts records in lanes."""
+
+    out: list[Any] = []  # noqa: RUF012  stands for those of the lanes
+
+    def __init__(self, crossing: Crossing) -> None:
+        self._crossing = crossing
+
+    def at(self, flow: Flow) -> Wire | None:
+        source = flow.source
+        lane = self._crossing.lane(source) if flow.channel is source.channel else None
+        return None if lane is None or lane.tagging else Wire(lane, flow)
+
+
+class Wire(LonePart):
+    """The same of one source."""
+
+    __slots__ = ()
+
+    def __init__(self, lane: Lane, flow: Flow) -> None:
+        lane.pending.append(flow.seen)  # records without a number follow on this
+        lane.peer.engine.later(0.0, lane.go)  # so that the next record is the first in the list, and told of
+        lane.weight = SAMPLE + 1
+        self.out, self.stirred = lane.pending, lane.go
+        self.token, self.items, self.special = [None], deque(), []
+        self.cls, self.thread = None, bytearray(8)
+
+
 class Tagged(_Member):
     """Of an interest that runs here only."""
 
     def __init__(self, crossing: Crossing, tag: int) -> None:
         super().__init__(crossing)
         self.tag = tag
+        self.passed = 0
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         lane = self.crossing.lane(letter.source)
         if lane is not None:
             lane.tagging = True
+            self.passed += 1
             lane.put((letter.seq, letter.stamp, letter.record, self.tag), 1)
             ready.append(lane)  # type: ignore[arg-type]
 
@@ -90,6 +125,7 @@ class Tagged(_Member):
         lane = self.crossing.lane(chunk.source)
         if lane is not None:
             lane.tagging = True
+            self.passed += n
             lane.put((chunk, self.tag), n)
             ready.append(lane)  # type: ignore[arg-type]
 
@@ -111,16 +147,29 @@ class Crossing:
         self.incarnation = peer.incarnation  # in which the peer has said so
         self.parked = False  # it was started again since: what durable sinks wanted is kept until they say more
         self.to_start: Callable[[], None] | None = None  # what else is to be done at that point
-        self._since: dict[Lineup, int] = {}
+        self.counting = Counting(self)
+        self.routes: tuple[tuple[str, ...], ...] = ()  # if only gateways want it: the federations behind each
 
     def lane(self, source: Source) -> Lane | None:
         """The lane of a source of this node and channel; None for events that come through here from elsewhere."""
         try:
             return self.lanes[source]
         except KeyError:
-            own = source.local and source.channel is self.channel and not source.withdrawn
+            own = source.local and source.channel is self.channel and not source.withdrawn and self._of_use(source)
             lane = self.lanes[source] = Lane(self, source) if own else None
             return lane
+
+    def lead_to(self, routes: tuple[tuple[str, ...], ...]) -> None:
+        """Where its events go from there, if nobody there wants them but gateways."""
+        if routes != self.routes:
+            self.routes = routes
+            for source in [source for source, lane in list(self.lanes.items()) if lane is None and source.local]:
+                del self.lanes[source]
+
+    def _of_use(self, source: Source) -> bool:
+        """Whether someone wants its events: gateways do not pass them to where they have come through already."""
+        path = getattr(source, "path", ())
+        return not path or not self.routes or any(set(path).isdisjoint(route) for route in self.routes)
 
     def started(self) -> None:
         """All sources stand still: this is the point from which its wishes hold."""
@@ -129,15 +178,10 @@ class Crossing:
             for flow in self.channel.flows()
             if flow.source.local and flow.source.channel is self.channel
         }
-        for lineup in self.channel.lineups:
-            self._since.setdefault(lineup, lineup.seen)
+        self.counting.started()
         if self.to_start is not None:
             todo, self.to_start = self.to_start, None
             todo()
-
-    def since(self, lineup: Lineup) -> int:
-        """How many events the sources with these facts had published when the peer first asked."""
-        return self._since.get(lineup, 0)
 
     def filters(self, tag: int) -> bool:
         """Whether a tagged interest passes the events as they are."""

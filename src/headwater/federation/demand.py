@@ -36,6 +36,7 @@ class Demand:
     promises: bool = False
     there: frozenset[Entry] = frozenset()  # what runs at the source only
     placed: dict[Entry, str] = field(default_factory=dict, compare=False)  # for people: where each runs, and why
+    routes: tuple[tuple[str, ...], ...] = ()  # if only gateways want it: the federations behind each that want it
 
 
 NOTHING = Demand()
@@ -84,10 +85,29 @@ class Demands:
     def entry(self, channel: str, tag: int) -> Entry | None:
         return self.tags(channel).get(tag)
 
-    def runs_at(self, peer: Peer, channel: str, entry: Entry) -> bool:
-        """Whether an interest runs at a peer's sources, and not here; any thread may ask."""
+    def number(self, entry: Entry) -> int | None:
+        """The tag of an interest, if it has one."""
+        with self._lock:
+            return self._numbers.get(entry)
+
+    def placed(self, peer: Peer, channel: str, entry: Entry) -> tuple[str, str] | None:
+        """For people: where an interest in a peer's sources runs, and why; None if nothing was asked there."""
         asked = peer.asked.get(channel)
-        return asked is not None and entry in asked.demand.there
+        if asked is None:
+            return None
+        text = asked.demand.placed.get(entry, "")
+        refused = asked.refused.get(self.number(entry) or -1)
+        if refused is not None and not text.startswith("destination"):
+            return "refused", f"node {peer.name}: {refused}"
+        where, _, why = text.partition(": ")
+        return (where, why) if where else ("on its way", f"node {peer.name} has not answered yet")
+
+    def runs_at(self, peer: Peer, channel: str, entry: Entry) -> bool:
+        """Whether an interest that filters do not merge with runs at a peer's sources, and not here; any thread may ask.
+
+        Also while the peer has not answered yet, or if it has refused: on what others let through it would be judged by
+        half of the events."""
+        return self._placement != "destination" and entry not in self._here.get((peer.id, channel), ())
 
     def refused(self, peer: Peer, channel: Channel, entry: Entry) -> bool:
         """A peer will not run it; whether it is to run here instead."""
@@ -132,6 +152,7 @@ class Demands:
             promises=any(sink.options.order == "timestamp" for sink in sinks),
             there=frozenset(there),
             placed=placed,
+            routes=_routes(sinks),
         )
 
     def _merged(
@@ -185,6 +206,17 @@ def _merges(channel: Channel, entry: Entry) -> bool:
     """Whether it is a filter that may run at both ends."""
     matcher = channel.lineups[0].matcher
     return matcher is not None and entry.interest is not None and matcher.takes(entry.interest)
+
+
+def _routes(sinks: list[Subscription]) -> tuple[tuple[str, ...], ...]:
+    """Where what is wanted goes, if none of these is a sink of this federation."""
+    routes: set[tuple[str, ...]] = set()
+    for sink in sinks:
+        onward = getattr(sink, "routes", ())
+        if not onward:
+            return ()
+        routes.update(onward)
+    return tuple(sorted(routes))
 
 
 def _sinks(entries: Iterable[Entry]) -> Iterator[Subscription]:

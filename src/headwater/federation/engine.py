@@ -20,6 +20,7 @@ from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from headwater.errors import ConfigError, FederationError, FrameError, HeadwaterError, LinkDown, SecurityError, Unreachable
 from headwater.federation import messages, wire
@@ -38,6 +39,7 @@ from headwater.federation.network import Network
 from headwater.federation.peer import Peer
 from headwater.federation.places import announced, stream_endpoints
 from headwater.federation.routed import RoutedLink, read_head
+from headwater.federation.seen import Seen
 from headwater.federation.session import Exchange
 from headwater.federation.standin import StandIn
 from headwater.federation.stream import Stream, dial
@@ -47,6 +49,7 @@ from headwater.federation.wire_control import SourceAd
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.source import Source
+    from headwater.federation.crossing import Crossing
     from headwater.federation.node import Node
 
 log = logging.getLogger("headwater.federation")
@@ -56,6 +59,7 @@ RETRY = 0.05  # seconds after which a node is called again at first, and at most
 SELDOM = 2.0
 ANSWER = 10.0  # seconds for which an answer is waited for
 CALL = 2.0  # seconds for a direct stream to be made
+BEHIND = 5.0  # seconds that a node is kept waiting for what lies behind gateways
 
 
 class Engine:
@@ -77,11 +81,15 @@ class Engine:
         self.closing = self.closed = False
         self.ticking = False
         self.offences: Counter[str] = Counter()
+        self.watchers: list[Callable[[], None]] = []  # told whenever something has changed: quick, and without waiting
+        self.gates: list[Callable[[str], bool]] = []  # whether all that lies behind a channel's sources here is ready
+        self._origins: WeakValueDictionary[str, Seen] = WeakValueDictionary()
         self.demands = Demands(node, network.placement)
         self.installing, self.asking = Installing(self), Asking(self)
         self.control = ControlEvents(self)
         self._touched: set[Channel] = set()
         self._told: tuple[dict[str, ChannelAd], dict[int, SourceAd]] = ({}, {})
+        self._own: dict[int, Source] = {}  # sources of this node, by number
         self._version = 1
         self._wake = threading.Event()
         self._tasks: list[tuple[float, Callable[[], None]]] = []
@@ -131,7 +139,7 @@ class Engine:
                 self.listener.close()
             self._workers.shutdown(wait=False)
             raise
-        self.node.wiring.changed = self._wired
+        self.node.wiring.changed, self.node.wiring.moved = self._wired, self.installing.moved
         self._told = self._ads()
         self._keeper.start()
         self._workers.submit(self._guarded, self._roll_call)
@@ -199,6 +207,7 @@ class Engine:
                     channels[channel.name] = self._channel_ad(channel)
                 for source in own:
                     sources[source.number] = self.describe(source)
+                    self._own[source.number] = source
         return channels, sources
 
     def _channel_ad(self, channel: Channel) -> ChannelAd:
@@ -213,6 +222,32 @@ class Engine:
             pack_params(interest.params),
         )
 
+    def seen(self, origin: str) -> Seen:
+        """What has come here of a source of another federation, by whatever gateways."""
+        with self.lock:
+            found = self._origins.get(origin)
+            if found is None:
+                found = self._origins[origin] = Seen()
+            return found
+
+    def mark(self, peer: Peer, crossing: Crossing) -> None:
+        """Tell a peer that its wishes are in force: as soon as gateways here have what they need for them, but not
+        later than a few seconds from now."""
+        if not self.gates:
+            peer.mark(crossing)
+            return
+        version, end, name = crossing.version, monotonic() + BEHIND, crossing.channel.name
+
+        def look() -> None:
+            if crossing.version != version or crossing.peer.crossings.get(name) is not crossing:
+                return  # it wants something else by now
+            if monotonic() < end and not self.closing and not all(gate(name) for gate in list(self.gates)):
+                self.later(TICK / 4, look)
+            else:
+                peer.mark(crossing)
+
+        self.later(0.0, look)
+
     def describe(self, source: Source) -> SourceAd:
         """A source as others are told of it."""
         origin, path = getattr(source, "origin", ""), getattr(source, "path", ())
@@ -223,6 +258,7 @@ class Engine:
         """Members or sources of these channels have changed; the wiring's lock is held."""
         self._touched.update(channels)
         self._wake.set()
+        self._watched()
 
     def _tell_news(self) -> None:
         """What has changed of this node's channels and sources since they were last told."""
@@ -238,7 +274,7 @@ class Engine:
             self._version += 1
             news = News(self.id, self.incarnation, self._version, channels, sources, gone_channels, gone_sources)
         self.fabric.tell(self.seal("news", pack(news)))
-        self.installing.sources_gone(gone_sources)
+        self.installing.sources_gone([self._own.pop(sid) for sid in gone_sources if sid in self._own])
 
     # ── envelopes ──
 
@@ -279,7 +315,15 @@ class Engine:
                 peer._let_go(link, "the other node was started again")
         for source in gone:
             self.node.wiring.withdraw(source)
+            self._forget_positions(source)
         self.installing.restarted(peer)
+
+    def _forget_positions(self, source: StandIn) -> None:
+        """A source will not come back: how far sinks were with it need not be remembered."""
+        state = self.node.state
+        if state is not None and source.position_key is not None:
+            for sink in state.sinks():
+                state.forget(sink, source.position_key)
 
     def _joined(self, node: str, incarnation: int) -> None:
         peer = self.peer(node, incarnation)
@@ -415,6 +459,10 @@ class Engine:
             here = {each.sid for each in new.sources}
             gone = [each for each in state.sources if each.sid in news.gone_sources]
             fresh = [each for each in new.sources if each.sid not in known and each.sid in here]
+        for ad in new.sources:
+            source = peer.standins.get(ad.sid)
+            if source is not None and source.zones != frozenset(ad.zones):
+                self.node.wiring.rezone(source, frozenset(ad.zones))
         for ad in gone:
             self.control.source(peer, ad, "withdrawn")
         for ad in fresh:
@@ -570,12 +618,19 @@ class Engine:
         self._link_routed(peer)
 
     def _link_routed(self, peer: Peer) -> None:
+        with peer.lock:
+            self._link_routed_now(peer)
+
+    def _link_routed_now(self, peer: Peer) -> None:
         state = peer.state
         if state is None or peer.link is not None:
             return
         session = self.exchange.session(state.exchange, peer=peer.name)
         why = peer.trouble
-        peer.link_up(RoutedLink(self.fabric, self.id, self.incarnation, peer.id, session), dialled=True)
+        link = RoutedLink(
+            self.fabric, self.id, self.incarnation, peer.id, session, partial(self._on_routed, peer)
+        )
+        peer.link_up(link, dialled=True)
         peer.trouble = why or "one of the two nodes offers no direct streams"
         log.info("node %s: events to and from %s go by Zenoh: %s", self.node.name, peer.name, peer.trouble)
 
@@ -598,14 +653,21 @@ class Engine:
             if peer is None or peer.state is None or peer.incarnation != incarnation:
                 raise SecurityError(f"a posted message of {node}, which is not known here", "unknown", node)
             data = self.exchange.session(peer.state.exchange, peer=peer.name).open(sealed)
-            link = peer.link
-            if not isinstance(link, RoutedLink):
-                return  # of before there was a stream: what counts comes again there
-            link.bytes_in += len(payload)
+        except (FrameError, SecurityError) as error:
+            self.offence(None, str(error))
+            return
+        if peer.link is None:
+            self._link_routed(peer)  # its answer was quicker than that to our question
+        link = peer.link
+        if isinstance(link, RoutedLink):  # else it is of before there was a stream: what counts comes again there
+            link.arrived(data)
+
+    def _on_routed(self, peer: Peer, link: RoutedLink, data: memoryview) -> None:
+        try:
             for frame in wire.Splitter().feed(bytes(data)):
                 peer.on_frame(frame, link)
         except (FrameError, SecurityError) as error:
-            self.offence(None, str(error))
+            self.offence(peer, str(error))
 
     def _linked(self, peer: Peer) -> bool:
         """Whether there is a reason to have a link."""
@@ -737,6 +799,11 @@ class Engine:
         """Something that someone may be waiting for has happened."""
         with self._news:
             self._news.notify_all()
+        self._watched()
+
+    def _watched(self) -> None:
+        for watch in list(self.watchers):
+            watch()
 
     def until(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Wait until a condition holds; it is looked at whenever something happens in the federation."""

@@ -9,12 +9,12 @@ A `Fabric` is one node's place in one federation. Keys, all below `headwater/<fe
     post/<id>                  subscriber of one node                    -> on_post
 
 Threads. `on_post` runs in Zenoh's receiving thread of that connection: quick, but nothing else arrives from there
-until it returns, and a sender that cannot send for 0.4 leases gives the connection up. So it must not wait for
+until it returns, and a sender that cannot send for 0.55 leases gives the connection up. So it must not wait for
 anything; `ask` and `roll_call` refuse to be called there (their answer could never arrive). `on_join`, `on_leave`,
 `on_roll` and `on_news` run one after the other in the order of arrival in one thread of the fabric, `on_ask` in
 another: they may ask. What handlers raise is counted (`failures`) and logged; an asker hears of it.
 
-How soon a frozen or cut-off node is noticed: `lease` seconds at most, while its connection is silent 0.6 of it. It
+How soon a frozen or cut-off node is noticed: `lease` seconds at most, 0.45 of it if nothing is being posted to it. It
 is the lease of the node that vanishes that counts: a node tells the others how long to wait. A killed process is
 noticed at once (its connections close). Zenoh tells nobody that a node is back other than by `on_join`.
 
@@ -35,20 +35,18 @@ import zenoh
 
 from headwater.errors import ClosedError, ConfigError, ConfigProblem, FederationError, Unreachable
 from headwater.federation import fabric_settings as wiring
-from headwater.federation.fabric_parts import KINDS, Collected, Counters, Worker
+from headwater.federation.fabric_parts import KINDS, Counters, Worker
 from headwater.federation.fabric_settings import Mode, Ports, Wiring, plain
+from headwater.federation.questions import FAILED, Answer, Questions
 from headwater.federation.reunion import Reunion
 
 log = logging.getLogger("headwater.federation")
 
 LEASE = 5.0
+END = 0.9  # seconds that closing waits for Zenoh
 ATTEMPTS = 20  # to get ports that were free a moment ago
-FAILED = b"\x00headwater failed: "  # starts the answer of a node whose handler raised
-GRACE = 0.25  # seconds that a roll call waits for nodes it does not know once those it knows have answered
 ASKS = 1024  # questions that may wait in a node
 CONTROLS = 65_536  # news and roll calls that may wait in a node
-
-Answer = Callable[[bytes | FederationError], None]
 
 
 class Fabric:
@@ -104,6 +102,7 @@ class Fabric:
         self._lock = threading.Lock()
         self._alive: dict[tuple[str, int], None] = {}
         self._nodes: dict[str, int] = {}  # id -> how many of its incarnations are alive
+        self._questions = Questions(federation, self._nodes, self._count)
         self._publishers: dict[str, zenoh.Publisher] = {}
         self._stuck: dict[str, float] = {}  # id -> when a post to it was given up
         self._patience = self.lease * wiring.STUCK * 0.95
@@ -111,7 +110,7 @@ class Fabric:
         self._control = Worker(f"{node}-control", CONTROLS)
         self._answers = Worker(f"{node}-answers", ASKS)
         self._session: Any = None
-        self._token: zenoh.LivelinessToken | None = None
+        self._token: Any = None
         self._reunion: Reunion | None = None
         self._opener: threading.Thread | None = None
         self._opened = False
@@ -184,14 +183,22 @@ class Fabric:
                 return
 
     def _declare(self, session: Any) -> None:
+        with self._lock:
+            if not self._closed.is_set():
+                self._session = session
+        if self._session is None:
+            self._end_session(session)
+            return
+        try:
+            self._declare_all(session)
+        except zenoh.ZError as error:
+            if not self._closed.is_set():
+                raise FederationError(f"node {self.node}: {plain(error)}") from error
+
+    def _declare_all(self, session: Any) -> None:
         """Receive first, be seen last: who sees the token can reach all the rest."""
         remote = zenoh.Locality.REMOTE
         root = self._root
-        with self._lock:
-            if self._closed.is_set():
-                session.close()
-                return
-            self._session = session
         if self._reunion is not None:
             session.info.declare_link_events_listener(_direct(self._took_link), history=True)
         session.declare_subscriber(f"{root}/post/{self.node}", self._took_post, allowed_origin=remote)
@@ -223,10 +230,19 @@ class Fabric:
             self._reunion.close()
         if session is not None:
             self._count.sent("leave", 0)
-            session.close()  # the token goes with it
+            # Beside a frozen node Zenoh may take ten seconds; the others hear of the end before that.
+            ending = threading.Thread(target=self._end_session, args=(session,), name=f"{self.node}-end", daemon=True)
+            ending.start()
+            ending.join(END)
         self._publishers.clear()
         self._control.stop()
         self._answers.stop()
+
+    def _end_session(self, session: Any) -> None:
+        try:
+            session.close()  # the token goes with it
+        except zenoh.ZError as error:
+            log.debug("node %s: %s", self.node, plain(error))
 
     @property
     def closed(self) -> bool:
@@ -269,7 +285,7 @@ class Fabric:
         """Send to one node, in order, without waiting for it to arrive. Raises `Unreachable` if the node is not
         there, or if its connection did not take the message in time (what was posted before may be lost then).
 
-        A full connection makes this wait, for 0.4 leases at most.
+        A full connection makes this wait, for 0.55 leases at most.
         """
         publisher = self._publishers.get(node)
         if publisher is None or node not in self._nodes:
@@ -292,18 +308,15 @@ class Fabric:
         session = self._live()
         if node not in self._nodes:
             raise Unreachable(f"there is no node {node!r} in the federation {self.federation!r} now")
-        with self._lock:
-            publisher = self._publishers.get(node)
-            if publisher is None:
-                publisher = session.declare_publisher(
-                    f"{self._root}/post/{node}",
-                    congestion_control=zenoh.CongestionControl.BLOCK,
-                    reliability=zenoh.Reliability.RELIABLE,
-                    express=True,
-                    allowed_destination=zenoh.Locality.REMOTE,
-                )
-                self._publishers[node] = publisher
-        return publisher
+        # Not within the lock: Zenoh's threads wait for it, and this waits for them.
+        declared = session.declare_publisher(
+            f"{self._root}/post/{node}",
+            congestion_control=zenoh.CongestionControl.BLOCK,
+            reliability=zenoh.Reliability.RELIABLE,
+            express=True,
+            allowed_destination=zenoh.Locality.REMOTE,
+        )
+        return self._publishers.setdefault(node, declared)
 
     def _unstick(self, node: str) -> None:
         """Refuse until the stuck connection is noticed as gone: until then Zenoh drops what is put."""
@@ -324,7 +337,7 @@ class Fabric:
             box.append(result)
             done.set()
 
-        self._ask(node, payload, timeout, answer)
+        self._questions.ask(self._live(), node, payload, timeout, answer)
         # Zenoh ends the question at its timeout; the margin is for a machine under load.
         if not done.wait(timeout + 1.0):
             raise Unreachable(f"node {node} did not answer within {timeout} s")
@@ -341,41 +354,7 @@ class Fabric:
         def deliver(result: bytes | FederationError) -> None:
             self._control.put(lambda: self._guard("ask", answer, result), always=True)
 
-        self._ask(node, payload, timeout, deliver)
-
-    def _ask(self, node: str, payload: bytes, timeout: float, answer: Answer) -> None:
-        session = self._live()
-        started = monotonic()
-        first = threading.Lock()  # taken by whoever answers
-        why = ["did not answer within"]
-
-        def finish(result: bytes | FederationError) -> None:
-            if first.acquire(blocking=False):
-                answer(result)
-
-        def took(reply: zenoh.Reply) -> None:
-            if reply.ok is not None:
-                data = bytes(reply.ok.payload)
-                self._count.received("ask", len(data))
-                finish(data)
-            elif reply.err is not None:
-                data = bytes(reply.err.payload)
-                if data.startswith(FAILED):
-                    self._count.received("ask", len(data))
-                    text = data[len(FAILED) :].decode(errors="replace")
-                    finish(FederationError(f"node {node} could not answer: {text}"))
-
-        def ended() -> None:
-            spent = monotonic() - started
-            if node not in self._nodes:
-                finish(Unreachable(f"there is no node {node!r} in the federation {self.federation!r} now"))
-            elif spent < timeout * 0.9:
-                finish(Unreachable(f"node {node} is not connected or has gone: the question ended after {spent:.3f} s"))
-            else:
-                finish(Unreachable(f"node {node} {why[0]} {timeout} s"))
-
-        self._count.sent("ask", len(payload))
-        self._get(session, f"ask/{node}", payload, timeout, took, ended)
+        self._questions.ask(self._live(), node, payload, timeout, deliver)
 
     def roll_call(self, payload: bytes, timeout: float) -> list[bytes]:
         """Ask every other node; the answers that came within `timeout`, in the order of arrival.
@@ -383,43 +362,7 @@ class Fabric:
         It ends when all have answered: Zenoh says so, or every node known to be alive has.
         """
         self._may_wait("roll_call")
-        session = self._live()
-        collected = Collected()
-
-        def took(reply: zenoh.Reply) -> None:
-            if reply.ok is not None:
-                data = bytes(reply.ok.payload)
-                self._count.received("roll", len(data))
-                collected.add(str(reply.ok.key_expr).rpartition("/")[2], data)
-
-        self._count.sent("roll", len(payload))
-        self._get(session, "roll/*", payload, timeout, took, collected.end)
-        return collected.wait(self._nodes.keys, timeout, GRACE)
-
-    def _get(
-        self,
-        session: Any,
-        key: str,
-        payload: bytes,
-        timeout: float,
-        took: Callable[[zenoh.Reply], None],
-        ended: Callable[[], None],
-    ) -> None:
-        try:
-            session.get(
-                f"{self._root}/{key}",
-                zenoh.handlers.Callback(took, ended, indirect=False),
-                target=zenoh.QueryTarget.ALL,
-                consolidation=zenoh.ConsolidationMode.NONE,
-                timeout=timeout,
-                congestion_control=zenoh.CongestionControl.BLOCK,
-                express=True,
-                payload=payload,
-                allowed_destination=zenoh.Locality.REMOTE,
-            )
-        except zenoh.ZError as error:
-            self._live()
-            raise Unreachable(f"node {self.node} cannot ask: {plain(error)}") from error
+        return self._questions.roll_call(self._live(), payload, timeout)
 
     def _live(self) -> Any:
         session = self._session
@@ -482,13 +425,17 @@ class Fabric:
                 self._nodes[node] -= 1
                 if not self._nodes[node]:
                     del self._nodes[node]
-                    self._publishers.pop(node, None)
+                    self._control.put(lambda: self._forget(node), always=True)  # Zenoh's thread must not undeclare
                 kind = "leave"
             # Within the lock: what is queued here happens in the order in which `alive` changed.
             self._count.received(kind, 0)
             self._control.put(
                 lambda: self._guard(kind, self.on_join if kind == "join" else self.on_leave, *who), always=True
             )
+
+    def _forget(self, node: str) -> None:
+        if node not in self._nodes:
+            self._publishers.pop(node, None)
 
     def _took_link(self, event: zenoh.LinkEvent) -> None:
         reunion = self._reunion

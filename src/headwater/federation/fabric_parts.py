@@ -1,11 +1,10 @@
-"""What a fabric is made of besides Zenoh: counters, a thread that works off a queue, answers that come in."""
+"""What a fabric is made of besides Zenoh: counters, and a thread that works off a queue."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from time import monotonic
+from collections.abc import Callable
 
 KINDS = ("join", "leave", "roll", "news", "ask", "post")
 JOIN = 1.0  # seconds that an end waits for what a thread is doing
@@ -90,33 +89,3 @@ class Worker:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(JOIN)
-
-
-class Collected:
-    """Answers of many nodes to one question."""
-
-    def __init__(self) -> None:
-        self._change = threading.Condition(threading.Lock())
-        self._answers: list[bytes] = []
-        self._from: set[str] = set()
-        self._ended = False
-
-    def add(self, node: str, answer: bytes) -> None:
-        with self._change:
-            self._answers.append(answer)
-            self._from.add(node)
-            self._change.notify_all()
-
-    def end(self) -> None:
-        with self._change:
-            self._ended = True
-            self._change.notify_all()
-
-    def wait(self, expected: Callable[[], Iterable[str]], timeout: float, grace: float) -> list[bytes]:
-        """All answers at the end; or, `grace` seconds after the last of `expected`, those that are there."""
-        limit = monotonic() + timeout
-        with self._change:
-            self._change.wait_for(lambda: self._ended or self._from.issuperset(tuple(expected())), timeout)
-            if not self._ended:
-                self._change.wait_for(lambda: self._ended, min(grace, max(0.0, limit - monotonic())))
-            return list(self._answers)

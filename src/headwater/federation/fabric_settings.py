@@ -21,9 +21,10 @@ GROUP = "224.0.0.224:7446"  # where Zenoh scouts unless told otherwise
 LIMIT = 64 * 1024 * 1024  # bytes of one message; a larger one is dropped by Zenoh where it arrives
 
 # A frozen node shows in two ways: nothing comes from it for SILENCE of the lease, or nothing can be sent to it for
-# STUCK of the lease. While a post is stuck, Zenoh does not notice silence, so the two add up: never beyond the lease.
-SILENCE = 0.6
-STUCK = 0.4
+# STUCK of the lease. While a post is stuck, Zenoh does not act on silence, so the two add up: to the lease. Silence
+# must end first: a connection that Zenoh closes because it is stuck lingers for ten seconds with what was not sent.
+SILENCE = 0.45
+STUCK = 0.55
 
 STREAMS = ("tcp", "tls", "ws")
 DATAGRAMS = ("udp", "quic")
@@ -293,12 +294,12 @@ def session_config(wiring: Wiring, listen: Sequence[Locator]) -> dict[str, Any]:
             # An endpoint where nobody answers yet is tried again and again: first soon, then every two seconds.
             "endpoints": [e.zenoh for e in wiring.connect],
             "exit_on_failure": False,
-            "timeout_ms": 0,
+            "timeout_ms": 0 if wiring.mode == "client" else -1,
             "retry": {"period_init_ms": 100, "period_max_ms": 2000, "period_increase_factor": 2},
         },
         "scouting": {
             # How long opening waits for a first connection; it goes on without one afterwards.
-            "delay": 300 if wiring.connect or scout else 0,
+            "delay": 200 if wiring.connect or scout else 0,
             "multicast": {"enabled": False},
             "gossip": {"enabled": True, "autoconnect": {"router": [], "peer": ["router", "peer"]}},
         },

@@ -269,5 +269,12 @@ def _kind(key: object) -> str:
 
 
 def refuse(reason: str, offender: str, message: str) -> SecurityError:
-    """What to raise about a message that is not trusted."""
-    return SecurityError(f"refused what {offender or 'somebody'} sent: {message}", reason, offender)
+    """What to raise about a message that is not trusted. Who it says to be from may be any text, not fit for a log."""
+    name, dot, short = offender.rpartition(".")
+    shown = (
+        offender
+        if dot and legal_name(name) and legal_name(short) and len(short) == SHORT
+        else show(ascii(offender)[1:-1])
+    )
+    who = shown if offender else "somebody"
+    return SecurityError(f"refused what {who} sent: {message}", reason, shown if offender else "")

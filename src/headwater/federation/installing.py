@@ -14,9 +14,11 @@ from headwater.federation.crossing import Crossing, Tagged
 from headwater.federation.history import History
 from headwater.federation.messages import Ask, Install, Installed, Told, Wish, unpack_interest
 from headwater.interest import Interest
+from headwater.match.lower import is_plain
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.source import Source
     from headwater.federation.engine import Engine
     from headwater.federation.peer import Peer
     from headwater.federation.rules import Principal
@@ -70,6 +72,7 @@ class Installing:
         for tag in gone:
             entry, member = crossing.wishes.pop(tag)
             crossing.costs.pop(tag, None)
+            crossing.counting.forget(tag)
             moves.append(Move(channel, entry, member, joins=False))
             if tag not in wanted:
                 changes.append((tag, "withdrawn", ""))
@@ -93,6 +96,7 @@ class Installing:
             changes.append((wish, "installed", ""))
         crossing.version, crossing.incarnation = request.version, peer.incarnation
         crossing.reliable, crossing.promises = request.reliable, request.promises
+        crossing.lead_to(tuple(map(tuple, request.routes)))
         crossing.durable = {name for wish in request.wishes for name in wish.sinks}
         again = crossing.parked
         crossing.parked = False
@@ -103,7 +107,7 @@ class Installing:
         if not crossing.wishes:
             self._over(peer, crossing)
         else:
-            peer.mark(crossing)
+            self._engine.mark(peer, crossing)
         for which, what, why in changes:
             self._engine.control.wish(peer, channel.name, which, what, why)
         return Installed(crossing.points, refused)
@@ -216,16 +220,30 @@ class Installing:
                 peer.stir()
             lane.forget()
 
-    def sources_gone(self, sids: list[int]) -> None:
+    def sources_gone(self, sources: list[Source]) -> None:
         """Sources of this node are no more."""
-        gone = set(sids)
+        gone = {source.number for source in sources}
         for peer in self._engine.everyone():
             for crossing in list(peer.crossings.values()):
+                with self._node.wiring.lock:
+                    for source in sources:
+                        crossing.counting.gone(source)
                 for source, lane in list(crossing.lanes.items()):
                     if lane is not None and lane.sid in gone:
                         peer.end_lane(lane)
                     elif lane is None and source.withdrawn:
                         del crossing.lanes[source]
+
+    def moved(self, source: Source) -> None:
+        """A source has gone to other zones; its lock is held. Who gets its events is told between the same two."""
+        if not source.local:
+            return
+        for peer in self._engine.everyone():
+            crossing = peer.crossings.get(source.channel.name)
+            lane = None if crossing is None else crossing.lanes.get(source)
+            if lane is not None:
+                lane.put((peer.introduction(lane, 0),), 0)
+                peer.stir_later(lane)
 
     # ── time, and what is counted ──
 
@@ -255,21 +273,11 @@ class Installing:
         crossing = peer.crossings.get(request.channel)
         if crossing is None:
             return Told({})
-        counts: dict[int, tuple[int, int, int, str, str]] = {}
         with self._node.wiring.lock, self._node.wiring.still([crossing.channel]):
-            for tag, (entry, _) in crossing.wishes.items():
-                seen = undecided = 0
-                how, why = "", ""
-                for lineup in crossing.channel.lineups:
-                    if lineup.how(entry) != "never":
-                        seen += lineup.seen - crossing.since(lineup)
-                        undecided += lineup.judged(entry).undecided
-                        how, why = lineup.why(entry)
-                counts[tag] = seen, 0, undecided, how, why
-        return Told(counts)
+            return crossing.counting.told()
 
 
 def _plain(channel: Channel, interest: Interest) -> bool:
     """Whether it is nothing but comparisons, which a table answers: no code has to be made for it."""
     matcher: Any = channel.lineups[0].matcher
-    return matcher is not None and matcher.takes(interest)
+    return matcher is not None and matcher.takes(interest) and is_plain(interest)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from headwater.channel.letter import Chunk, Rows
+from headwater.channel.subscription import SAMPLE
 from headwater.federation import wire
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from headwater.federation.crossing import Crossing
 
 LOOK = 1.0  # seconds after which who waits looks again
+STEP = SAMPLE + 1  # of so many events one is put in by Python, with its time
+_BYTES = {bytes}
 RUN = 4096  # events in a frame at most
 BYTES = 1 << 20  # bytes of records in a frame, about
 SMALL = 256  # rows of a batch up to which they travel as records: the frame of a batch has a few hundred bytes itself
@@ -55,18 +58,19 @@ class Lane:
         self.limit, self.name = self.queue.limit, f"the link to node {self.peer.name}"
         self.newest = 0  # the last event that was put in
         self.number = 0  # of the last frame
-        self.sent = source.seq  # the last event that is in a frame
+        self.sent = self.last = source.seq  # the last event that is in a frame; that was taken out to be put in one
         self.pending: list[Item] = []
         self.kept: deque[Kept] = deque()
-        self.accepted = self.settled = 0  # events taken in; of them those sent (best effort), acknowledged, or dropped
-        self.dropped = 0
-        self.passed = 0
+        self._more = 0  # events in waiting chunks beyond one each
+        self._unsettled = 0  # events that were sent and not acknowledged
+        self.passed = self.dropped = 0  # events put into frames, and lost before that
         self.announced = False  # on the present link
         self.dirty = False
         self.over = False  # more waits than may
         self.tagging = False  # one event may be put in several times, with different tags
         self.ended = False
-        self._gaps: list[tuple[int, int, int]] = []
+        self.weight = 1  # events that one call of `go` stands for
+        self._time = 0  # when frames were last made
         self._presses = self.queue.policy in ("block", "fail")
         self._changed = threading.Condition()
         self._waiters = 0
@@ -75,11 +79,10 @@ class Lane:
     # ── in: under the source's lock ──
 
     def put(self, item: Item, n: int) -> None:
-        waiting = self.accepted - self.settled
-        if waiting + n > self.limit and not self._room(n):
+        if len(self.pending) + self._more + self._unsettled + n > self.limit and not self._room(n):
             return
-        self.accepted += n
-        self.passed += n
+        if n > 1:
+            self._more += n - 1
         self.pending.append(item)
 
     def _room(self, n: int) -> bool:
@@ -89,7 +92,6 @@ class Lane:
             return True  # the publisher was let in, or waits before its next event
         if self.queue.policy == "drop_newest" or not (self.crossing.reliable or self.peer.link is not None):
             self.dropped += n
-            self.passed += n
             return False
         self.over = True  # the oldest are dropped when it is no longer the source's lock that is held
         return True
@@ -101,13 +103,13 @@ class Lane:
         if not self.dirty:
             self.dirty = True
             self.peer.dirty.append(self)
-        self.peer.stir()
+        self.peer.stir(self.weight)
 
     # ── as publishers see it ──
 
     @property
     def waiting(self) -> int:
-        return self.accepted - self.settled
+        return len(self.pending) + self._more + self._unsettled
 
     @property
     def is_full(self) -> bool:
@@ -143,8 +145,8 @@ class Lane:
         return future
 
     def settle(self, events: int) -> None:
-        """So many events need no room any more."""
-        self.settled += events
+        """So many events that were sent need no room any more."""
+        self._unsettled -= events
         if self.peer.full and not self.is_full:
             self.peer.full.discard(self)
         if self._waiters or self._calls:
@@ -161,31 +163,87 @@ class Lane:
         """Frames of all that waits, and, if that is to be reliable, kept."""
         self.dirty = False
         items = self._take()
-        reliable = self.crossing.reliable
-        for last, events, put, frame in self._frames(items):
-            if put > events:  # several interests wanted the same
-                self.settle(put - events)
-            if reliable:
-                self.kept.append(Kept(self.number, last, events, frame))
-            else:
-                self.settle(events)
-            self.sent = last
-            frames.append(frame)
+        if not items:
+            return
+        if bytes in (kinds := set(map(type, items))) or int in kinds:
+            flood = None if self.tagging else self._flood(items)
+            if flood is not None:
+                first, stamps, records = flood
+                self.number += 1
+                frame = wire.encode_run_first(self.sid, self.number, first, stamps, records)
+                self._made(first + len(records) - 1, len(records), frame, frames)
+                return
+            items = self._complete(items)
+        for last, events, frame in self._frames(items):
+            self._made(last, events, frame, frames)
+
+    def _made(self, last: int, events: int, frame: bytes, frames: list[bytes]) -> None:
+        self.passed += events
+        self.sent = last
+        frames.append(frame)
+        if self.crossing.reliable:
+            self._unsettled += events
+            self.kept.append(Kept(self.number, last, events, frame))
+        elif self._waiters or self._calls:
+            self.settle(0)
 
     def _take(self) -> list[Item]:
         pending = self.pending
-        if not self.tagging:
+        if self.tagging:
+            with self.source.lock:  # so that an event's tags are all there
+                items = pending[:]
+                pending.clear()
+        else:
             n = len(pending)
             items = pending[:n]
             del pending[:n]
-            return items
-        with self.source.lock:  # so that an event's tags are all there
-            items = pending[:]
-            pending.clear()
-            return items
+        if self._more:
+            with self.source.lock:
+                self._more -= sum(len(item[0]) - 1 for item in items if item.__class__ is tuple and len(item) == 2)
+        return items
 
-    def _frames(self, items: list[Item]) -> Iterator[tuple[int, int, int, bytes]]:
-        """(last seq, events, how often they were put in, frame), numbered."""
+    def _complete(self, items: list[Item]) -> list[Item]:
+        """Where machine code has put records, their numbers and times: they follow on what was before them.
+
+        Their time is that of the last event before them that Python has put in, one in 64, or of the last frames."""
+        made: list[Item] = []
+        seq, stamp = self.last, self._time or self.source.channel.node.stamp()
+        for item in items:
+            if item.__class__ is bytes:
+                seq += 1
+                made.append((seq, stamp, item))
+            elif item.__class__ is int:
+                seq = item
+            else:
+                if len(item) >= 3:
+                    seq, stamp = item[0], item[1]
+                made.append(item)
+        self.last, self._time = seq, self.source.channel.node.stamp()
+        return made
+
+    def _flood(self, items: list[Item]) -> tuple[int, list[int], list[bytes]] | None:
+        """The first number, the times and the records, if these are nothing but records one after the other."""
+        total, first = len(items), self.last + 1
+        if total > RUN or items[0].__class__ is int:
+            return None
+        records = [item if item.__class__ is bytes else item[-1] for item in items]
+        lead = min(-first % STEP, total)
+        stamps = [self._time or self.source.channel.node.stamp()] * lead
+        for at in range(lead, total, STEP):
+            item = items[at]
+            if item.__class__ is not tuple or len(item) != 3 or item[0] != first + at:
+                return None
+            stamps += [item[1]] * min(STEP, total - at)
+        last = items[-1]
+        if set(map(type, records)) != _BYTES or (last.__class__ is tuple and last[0] != first + total - 1):
+            return None
+        if not wire.spans(stamps[0], stamps[-1]) or sum(map(len, records)) > BYTES:
+            return None
+        self.last, self._time = first + total - 1, self.source.channel.node.stamp()
+        return first, stamps, records
+
+    def _frames(self, items: list[Item]) -> Iterator[tuple[int, int, bytes]]:
+        """(last seq, events, frame), numbered."""
         start, total = 0, len(items)
         while start < total:
             item = items[start]
@@ -194,7 +252,7 @@ class Lane:
                 end = self._run_end(items, start, total)
                 self.number += 1
                 run = items[start:end]
-                yield run[-1][0], end - start, end - start, wire.encode_run(self.sid, self.number, run)
+                yield run[-1][0], end - start, wire.encode_run(self.sid, self.number, run)
                 start = end
             elif size >= 3:
                 end = start
@@ -203,7 +261,7 @@ class Lane:
                 if end < total and len(items[end]) >= 3:  # not between the tags of one event
                     while end - start > 1 and items[end][0] == items[end - 1][0]:
                         end -= 1
-                yield self._tagged(items[start:end])
+                yield from self._tagged(items[start:end])
                 start = end
             elif size == 2:
                 root = _root(item[0])
@@ -213,7 +271,7 @@ class Lane:
                 yield from self._chunks(items[start:end])
                 start = end
             else:
-                yield self.sent, 0, 0, item[0]
+                yield self.sent, 0, item[0]
                 start += 1
 
     def _run_end(self, items: list[Item], start: int, total: int) -> int:
@@ -233,8 +291,8 @@ class Lane:
                 return index + 1
         return end
 
-    def _tagged(self, items: list[Item]) -> tuple[int, int, int, bytes]:
-        """A frame of events with their tags: what has the same number and record crosses once."""
+    def _tagged(self, items: list[Item]) -> Iterator[tuple[int, int, bytes]]:
+        """Frames of events with their tags: what has the same number and record crosses once."""
         events: list[tuple[int, int, Any]] = []
         tags: list[tuple[int, ...]] = []
         for seq, stamp, record, *tag in items:
@@ -244,16 +302,17 @@ class Lane:
             else:
                 events.append((seq, stamp, record))
                 tags.append((mark,))
-        self.number += 1
         seqs, stamps, records = zip(*events, strict=True)
-        frame = wire.encode_events(self.sid, self.number, seqs, stamps, records, tags)
-        return events[-1][0], len(events), len(items), frame
+        for start, end in wire.runs(seqs, stamps, records, tags, limit=BYTES):
+            self.number += 1
+            part = slice(start, end)
+            frame = wire.encode_events(self.sid, self.number, seqs[part], stamps[part], records[part], tags[part])
+            yield seqs[end - 1], end - start, frame
 
-    def _chunks(self, items: list[Item]) -> Iterator[tuple[int, int, int, bytes]]:
+    def _chunks(self, items: list[Item]) -> Iterator[tuple[int, int, bytes]]:
         """Frames of what several interests have taken from one batch: each row crosses once, and once for each tag."""
         for tag in dict.fromkeys(tag for _, tag in items):
             parts = [chunk for chunk, of in items if of == tag]
-            given = sum(map(len, parts))
             chunk = parts[0] if len(parts) == 1 else _union(parts)
             rows, seqs = len(chunk), chunk.seqs
             if rows <= SMALL and self.source.channel.type is not None and (tag == 0 or self.crossing.filters(tag)):
@@ -262,13 +321,17 @@ class Lane:
                 self.number += 1
                 tags = None if tag == 0 else [(tag,)] * rows
                 frame = wire.encode_events(self.sid, self.number, numbers, stamps, records, tags)
-                yield int(seqs[-1]), rows, given, frame
+                yield int(seqs[-1]), rows, frame
                 continue
             for begin in range(0, rows, RUN):
                 part = chunk if rows <= RUN else chunk.part(begin, min(begin + RUN, rows))
-                self.number += 1
-                frame = wire.encode_batch(self.sid, self.number, part.seqs, chunk.stamp, part.taken(), tag)
-                yield int(part.seqs[-1]), len(part), given if begin == 0 else 0, frame
+                frames = wire.encode_batches(
+                    self.sid, self.number + 1, part.seqs, chunk.stamp, part.taken(), tag, limit=2 * BYTES
+                )
+                for index, frame in enumerate(frames):
+                    self.number += 1
+                    # All of a part are kept or acknowledged together: its last event tells.
+                    yield int(part.seqs[-1]), len(part) if index == len(frames) - 1 else 0, frame
 
     # ── what was sent ──
 
@@ -283,21 +346,21 @@ class Lane:
     def trim(self) -> None:
         """Drop the oldest, as the policy says, until there is room; the peer will be told of the gap."""
         self.over = False
-        gone, kept = 0, self.kept
+        kept, gone = self.kept, 0
         while self.waiting - gone > self.limit and kept:
             gone += kept.popleft().events
-        excess = self.waiting - gone - self.limit
-        if excess > 0:
-            for item in self._take_oldest(excess):
-                gone += 1 if len(item) != 2 else len(item[0])
-        if gone:
-            self.dropped += gone
-            self.settle(gone)
-
-    def _take_oldest(self, excess: int) -> list[Item]:
-        items = self.pending[:excess]
-        del self.pending[:excess]
-        return items
+        self.settle(gone)
+        while self.waiting > self.limit and self.pending:
+            items = self._complete(self._take())
+            excess, at = len(items) + self.waiting - self.limit, 0
+            while at < len(items) and excess > 0:
+                n = len(items[at][0]) if len(items[at]) == 2 else 1
+                gone, excess, at = gone + n, excess - n, at + 1
+            with self.source.lock:
+                self.pending[:0] = items[at:]
+                self._more += sum(len(item[0]) - 1 for item in items[at:] if len(item) == 2)
+            break
+        self.dropped += gone
 
     def again(self, received: int | None, *, after: int | None = None) -> tuple[int, list[bytes]]:
         """For a new link: the number of the first frame to come, and what of the kept frames must go again.
@@ -317,11 +380,11 @@ class Lane:
 
     def forget(self) -> None:
         """Nobody will ask for what was kept."""
-        gone = sum(each.events for each in self.kept) + (self.waiting if not self.kept else 0)
+        self.ended = True
         self.kept.clear()
         self.pending.clear()
-        self.ended = True
-        self.settle(max(0, min(gone, self.waiting)))
+        self._more = 0
+        self.settle(self._unsettled)
         self.peer.full.discard(self)
         with self._changed:
             self._changed.notify_all()

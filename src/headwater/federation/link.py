@@ -24,6 +24,7 @@ class Link(Protocol):
 
     kind: str  # "tcp", "tls", "unix", or the name of the routed path
     bytes_out: int
+    bytes_in: int
     busy: bool  # some of what was written waits in the link
 
     def write(self, data: bytes) -> bool:

@@ -79,6 +79,7 @@ class Install(msgspec.Struct, frozen=True, tag=True):
     promises: bool = False  # idle sources are to say how far time has come
     multicast: bool = False
     positions: dict[int, int] = {}  # by sid: what durable sinks have seen before a restart
+    routes: list[list[str]] = []  # if only gateways want it: the federations behind each that want it
 
 
 class Installed(msgspec.Struct, frozen=True, tag=True):
@@ -111,9 +112,10 @@ class Ask(msgspec.Struct, frozen=True, tag=True):
 
 
 class Told(msgspec.Struct, frozen=True, tag=True):
-    """By tag: evaluated, passed, undecided, and how it runs there and why."""
+    """By tag: evaluated, passed (-1 where only all together are counted), undecided, how it runs there, and why so."""
 
     counts: dict[int, tuple[int, int, int, str, str]]
+    crossed: int = 0  # events that went to the node that asks, for all of its sinks together
 
 
 Request = Install | Routed | Describe | Ask

@@ -22,7 +22,7 @@ from headwater.store import NodeState
 if TYPE_CHECKING:
     from headwater.federation.engine import Engine
     from headwater.federation.network import Network
-    from headwater.federation.report import FederationReport
+    from headwater.federation.report import FederationReport, RemoteCounts
     from headwater.federation.security import Security
 
 READY = 10.0  # seconds
@@ -179,6 +179,13 @@ class Node(LocalNode):
         from headwater.federation.report import federation
 
         return federation(self)
+
+    def remote_counts(self, subscription: Subscription) -> list[RemoteCounts]:
+        """What a subscription's interest has done at the sources of other nodes, which are asked for it: how many events
+        were evaluated there, and how many crossed."""
+        from headwater.federation.report import remote_counts
+
+        return remote_counts(self, subscription)
 
     # ── the end ──
 

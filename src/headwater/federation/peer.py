@@ -55,7 +55,7 @@ class Peer:
         self.dirty: deque[Lane] = deque()
         self.marks: deque[Crossing] = deque()
         self.sender = Sender(self._collect, f"{engine.node.name}-{self.name}")
-        self.stir: Callable[[], None] = self.sender.stir
+        self.stir: Callable[..., None] = self.sender.stir
         self.full: set[Any] = engine.node.full
         # out and in
         self.crossings: dict[str, Crossing] = {}
@@ -83,6 +83,10 @@ class Peer:
 
     def runs_there(self, channel: str, entry: Entry) -> bool:
         return self.engine.demands.runs_at(self, channel, entry)
+
+    def placed(self, channel: str, entry: Entry) -> tuple[str, str] | None:
+        """Where an interest of this node in its sources runs, and why there."""
+        return self.engine.demands.placed(self, channel, entry)
 
     # ── out ──
 
@@ -112,6 +116,7 @@ class Peer:
                     frames.append(self._announce(lane, lane.number + 1))
                 lane.build(frames)
             for crossing in marks:
+                self._before_mark(crossing, frames)
                 frames.append(self._mark(crossing))
         if self.network.compress != "none":
             frames = [_compressed(frame, self.network.compress) for frame in frames]
@@ -119,14 +124,31 @@ class Peer:
 
     def _announce(self, lane: Lane, first: int) -> bytes:
         lane.announced = True
+        return self.introduction(lane, first)
+
+    def introduction(self, lane: Lane, first: int) -> bytes:
+        """What the peer is told of a lane's source."""
         source = lane.source
         type = source.channel.type
         ad = self.engine.describe(source)
         return wire.encode_control(Announce(ad=ad, type=pack_type(type), next=first, dropped=lane.dropped))
 
+    def _before_mark(self, crossing: Crossing, frames: list[bytes]) -> None:
+        """All that was put in before the wishes held, also by those who have not said so yet; and the other end gets to
+        know every source, so that it can say from where on they hold."""
+        for source in list(crossing.channel.sources.values()):
+            if not source.local:
+                continue
+            with source.lock:
+                lane = crossing.lane(source)
+            if lane is not None and not lane.ended:
+                if not lane.announced:
+                    frames.append(self._announce(lane, lane.number + 1))
+                if lane.pending:
+                    lane.build(frames)
+
     def _mark(self, crossing: Crossing) -> bytes:
-        sent = {lane.sid: lane.number for lane in crossing.active() if lane.announced}
-        return wire.encode_control(Mark(crossing.channel.name, crossing.version, sent))
+        return wire.encode_control(Mark(crossing.channel.name, crossing.version, crossing.points))
 
     def stir_later(self, lane: Lane) -> None:
         """Something was put in while sources stood still; a mark follows, with which it goes."""
@@ -262,7 +284,10 @@ class Peer:
                 self._on_announce(message)
             case Ends(source=sid):
                 self.engine.withdrawn(self, sid)
-            case Mark(channel=channel, version=version):
+            case Mark(channel=channel, version=version, points=points):
+                for sid, seq in points.items():
+                    if (source := self.standins.get(sid)) is not None:
+                        source.passed_by(seq)
                 self.engine.marked(self, channel, version)
             case Bye(reason=reason):
                 self.engine.said_bye(self, reason)
@@ -294,6 +319,8 @@ class Peer:
             if source is None:
                 return
             self.standins[ad.sid] = source
+        elif source.zones != (zones := frozenset(ad.zones)):
+            self.engine.node.wiring.rezone(source, zones)
         if message.next > source.frame + 1:
             if source.frame or message.dropped:
                 source.lost = message.dropped

@@ -116,7 +116,7 @@ class Prover:
             if known is None or not Credential(user, known.password).proves(
                 proof, self._federation, sender, proven.public
             ):
-                raise refuse("password", sender, f'user "{user}" is not known here, or the password is not right')
+                raise refuse("password", sender, f"user {user!a} is not known here, or the password is not right")
             return Principal(user, "password", proven.fingerprint, known.groups)
         if self._bare:
             return Principal(f"key:{proven.fingerprint[:SHORT]}", "key", proven.fingerprint)

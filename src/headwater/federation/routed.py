@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import struct
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from headwater.errors import FrameError, LinkDown
@@ -20,8 +23,20 @@ class RoutedLink:
     kind = "zenoh"
     busy = False
 
-    def __init__(self, fabric: Fabric, me: str, incarnation: int, peer: str, session: Session) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        me: str,
+        incarnation: int,
+        peer: str,
+        session: Session,
+        on_data: Callable[[RoutedLink, memoryview], None],
+    ) -> None:
         self._fabric, self._peer, self._session = fabric, peer, session
+        self._arrived: SimpleQueue[memoryview | None] = SimpleQueue()
+        self._on_data = on_data
+        self._reader = threading.Thread(target=self._read, name=f"headwater-from-{peer}", daemon=True)
+        self._reader.start()
         name = me.encode()
         self._head = _HEAD.pack(len(name), incarnation) + name
         self.bytes_out = self.bytes_in = 0
@@ -38,8 +53,19 @@ class RoutedLink:
     def drain(self, timeout: float) -> bool:
         return True
 
+    def arrived(self, data: memoryview) -> None:
+        """Something was posted for this node; Zenoh's thread must not wait for what becomes of it."""
+        self.bytes_in += len(data)
+        self._arrived.put(data)
+
+    def _read(self) -> None:
+        while (data := self._arrived.get()) is not None:
+            if self._ended is None:
+                self._on_data(self, data)
+
     def close(self, reason: str) -> None:
         self._ended = self._ended or reason
+        self._arrived.put(None)
 
 
 def read_head(message: bytes) -> tuple[str, int, memoryview]:

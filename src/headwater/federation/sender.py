@@ -3,6 +3,7 @@
 Publishers put what they have where `collect` finds it and call `stir`. Who sends?
 
     nothing sent for a moment    this publisher, at once: the way of a single event has no other thread in it
+    an answer came in since      the same: this may be the next question
     sent just now                nobody yet: the *flusher* thread is woken once, and publishers go on
     ... and a lot waits by now   the publisher whose event made it a lot, or too old
     ... and publishers stop      the flusher sends the tail
@@ -29,10 +30,11 @@ from headwater.federation.link import Link
 
 log = logging.getLogger("headwater.federation")
 
-GAP = 12e-6  # seconds after a send for which the link counts as in use: less than any round trip, more than a flood's
+GAP = 12e-6  # seconds after a send for which the link counts as in use
 OLD = 100e-6  # seconds after which a publisher does not leave it to others
 MUCH = 64 << 10  # bytes, the same
 BUDGET = 256 << 10  # bytes in one write: more than MUCH, so that what has gathered shrinks
+SAMPLE, MEMORY = 64, 4 << 20  # events and bytes from which the size of an event is estimated
 LINGER = 1e-3  # seconds between two looks of the flusher in a flood
 SLICE = 0.25  # seconds for which the flusher waits for a full link at a time
 ROUNDS = 4  # writes that a publisher makes at an idle link before it leaves the rest to the flusher
@@ -60,11 +62,14 @@ class Sender:
     __slots__ = (
         "_armed",
         "_bell",
+        "_bytes",
         "_closed",
         "_collect",
         "_count",
         "_due",
+        "_events",
         "_flusher",
+        "_heard",
         "_limit",
         "_link",
         "_mark",
@@ -90,9 +95,11 @@ class Sender:
         self._armed = True
         self._mark = 0  # `writes` when it was armed
         self._count = 0  # events stirred since the last write: an estimate, threads may lose some
+        self._events = self._bytes = 0  # counted, and sent
         self._limit = MANY  # so many events are about MUCH bytes
         self._due = NEVER  # when a publisher sends itself
-        self._quiet = 0.0  # when the link counts as idle
+        self._quiet = 0.0  # when the link counts as idle,
+        self._heard = 0  # or if more has come in than this
 
     @property
     def attached(self) -> bool:
@@ -110,7 +117,11 @@ class Sender:
             # The flusher may have become idle while this thread waited for its turn, and there may be more.
             if step is _Step.SENT and not self._armed:
                 self._arm()
-        elif monotonic() < self._quiet or self._turn.locked():
+            return
+        link = self._link
+        if link is None:
+            return  # it was lost just now
+        if (monotonic() < self._quiet and link.bytes_in == self._heard) or self._turn.locked():
             self._arm()
         else:
             self._send()
@@ -122,6 +133,7 @@ class Sender:
                 raise ClosedError(f"sender {self.name} is closed: a link cannot be attached")
             self._link = link
             self._limit, self._due, self._quiet = MUCH // 128, 0.0, 0.0
+            self._events = self._bytes = 0
             self._armed = False
         self._send()
 
@@ -193,10 +205,11 @@ class Sender:
                 self._due = monotonic() + OLD
                 return _Step.NOTHING
             data = frames[0] if len(frames) == 1 else b"".join(frames)
+            self._heard = link.bytes_in
             whole = link.write(data)
             self.writes += 1
-            if count > 8:
-                self._limit = max(1, min(count * MUCH // max(1, len(data)), MANY))
+            if count:
+                self._learn(count, len(data))
             if whole:
                 now = monotonic()
                 self._quiet, self._due = now + GAP, now + OLD
@@ -218,6 +231,16 @@ class Sender:
             self._lost()
             link.close("interrupted while sending")
             raise
+
+    def _learn(self, events: int, size: int) -> None:
+        """How many events are MUCH, from the last few megabytes: a single write may hold others than were counted."""
+        self._events += events
+        self._bytes += size
+        if self._events >= SAMPLE:
+            self._limit = max(1, min(self._events * MUCH // max(1, self._bytes), MANY))
+            if self._bytes > MEMORY:
+                self._events >>= 1
+                self._bytes >>= 1
 
     def _lost(self) -> None:
         self._link = None

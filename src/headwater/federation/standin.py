@@ -14,6 +14,7 @@ from headwater.channel.running import DEPTH, NEST, runs
 from headwater.channel.source import Source
 from headwater.channel.subscription import SAMPLE
 from headwater.errors import ClosedError, EncodeError, FrameError, HeadwaterError
+from headwater.federation.seen import node_of
 from headwater.types import EventType
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from headwater.federation.wire import Batch, Events
 
 FOREVER = (1 << 63) - 1
-WINDOW = 65_536  # numbers of events of one origin that are remembered where they may come by several gateways
 
 
 class _NoIntake:
@@ -126,7 +126,7 @@ class StandIn(Source):
         self.key = f"{ad.name}@{peer.name}"
         self.id = f"{channel.name}/{self.key}"
         self.node = peer.name
-        self.position_key = ad.origin or f"{peer.id}/{peer.incarnation}/{ad.sid}"
+        self.position_key = f"{peer.id}/{peer.incarnation}/{ad.sid}"
         self._type = type
         self._plan = None if channel.type is None or type is None else fitting(type, channel.type)
         self.received = 0  # the last event
@@ -138,7 +138,11 @@ class StandIn(Source):
         self.repeated = 0  # frames that came again
         self.unsaid = 0  # events since the last acknowledgement
         self._resent_to = 0  # events up to this number may have come to an earlier process of this node
-        self._seen: _Seen | None = _Seen() if ad.origin else None
+        # Where it is a gateway that passes on events of another federation:
+        self.origin, self.path = ad.origin, tuple(ad.path)
+        self._seen = peer.engine.seen(ad.origin) if ad.origin else None
+        if ad.origin:
+            self.node = node_of(ad.origin)
 
     def flow(self, channel: Channel, lineup: Lineup) -> Flow:
         return RemoteFlow(self, channel, lineup) if channel is self.channel else Flow(self, channel, lineup)
@@ -165,11 +169,19 @@ class StandIn(Source):
     def promised(self, time: int | None) -> None:
         """How far time has come at the source; None if it is not there any more, and so holds nothing back."""
         self.promise = FOREVER if time is None else max(time, self.promise or 0)
-        self.channel.node.release()
+        self._release()
+
+    def passed_by(self, seq: int) -> None:
+        """Of its events up to this one no more will come: those that did not were not wanted."""
+        with self.lock:
+            self.received = max(self.received, seq)
 
     def elsewhere(self, entry: Entry) -> bool:
         """Whether an interest runs at the source, so that it must not run here."""
         return self.peer.runs_there(self.channel.name, entry)
+
+    def placed(self, channel: Channel, entry: Entry) -> tuple[str, str] | None:
+        return self.peer.placed(channel.name, entry) if channel is self.channel else None
 
     def resent(self, seq: int) -> bool:
         """Whether an event came again, after this node was started again."""
@@ -212,12 +224,20 @@ class StandIn(Source):
                 for seq, stamp, record, marks in zip(seqs, events.stamps, records, tags, strict=True):
                     letter = Letter(None, record, self, seq, stamp, now, priority)
                     for mark in marks:
+                        if self._seen is not None and not self._seen.first_time(seq, mark):
+                            continue
                         if mark:
                             flow.tagged(mark, letter, ready)
                         else:
                             accept(letter, ready)
-            self.promise = events.stamps[-1]
-        go_all(dict.fromkeys(ready))  # type: ignore[arg-type]
+            self.promise = max(self.promise or 0, events.stamps[-1])
+        go_all(list(dict.fromkeys(ready)))
+        self._release()
+
+    def _release(self) -> None:
+        """Sinks that take events in order of time may go on, those that got none of these as well."""
+        if self.channel.node.ordered:
+            self.channel.node.release()
 
     def _arrived(self, number: int, last: int) -> None:
         self.frame, self.received = number, last
@@ -226,7 +246,7 @@ class StandIn(Source):
     def _short(self, records: Any, seqs: Any, number: int) -> bool:
         """Straight to the one function that wants everything, if that is how things are."""
         flow = self._flow
-        if self._seen is not None or flow.lone is None or len(NEST) >= DEPTH:
+        if self._seen is not None or flow.lone is None or flow.lone.out is not None or len(NEST) >= DEPTH:
             return False
         with self.lock:
             lone = flow.lone
@@ -263,15 +283,22 @@ class StandIn(Source):
             if self.closed:
                 return
             self._arrived(frame.number, int(seqs[-1]))
+            if self._seen is not None:
+                new = [row for row, seq in enumerate(seqs.tolist()) if self._seen.first_time(seq, tag)]
+                if len(new) < len(seqs):
+                    batch, seqs = batch.take(new), seqs[new]
             chunk = Chunk(batch, self, 0, frame.stamp, perf_counter_ns(), self.priority)
             chunk._seqs = seqs
             flow: Any = self._flow
-            if tag:
+            if not len(seqs):
+                pass
+            elif tag:
                 flow.tagged_chunk(tag, chunk, ready)
             else:
                 flow.accept_chunk(chunk, ready)
-            self.promise = frame.stamp
+            self.promise = max(self.promise or 0, frame.stamp)
         go_all(ready)
+        self._release()
 
     def _wait_for_room(self, record: bytes | None) -> None:
         """Sinks that cannot keep up hold the link, and so, at last, the publisher."""
@@ -358,24 +385,6 @@ def _handle(lone: Any, records: Any) -> None:
 
 
 runs(_handle, lambda variables: variables["lone"].mailbox)
-
-
-class _Seen:
-    """Numbers of events that have come, where they may come by several ways: the last WINDOW of them."""
-
-    def __init__(self) -> None:
-        self._highest = 0
-        self._numbers: set[int] = set()
-
-    def first_time(self, seq: int) -> bool:
-        if seq <= self._highest - WINDOW or seq in self._numbers:
-            return False
-        self._numbers.add(seq)
-        if seq > self._highest:
-            self._highest = seq
-            if len(self._numbers) > 2 * WINDOW:
-                self._numbers = {each for each in self._numbers if each > seq - WINDOW}
-        return True
 
 
 __all__ = ["SAMPLE", "RemoteFlow", "StandIn"]

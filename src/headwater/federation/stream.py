@@ -20,6 +20,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from struct import Struct
 from time import monotonic
 
 from headwater.errors import ConfigError, ConfigProblem, FrameError, LinkDown, SecurityError, Unreachable
@@ -32,6 +33,8 @@ log = logging.getLogger("headwater.federation")
 SMALL, LARGE = 64 << 10, 256 << 10  # bytes asked for in one read; a full one makes the next one large
 READING = select.POLLIN | select.POLLHUP | select.POLLERR
 WRITING = select.POLLOUT | select.POLLHUP | select.POLLERR
+PREFIX = Struct("<I")
+NOW = int(socket.MSG_DONTWAIT)
 # Kernels tell a vanished machine from a silent one after 10 s + 3 × 5 s.
 KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
@@ -53,6 +56,7 @@ class Stream:
         self.frames_in = 0
         self._sock = sock
         self._splitter = Splitter(limit)
+        self._limit = limit + 4  # with the length
         self._backlog: deque[bytes | memoryview] = deque()
         self._writing = threading.Lock()  # who writes, and every change of `_reason`, `_reader`
         self._polling = threading.Lock()  # who waits in `drain`; the socket is closed when nobody does
@@ -60,6 +64,7 @@ class Stream:
         self._reader: threading.Thread | None = None
         self._wants_read = False
         self._get: Callable[[int], bytes] = sock.recv
+        self._put: Callable[[bytes | memoryview, int], int] = sock.send
         self._prepare()
 
     @property
@@ -67,8 +72,8 @@ class Stream:
         """Why the stream has ended; None if it has not."""
         return self._reason
 
-    def start(self, on_frame: Callable[[memoryview], None], on_end: Callable[[str], None]) -> None:
-        """Begin to read. One thread calls `on_frame` for every frame (kind and body), then `on_end` once with the reason.
+    def start(self, on_frame: Callable[[bytes | memoryview], None], on_end: Callable[[str], None]) -> None:
+        """Begin to read. One thread calls `on_frame` for every frame (kind and body), then `on_end` once.
 
         A FrameError, from the framing or from `on_frame`, ends the stream; so does any other exception, which is also
         logged. `on_frame` may write and may close; after a close no more frames come."""
@@ -88,12 +93,16 @@ class Stream:
     def write(self, data: bytes) -> bool:
         """Send now what can be sent without waiting; True if that was all, else the rest waits for `drain`."""
         with self._writing:
-            if self._reason is not None:
-                raise LinkDown(f"{self.remote}: the link has ended: {self._reason}")
-            if self.busy and not self._push():
+            if (self.busy or self._reason is not None) and not self._push():
                 self._backlog.append(data)
                 return False
-            sent = self._send(data)
+            try:
+                sent = self._put(data, NOW)
+            except BlockingIOError:
+                sent = 0
+            except BaseException as error:
+                raise self._failed(error) from error
+            self.bytes_out += sent
             if sent == len(data):
                 return True
             self._backlog.append(memoryview(data)[sent:])
@@ -148,30 +157,18 @@ class Stream:
     def _prepare(self) -> None:
         self._sock.setblocking(True)
 
-    def _put(self, data: bytes | memoryview) -> int:
-        """How much of it went out without waiting."""
-        try:
-            return self._sock.send(data, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return 0
-
     def _farewell(self) -> None:
         """Before the connection is shut down."""
 
     # Under the lock.
 
-    def _send(self, data: bytes | memoryview) -> int:
-        try:
-            sent = self._put(data)
-            self.bytes_out += sent
-        except OSError as error:
-            reason = self._end(describe(error))
-            raise LinkDown(f"{self.remote}: the link has ended: {reason}") from error
-        except BaseException:
-            # Ctrl-C: how much of it went out is not known, so the other end could not tell where the next frame begins.
-            self._end("interrupted while sending")
-            raise
-        return sent
+    def _failed(self, error: BaseException) -> BaseException:
+        """What to raise when sending failed."""
+        if isinstance(error, OSError):
+            return LinkDown(f"{self.remote}: the link has ended: {self._end(describe(error))}")
+        # Ctrl-C: how much of it went out is not known, so the other end could not tell where the next frame begins.
+        self._end("interrupted while sending")
+        return error
 
     def _push(self) -> bool:
         """Send what waits until no more goes out; True if nothing waits."""
@@ -180,7 +177,13 @@ class Stream:
         backlog = self._backlog
         while backlog:
             data = backlog[0]
-            sent = self._send(data)
+            try:
+                sent = self._put(data, NOW)
+            except BlockingIOError:
+                return False
+            except BaseException as error:
+                raise self._failed(error) from error
+            self.bytes_out += sent
             if sent < len(data):
                 if sent:
                     backlog[0] = memoryview(data)[sent:]
@@ -204,7 +207,7 @@ class Stream:
 
     # The reading thread.
 
-    def _run(self, on_frame: Callable[[memoryview], None], on_end: Callable[[str], None]) -> None:
+    def _run(self, on_frame: Callable[[bytes | memoryview], None], on_end: Callable[[str], None]) -> None:
         try:
             reason = self._read(on_frame)
         except FrameError as error:
@@ -227,16 +230,24 @@ class Stream:
         except Exception:
             log.exception("%s: on_end failed", self.remote)
 
-    def _read(self, on_frame: Callable[[memoryview], None]) -> str:
-        get, feed, size = self._get, self._splitter.feed, SMALL
+    def _read(self, on_frame: Callable[[bytes | memoryview], None]) -> str:
+        get, feed, length, size = self._get, self._splitter.feed, PREFIX.unpack_from, SMALL
+        parted = False  # a frame has begun
         while self._reason is None:
             data = get(size)
             if not data:
                 cut = ", in the middle of a frame" if self._splitter.waiting else ""
                 return f"closed by the other end{cut}"
-            size = LARGE if len(data) == size else SMALL
-            self.bytes_in += len(data)
+            got = len(data)
+            self.bytes_in += got
+            if not parted and 4 < got <= self._limit and length(data)[0] == got - 4:
+                # Just one frame, as on every round trip: the splitter would find the same.
+                self.frames_in += 1
+                on_frame(data[4:] if got < 4096 else memoryview(data)[4:])
+                continue
+            size = LARGE if got == size else SMALL
             frames = feed(data)
+            parted = self._splitter.waiting > 0
             self.frames_in += len(frames)
             for frame in frames:
                 on_frame(frame)
@@ -255,7 +266,7 @@ class TlsStream(Stream):
         self.certificate = self._sock.getpeercert(binary_form=True)
         self._poll = select.poll()
         self._poll.register(self._sock.fileno(), READING)
-        self._get = self._take
+        self._get, self._put = self._take, self._give
 
     def _take(self, size: int) -> bytes:
         sock, lock, poll = self._sock, self._writing, self._poll
@@ -279,7 +290,7 @@ class TlsStream(Stream):
             writable.poll()
             ready = True
 
-    def _put(self, data: bytes | memoryview) -> int:
+    def _give(self, data: bytes | memoryview, _: int) -> int:
         sent, view = 0, memoryview(data)
         self._wants_read = False
         try:

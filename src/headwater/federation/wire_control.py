@@ -39,7 +39,7 @@ class Hello(msgspec.Struct, tag_field="is", tag="hello", frozen=True, kw_only=Tr
 
 
 class Resume(msgspec.Struct, tag_field="is", tag="resume", frozen=True):
-    """The last sequence number received of each source; `fresh`: this node remembers nothing from before."""
+    """The number of the last frame received of each source; `fresh`: this node remembers nothing from before."""
 
     positions: Positions
     fresh: bool = False
@@ -71,10 +71,10 @@ class SourceAd(msgspec.Struct, frozen=True, array_like=True):
     sid: Source
     name: Name
     channel: Name
-    zones: Annotated[list[Name], Meta(max_length=4096)] = []  # noqa: RUF012  msgspec gives each its own
+    zones: Annotated[list[Name], Meta(max_length=4096)] = []
     priority: int = 0
     origin: Text = ""  # of a source that a gateway passes on: its key in the federation it comes from
-    path: Annotated[list[Name], Meta(max_length=256)] = []  # noqa: RUF012  the federations its events have come through
+    path: Annotated[list[Name], Meta(max_length=256)] = []  # the federations its events have come through
 
 
 class Announce(msgspec.Struct, tag_field="is", tag="announce", frozen=True):
@@ -93,11 +93,11 @@ class Ends(msgspec.Struct, tag_field="is", tag="ends", frozen=True):
 
 
 class Mark(msgspec.Struct, tag_field="is", tag="mark", frozen=True):
-    """The wishes of this version are in force, and all from before them was sent: up to these frames of each source."""
+    """The wishes of this version are in force after these events of each source; all from before them was sent."""
 
     channel: Name
     version: Number
-    sent: Positions
+    points: Positions
 
 
 class Bye(msgspec.Struct, tag_field="is", tag="bye", frozen=True):

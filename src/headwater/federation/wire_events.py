@@ -2,8 +2,8 @@
 
     EVENT    source u32, number u32, seq u32, stamp i64, record
     EVENTS   source u32, flags u8, number u64, first seq u64, base stamp i64, count u32,
-             and if there are several: count u32 seq − first (unless CONTIGUOUS), count u32 stamp − base,
-             u32 lengths (one if UNIFORM); if TAGGED: count u16 numbers of tags, the tags u32; the records
+             and if there are several: count u32 seq − first (unless CONTIGUOUS), count u32 stamp − base (unless
+             TOGETHER), u32 lengths (one if UNIFORM); if TAGGED: count u16 numbers of tags, the tags u32; the records
 
 `number` counts the frames of one lane, so that a gap is always noticed. Sequence numbers increase; in a tagged run one
 may repeat, because one event may give several results. Which form is used is the encoder's choice: `decode` makes
@@ -34,6 +34,7 @@ from headwater.federation.wire_kinds import (
     RESENT,
     RETOLD,
     TAGGED,
+    TOGETHER,
     U32,
     UNIFORM,
     Data,
@@ -56,7 +57,7 @@ _EVENT_EXTRA = _EVENT.size - 4
 _MAX_RECORD = MAX_FRAME - _EVENT_EXTRA
 _RECORD_AT = _EVENT_BODY.size
 _HALF = U32 // 2
-_FLAGS = RESENT | TAGGED | UNIFORM | CONTIGUOUS
+_FLAGS = RESENT | TAGGED | UNIFORM | CONTIGUOUS | TOGETHER
 _SIZED = 12  # bytes an event of a run takes beside its record, at most
 _HEAD = _EVENTS.size - 4
 
@@ -184,7 +185,7 @@ def _cut(
         if size <= limit and high - low <= U32 and seq - first <= U32 and count <= MAX_RUN and tagged <= MAX_TAGS:
             continue
         if last == start:
-            raise too_large(f"events: what event {seq} of source gave", size, limit)
+            raise too_large(f"events: what event {seq} gave", size, limit)
         return last
     return len(records)
 
@@ -265,7 +266,10 @@ def _differences(
             raise _far("sequence numbers", int(numbers[-1]))
         else:
             parts.append(numbers.astype("<u4").tobytes())
-    if count <= SMALL:
+    base = stamps[0]
+    if base == stamps[-1] and stamps.count(base) == count:
+        flags |= TOGETHER
+    elif count <= SMALL:
         base = min(stamps)
         parts.append(struct.pack(f"<{count}I", *[stamp - base for stamp in stamps]))
     else:
@@ -322,7 +326,7 @@ def decode_events(data: Data, at: int) -> Events:
     if base > MAX_BASE:
         raise FrameError(f"events: expected stamps within 64 bits, found a base of {base}")
     row = 4 * count
-    need = at + row + (0 if flags & CONTIGUOUS else row) + (4 if flags & UNIFORM else row)
+    need = at + (0 if flags & TOGETHER else row) + (0 if flags & CONTIGUOUS else row) + (4 if flags & UNIFORM else row)
     if len(data) < need:
         raise truncated(f"events: {count} events", need, len(data))
     seqs: Sequence[int]
@@ -332,7 +336,10 @@ def decode_events(data: Data, at: int) -> Events:
         seqs = _seqs(data, at, count, first, bool(flags & TAGGED))
         at += row
     stamps: list[int]
-    if count <= SMALL:
+    if flags & TOGETHER:
+        stamps = [base] * count
+        at -= row
+    elif count <= SMALL:
         stamps = [base + delta for delta in struct.unpack_from(f"<{count}I", data, at)]
     else:
         stamps = (np.frombuffer(data, "<u4", count, at) + np.int64(base)).tolist()

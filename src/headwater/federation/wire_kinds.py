@@ -5,7 +5,7 @@ On a stream a frame is `u32 length | u8 kind | body`, all numbers little endian;
     CONTROL  1   a control message, msgpack                                        wire_control
     EVENTS   2   a run of events of one source                                     wire_events
     BATCH    3   rows of one source, an Arrow record batch                         wire_batch
-    ACK      4   (source u32, seq u64)...                                          wire
+    ACK      4   (source u32, number u64)...                                       wire
     GAP      5   source u32, first u64, last u64, lost u64
     PROMISE  6   (source u32, time i64)...
     PING     7   u64
@@ -29,6 +29,7 @@ RESENT = 1  # these events may have arrived before
 TAGGED = 2  # each record says which interests it is for
 UNIFORM = 4  # all records have the same length
 CONTIGUOUS = 8  # the sequence numbers follow one another
+TOGETHER = 16  # all have the same stamp
 
 MAX_FRAME = 16 << 20  # kind and body, as sent and after decompression
 MAX_RUN = 1 << 16  # events in a frame: what a decoded frame takes in memory is bounded with it

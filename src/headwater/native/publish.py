@@ -51,7 +51,7 @@ class FlowPart:
 class LonePart:
     """Of what takes the events. Nothing in it is exchanged."""
 
-    __slots__ = ("cls", "decode", "failed", "handler", "items", "special", "stirred", "thread", "token")
+    __slots__ = ("cls", "decode", "failed", "handler", "items", "out", "special", "stirred", "thread", "token")
 
     handler: Callable[[Any], object]  # the function
     cls: type | None  # it is given events of exactly this class as they are; of others, the record decoded
@@ -61,6 +61,7 @@ class LonePart:
     items: deque[Any]  # the short way is closed while something is in one of these two,
     special: list[None]
     stirred: Callable[[], None]  # and if that is so after the function, this is called
+    out: list[Any] | None  # if it is set to a list, no function is called: records are put there, and the first is told of
     thread: bytearray  # the eight bytes of the identity of the thread that runs it; it is in `nest` while one does
 
 
@@ -148,6 +149,7 @@ class _Kernel:
         record = self.encode(event)
         # Making the record may have had the garbage collected, with whatever Python code that means: look again.
         flow, lone, number = self.open("closed")
+        self.put_out(flow, lone, number, record)
         seq = self.take(flow, lone, number, record)
         self.call(lone, event, record)
         self.rescue(lone, event)
@@ -171,6 +173,37 @@ class _Kernel:
         number = fn.v(f"add i64 {fn.call('PyLong_AsLongLong', self.get(flow, 'seen'))}, 1")
         fn.need(fn.v(f"icmp ne i64 {fn.v(f'and i64 {number}, {self.sample}')}, 0"), otherwise)
         return flow, lone, number
+
+    def put_out(self, flow: str, lone: str, number: str, record: str) -> None:
+        """Where records are only to be put on a list: do so, and say so if it was empty. Else go on."""
+        fn = self.fn
+        out = self.get(lone, "out")
+        fn.cbr(fn.or_(fn.is_null(out), fn.is_(out, None)), "inside", "outside")
+        fn.at("outside")
+        seq = fn.call("PyLong_FromLongLong", number)
+        fn.present(seq, "unnumbered")
+        added = fn.call("PyList_Append", out, record)
+        fn.need(fn.v(f"icmp eq i32 {added}, 0"), "unput")
+        fn.run("Py_DecRef", record)
+        before = self.get(flow, "seen")
+        fn.run("Py_IncRef", seq)
+        fn.store("ptr", seq, self.at(flow, "seen"), 8)
+        fn.run("Py_DecRef", before)
+        fn.cbr(fn.v(f"icmp eq i64 {self.size(out)}, 1"), "first", "put")
+        fn.at("first")
+        fn.run("Py_IncRef", lone)
+        told = fn.call("PyObject_CallNoArgs", self.get(lone, "stirred"))
+        fn.run("Py_DecRef", lone)
+        fn.present(told, "untold")
+        fn.run("Py_DecRef", told)
+        fn.at("put")
+        fn.ret(f"ptr {seq}")
+        fn.at("unput")
+        fn.run("Py_DecRef", record)
+        fn.at("untold")
+        fn.run("Py_DecRef", seq)
+        fn.br("fail")
+        fn.at("inside")
 
     def encode(self, event: str) -> str:
         fn = self.fn

@@ -29,7 +29,7 @@ class WithinConnection:
         try:
             self._must_be_free()
             connection.execute(_CREATE)
-            connection.commit()
+            self._end("COMMIT")
         except StoreError:
             raise
         except Exception as error:
@@ -40,7 +40,7 @@ class WithinConnection:
 
     def positions(self) -> dict[str, int]:
         """By source key, the last event that the sink is done with."""
-        return dict(self._connection.execute(f"SELECT source, seq FROM {TABLE} WHERE sink = ?", (self._sink,)))
+        return dict(self._rows(f"SELECT source, seq FROM {TABLE} WHERE sink = ?", self._sink))
 
     def begin(self, positions: Mapping[str, int]) -> None:
         """Start a transaction with these positions in it."""
@@ -49,7 +49,7 @@ class WithinConnection:
         try:
             self._write(positions)
         except BaseException:
-            self._connection.rollback()
+            self.rollback()
             raise
 
     def commit(self, positions: Mapping[str, int]) -> None:
@@ -59,24 +59,38 @@ class WithinConnection:
             if lost and not self._connection.in_transaction:
                 self._connection.execute("BEGIN IMMEDIATE")
             self._write(lost)
-            self._connection.commit()
+            self._end("COMMIT")
         except BaseException:
-            self._connection.rollback()
+            self.rollback()
             raise
 
     def rollback(self) -> None:
         """Undo it, if it has not ended yet."""
-        self._connection.rollback()
+        self._end("ROLLBACK")
+
+    def _end(self, how: str) -> None:
+        if self._connection.in_transaction:  # in words, since the methods do nothing where autocommit=True
+            self._connection.execute(how)
 
     def _read(self, source: str) -> int:
-        row = self._connection.execute(_READ, (self._sink, source)).fetchone()
-        return 0 if row is None else int(row[0])
+        rows = self._rows(_READ, self._sink, source)
+        return int(rows[0][0]) if rows else 0
+
+    def _rows(self, statement: str, *values: object) -> list[Any]:
+        cursor = self._connection.cursor()
+        cursor.row_factory = None  # whatever the owner wants rows to be
+        return list(cursor.execute(statement, values))
 
     def _write(self, positions: Mapping[str, int]) -> None:
         for source, seq in positions.items():
             self._connection.execute(_WRITE, (self._sink, source, seq))
 
     def _must_be_free(self) -> None:
+        if getattr(self._connection, "autocommit", None) is False:  # then there is always a transaction
+            raise StoreError(
+                "within: expected a connection whose transactions begin when they are told to, found one with "
+                "autocommit=False; leave that out, or use autocommit=True"
+            )
         if self._connection.in_transaction:
             raise StoreError(
                 f"within: expected a connection without an open transaction for sink {self._sink!r}, found one with; "

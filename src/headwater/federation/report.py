@@ -1,0 +1,410 @@
+"""What is going on between a node and the others, as values: for people with `str()`, for programs with `.to_dict()`.
+
+    node desk (desk.5e1f0c2a) in federation headwater, listening at tcp/127.0.0.1:41001: 1 other node
+      lab  present, direct stream (tcp), 1,204 bytes in, 310 bytes out
+    …
+    this node's interests at other nodes
+      node  channel          interest     where                   why
+      lab   ie.tcd.sighting  level > 0.5  source and destination  filtered there, decided here
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.attachment import Attachment
+from headwater.channel.table import Cell, block, table
+from headwater.errors import FederationError, SecurityError, Unreachable
+from headwater.federation.messages import Ask, Told
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.route import Entry
+    from headwater.channel.subscription import Subscription
+    from headwater.federation.engine import Engine
+    from headwater.federation.node import Node
+    from headwater.federation.peer import Peer
+
+SHOWN = 100  # rows of a table for people
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneReport:
+    """A source of this node on its way to another: `sent` events, `waiting` to be sent or acknowledged, frames `kept`
+    until they are, and events `dropped` because there was no room."""
+
+    channel: str
+    source: str
+    sent: int
+    waiting: int
+    kept: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandInReport:
+    """A source of another node as it arrives here: the number of its last event that came, events that the other node
+    says it had to drop, and frames that came again."""
+
+    channel: str
+    source: str
+    received: int
+    lost: int
+    repeated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledReport:
+    """An interest of another node that runs at this node's sources, and what it may cost there at most (native
+    operations an event). `tagged`: it runs here only, having state or output."""
+
+    channel: str
+    interest: str
+    cost: int
+    tagged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedReport:
+    """An interest of this node's sinks in another node's sources: `where` it runs ("source", "source and destination",
+    "destination", "refused") and why. `points`: by source, the last event before it held."""
+
+    channel: str
+    interest: str
+    where: str
+    why: str
+    points: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerReport:
+    """Another node. `away` is for how many seconds it is not there, None if it is; `link` is "tcp", "tls", "unix",
+    "zenoh", or None while there is nothing to exchange; `trouble` is why it is not a direct stream."""
+
+    name: str
+    id: str
+    proven: str | None  # who it has proven to be, and how
+    away: float | None
+    link: str | None
+    trouble: str | None
+    bytes_in: int
+    bytes_out: int
+    frames_in: int
+    frames_out: int
+    router: bool
+    lanes: tuple[LaneReport, ...] = ()
+    stand_ins: tuple[StandInReport, ...] = ()
+    installed: tuple[InstalledReport, ...] = ()
+    asked: tuple[AskedReport, ...] = ()
+
+    @property
+    def cost(self) -> int:
+        """What its interests may cost here together, in the channel where that is most; `Budget.each` is the limit."""
+        costs: dict[str, int] = {}
+        for each in self.installed:
+            costs[each.channel] = costs.get(each.channel, 0) + each.cost
+        return max(costs.values(), default=0)
+
+    def _line(self) -> str:
+        state = "present" if self.away is None else f"away for {self.away:.1f} s"
+        if self.link is None:
+            link = "no link"
+        elif self.link == "zenoh":
+            link = "routed by Zenoh"
+        else:
+            link = f"direct stream ({self.link})"
+        if self.trouble:
+            link += f": {self.trouble}"
+        parts = [state, "router" if self.router else "", link, f"{self.bytes_in:,} bytes in, {self.bytes_out:,} bytes out"]
+        return ", ".join(part for part in (*parts, f"proven: {self.proven}" if self.proven else "") if part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederationReport:
+    """A node's view of its federation; it does not change when things go on.
+
+    `budget` is what other nodes' interests may cost a source here: all together, and those of one node. `offences`
+    counts what should not have come, by who sent it. `messages` counts Zenoh's messages by kind."""
+
+    node: str
+    id: str
+    federation: str
+    endpoints: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()  # where direct streams are accepted
+    peers: tuple[PeerReport, ...] = ()
+    budget: tuple[int, int] = (0, 0)
+    offences: Mapping[str, int] = field(default_factory=dict)
+    messages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def peer(self, name: str) -> PeerReport:
+        """The node of that name or id; KeyError if it is not known."""
+        for each in self.peers:
+            if name in (each.name, each.id):
+                return each
+        raise KeyError(f"node {name!r} is not known; these are: {', '.join(each.name for each in self.peers) or 'none'}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs: nothing but dicts, lists, texts, numbers, booleans and None."""
+        made: dict[str, Any] = _plain(self)
+        return made
+
+    def __str__(self) -> str:
+        if not self.federation:
+            return f"node {self.node} has no network"
+        where = f"listening at {', '.join(self.endpoints)}" if self.endpoints else "not listening"
+        count = f"{len(self.peers):,} other node{'s' if len(self.peers) != 1 else ''}"
+        lines = [f"node {self.node} ({self.id}) in federation {self.federation}, {where}: {count}"]
+        lines += _cut(block([(each.name, each._line()) for each in self.peers[:SHOWN]]), len(self.peers))
+        lines += self._tables()
+        lines += _section("offences", block([(who, f"{count:,}") for who, count in self.offences.items()]))
+        rows: list[list[Cell]] = [
+            [kind, *(count.get(name, 0) for name in _MESSAGES)] for kind, count in self.messages.items() if any(count.values())
+        ]
+        lines += _section("messages by Zenoh", _rows(["kind", *_MESSAGES], rows))
+        return "\n".join(lines)
+
+    def _tables(self) -> list[str]:
+        lines = _section(
+            "sources there, as they arrive here",
+            _of(self.peers, "stand_ins", ["channel", "source", "received", "?lost", "?repeated"]),
+        )
+        lines += _section(
+            "this node's interests at other nodes", _of(self.peers, "asked", ["channel", "interest", "where", "why"])
+        )
+        lines += _section(
+            "sources here, on their way",
+            _of(self.peers, "lanes", ["channel", "source", "sent", "waiting", "?kept", "?dropped"]),
+        )
+        installed = _of(self.peers, "installed", ["channel", "interest", "cost"])
+        total, each = self.budget
+        title = f"other nodes' interests at sources here (budget of a channel: {total:,}, of one node {each:,})"
+        return lines + _section(title, installed)
+
+
+_MESSAGES = ("messages_out", "bytes_out", "messages_in", "bytes_in")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteCounts:
+    """What a subscription's interest has done at another node's sources, since it was installed there.
+
+    `evaluated` events were looked at there, of which it `passed` so many (None where several filters of this node are
+    counted together) and left so many `undecided`; `crossed` events of the channel came here, for all of this node's
+    sinks together, each once. `where` and `why` say where it runs, `how` how it does so there."""
+
+    node: str
+    channel: str
+    interest: str
+    where: str
+    why: str
+    how: str = ""
+    evaluated: int = 0
+    passed: int | None = None
+    undecided: int = 0
+    crossed: int = 0
+
+    def __str__(self) -> str:
+        unclear = f", {self.undecided:,} undecided" if self.undecided else ""
+        return (
+            f"{self.channel}@{self.node}: {self.evaluated:,} evaluated at the source{unclear}, "
+            f"{self.crossed:,} crossed; {self.where}: {self.why}"
+        )
+
+
+# ── made from what is there ──
+
+
+def federation(node: Node) -> FederationReport:
+    """A node's view of its federation."""
+    engine = node.engine
+    if engine is None:
+        return FederationReport(node=node.name, id=node.id, federation="")
+    with node.wiring.lock:
+        peers = tuple(_peer(engine, each) for each in sorted(engine.everyone(), key=lambda each: each.id))
+    budget = engine.network.budget
+    return FederationReport(
+        node=node.name,
+        id=engine.id,
+        federation=engine.network.federation,
+        endpoints=node.endpoints,
+        streams=tuple(engine.listener.endpoints) if engine.listener is not None else (),
+        peers=peers,
+        budget=(budget.total, budget.each),
+        offences=dict(engine.offences.most_common()),
+        messages=engine.fabric.counters,
+    )
+
+
+def _peer(engine: Engine, peer: Peer) -> PeerReport:
+    link, gone = peer.link, peer.gone
+    lanes, stand_ins = list(peer.lanes()), list(peer.standins.values())
+    return PeerReport(
+        name=peer.name,
+        id=peer.id,
+        proven=None if peer.principal is None else str(peer.principal),
+        away=None if gone is None else max(0.0, monotonic() - gone),
+        link=None if link is None else link.kind,
+        trouble=peer.trouble or None,
+        bytes_in=peer.bytes_in,
+        bytes_out=peer.bytes_out,
+        frames_in=sum(each.frame for each in stand_ins),
+        frames_out=sum(each.number for each in lanes),
+        router=peer.state is not None and peer.state.router,
+        lanes=tuple(
+            LaneReport(
+                channel=each.crossing.channel.name,
+                source=each.source.name,
+                sent=each.passed,
+                waiting=each.waiting,
+                kept=len(each.kept),
+                dropped=each.dropped,
+            )
+            for each in lanes
+        ),
+        stand_ins=tuple(
+            StandInReport(
+                channel=each.channel.name,
+                source=each.name,
+                received=each.received,
+                lost=each.lost,
+                repeated=each.repeated,
+            )
+            for each in stand_ins
+        ),
+        installed=tuple(
+            InstalledReport(
+                channel=crossing.channel.name,
+                interest=_text(entry),
+                cost=crossing.costs.get(tag, 0),
+                tagged=member is not crossing.merged,
+            )
+            for crossing in list(peer.crossings.values())
+            for tag, (entry, member) in crossing.wishes.items()
+        ),
+        asked=tuple(_asked(engine, peer)),
+    )
+
+
+def _asked(engine: Engine, peer: Peer) -> Iterable[AskedReport]:
+    names = {ad.sid: ad.name for ad in peer.sources}
+    for channel, asked in list(peer.asked.items()):
+        points = {names[sid]: point for sid, point in asked.points.items() if sid in names}
+        for entry in list(asked.demand.placed):
+            where, why = engine.demands.placed(peer, channel, entry) or ("", "")
+            yield AskedReport(channel=channel, interest=_text(entry), where=where, why=why, points=points)
+
+
+def _text(entry: Entry) -> str:
+    text = "everything" if entry.interest is None else " ".join((entry.interest.text or str(entry.interest)).split())
+    return text if entry.zones is None else f"{text} in {', '.join(sorted(entry.zones))}"
+
+
+# ── counts at the sources ──
+
+
+def remote_counts(node: Node, subscription: Subscription) -> list[RemoteCounts]:
+    """What a subscription's interest has done at other nodes: each of them is asked. Who does not answer is left out."""
+    engine = node.engine
+    if engine is None:
+        return []
+    with node.wiring.lock:
+        wanted = [
+            (peer, channel, entry)
+            for attachment in subscription.attachments.values()
+            for peer in engine.everyone()
+            if peer.gone is None and (found := _asked_as(attachment, peer)) is not None
+            for channel, entry in (found,)
+        ]
+    told: dict[tuple[Peer, str], Told] = {}
+    for peer, channel, _ in wanted:
+        if (peer, channel.name) not in told:
+            try:
+                answer = engine.ask(peer, Ask(channel.name))
+            except (Unreachable, SecurityError, FederationError):
+                continue
+            if isinstance(answer, Told):
+                told[peer, channel.name] = answer
+    return [
+        _counted(engine, peer, channel.name, entry, found)
+        for peer, channel, entry in wanted
+        if (found := told.get((peer, channel.name))) is not None
+    ]
+
+
+def _asked_as(attachment: Attachment, peer: Peer) -> tuple[Channel, Entry] | None:
+    """What a peer was asked for: of a derived channel, that is an interest in the one it comes from."""
+    channel, entry = attachment.channel, attachment.entry
+    while channel.name not in peer.asked:
+        if channel.parent is None or channel.stage_entry is None:
+            return None
+        channel, entry = channel.parent, channel.stage_entry
+    return channel, entry
+
+
+def _counted(engine: Engine, peer: Peer, channel: str, entry: Entry, told: Told) -> RemoteCounts:
+    where, why = engine.demands.placed(peer, channel, entry) or ("", "")
+    found = told.counts.get(engine.demands.number(entry) or 0)
+    shown = {"node": peer.name, "channel": channel, "interest": _text(entry), "where": where, "why": why}
+    if found is None or (where == "destination" and 0 in told.counts):
+        # Covered by another one, which was evaluated in its place; or everything comes here to be evaluated.
+        most = 0 if 0 in told.counts else max((counts[0] for counts in told.counts.values()), default=0)
+        return RemoteCounts(**shown, evaluated=most, crossed=told.crossed)
+    evaluated, passed, undecided, how, reason = found
+    return RemoteCounts(
+        **shown,
+        how=f"{how} ({reason})" if reason else how,
+        evaluated=evaluated,
+        passed=None if passed < 0 else passed,
+        undecided=undecided,
+        crossed=told.crossed,
+    )
+
+
+# ── for people and programs ──
+
+
+def _of(peers: Iterable[PeerReport], what: str, head: list[str]) -> list[str]:
+    """A table of one kind of rows of all peers."""
+    names = [title.lstrip("?>") for title in head]
+    rows: list[list[Cell]] = [
+        [peer.name, *(getattr(each, name) for name in names)] for peer in peers for each in getattr(peer, what)
+    ]
+    return _rows(["node", *head], rows)
+
+
+def _rows(head: list[str], rows: list[list[Cell]]) -> list[str]:
+    return _cut(table(head, rows[:SHOWN]), len(rows)) if rows else []
+
+
+def _cut(lines: list[str], found: int) -> list[str]:
+    return [*lines, f"  … and {found - SHOWN:,} more; to_dict() has them all"] if found > SHOWN else lines
+
+
+def _section(title: str, lines: list[str]) -> list[str]:
+    return ["", title, *lines] if lines else []
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    return value
+
+
+__all__ = [
+    "AskedReport",
+    "FederationReport",
+    "InstalledReport",
+    "LaneReport",
+    "PeerReport",
+    "RemoteCounts",
+    "StandInReport",
+    "federation",
+    "remote_counts",
+]
