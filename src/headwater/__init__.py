@@ -9,6 +9,8 @@
 True
 """
 
+from typing import TYPE_CHECKING, Any
+
 from headwater.channel import (
     WAIT,
     About,
@@ -22,7 +24,6 @@ from headwater.channel import (
     Latency,
     ManualClock,
     Match,
-    Node,
     Pool,
     Priority,
     Queue,
@@ -34,6 +35,7 @@ from headwater.channel import (
     any_of,
     on,
 )
+from headwater.channel.delivery import BestEffort, Reliable
 from headwater.errors import (
     ChannelError,
     ClosedError,
@@ -43,23 +45,31 @@ from headwater.errors import (
     EvolutionError,
     ExecutionError,
     FactError,
+    FederationError,
+    FrameError,
     HeadwaterError,
     InterestError,
     InterestRefused,
+    LinkDown,
     ParameterError,
     Problem,
     QueueFull,
+    SecurityError,
     SerialError,
     ServiceError,
+    StoreError,
     SubscriptionError,
     TypeDeclarationError,
+    Unreachable,
 )
 from headwater.explain import explain
+from headwater.federation.node import Node
 from headwater.interest import Interest, Limits
 from headwater.ir.interp import EventMeta, Fault, Outcome, Status
 from headwater.ir.params import MapOf, SetOf
 from headwater.lang.names import meta
 from headwater.lang.pyconst import State
+from headwater.store import NodeState
 from headwater.types import (
     Array,
     Event,
@@ -79,11 +89,19 @@ from headwater.types import (
 )
 from headwater.types.evolution import plan as evolution
 
+if TYPE_CHECKING:
+    from headwater.federation.gateway import Gateway
+    from headwater.federation.network import Budget, Network
+    from headwater.federation.rules import Rule
+    from headwater.federation.security import Security
+
 __all__ = [
     "WAIT",
     "About",
     "Array",
     "AsyncLoop",
+    "BestEffort",
+    "Budget",
     "Channel",
     "ChannelError",
     "ClosedError",
@@ -101,6 +119,9 @@ __all__ = [
     "ExecutionError",
     "FactError",
     "Fault",
+    "FederationError",
+    "FrameError",
+    "Gateway",
     "HeadwaterError",
     "Inline",
     "Interest",
@@ -108,10 +129,13 @@ __all__ = [
     "InterestRefused",
     "Latency",
     "Limits",
+    "LinkDown",
     "ManualClock",
     "MapOf",
     "Match",
+    "Network",
     "Node",
+    "NodeState",
     "Outcome",
     "ParameterError",
     "Pool",
@@ -119,17 +143,23 @@ __all__ = [
     "Problem",
     "Queue",
     "QueueFull",
+    "Reliable",
+    "Rule",
+    "Security",
+    "SecurityError",
     "SerialError",
     "ServiceError",
     "SetOf",
     "Source",
     "State",
     "Status",
+    "StoreError",
     "Subscription",
     "SubscriptionError",
     "SystemClock",
     "Timeout",
     "TypeDeclarationError",
+    "Unreachable",
     "all_of",
     "any_of",
     "event_type",
@@ -149,3 +179,25 @@ __all__ = [
     "u32",
     "u64",
 ]
+
+# What only nodes with a network need, and what brings Zenoh and cryptography along: imported when it is asked for.
+_LATER = {
+    "Budget": "headwater.federation.network",
+    "Gateway": "headwater.federation.gateway",
+    "Network": "headwater.federation.network",
+    "Rule": "headwater.federation.rules",
+    "Security": "headwater.federation.security",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'headwater' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(_LATER[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -88,6 +88,10 @@ class Attachment:
             for flow in lineup.flows:
                 self.points[flow.source.number] = flow.source.id, flow.source.seq
         self.subscription.began(self)
+        wanted, recorder = self.subscription.options.history, self.channel.recorder
+        if wanted and recorder is not None and self.epoch == 1:
+            for letter in recorder.all(self.entry, wanted):
+                self.accept(letter, self.subscription.beginning)
 
     def ended(self) -> None:
         """It is no longer in force; called while every source of the channel stands still."""

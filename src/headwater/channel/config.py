@@ -217,6 +217,7 @@ class Config:
     """The configuration of a node.
 
     `failures`: how many times in a row a handler may raise before its subscription is paused; 0: as often as it likes.
+    `history`: events that each source remembers, for sinks that ask for the past when they come.
     `close_timeout`: seconds that closing the node takes at most; what has not been delivered by then is dropped.
     """
 
@@ -224,9 +225,12 @@ class Config:
     dispatch: Dispatch = field(default_factory=Inline)
     queue: Queue = field(default_factory=Queue)
     failures: int = 10
+    history: int = 0
     close_timeout: float = 30.0
 
-    settings: ClassVar[Settings] = Settings(name=Name(), failures=Count(0), close_timeout=Seconds())
+    settings: ClassVar[Settings] = Settings(
+        name=Name(), failures=Count(0), history=Count(0, 10_000_000), close_timeout=Seconds()
+    )
 
     def __post_init__(self) -> None:
         _check(self)

@@ -38,7 +38,8 @@ from headwater.channel.delivery import check_keeping, check_zones
 from headwater.channel.dispatch import Dispatcher, DispatchStatus
 from headwater.channel.ending import Closing, Ending
 from headwater.channel.forms import BytesIntake, Intake
-from headwater.channel.mailbox import Mailbox
+from headwater.channel.history import Recorder
+from headwater.channel.mailbox import Mailbox, go_all
 from headwater.channel.names import Pattern, check_name, is_pattern, nearest
 from headwater.channel.report import NodeReport
 from headwater.channel.route import Entry
@@ -137,6 +138,9 @@ class Node:
 
     def _add_channel(self, channel: Channel) -> Channel:
         self._channels[channel.name] = channel
+        if self.config.history and channel.parent is None:
+            channel.recorder = Recorder(channel, self.config.history)
+            self.wiring.move([Move(channel, self.wiring.entry(channel, None), channel.recorder, joins=True)])
         for subscription in list(self.subscriptions.values()):
             self._join_later(subscription, channel)
         return channel
@@ -357,6 +361,8 @@ class Node:
             if made.options.order == "timestamp":
                 self.ordered.add(made)
             self.wiring.move(self._joining(made, attachments, errors))
+            beginning, made.beginning = made.beginning, []
+        go_all(beginning)
         return made
 
     def _attach_all(

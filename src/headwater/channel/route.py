@@ -480,6 +480,22 @@ class Flow(FlowPart):
             found = self._natives[entry] = entry.interest.native()
         return found
 
+    def past_judge(self, entry: Entry) -> Callable[[Letter], Letter | None]:
+        """What an interest makes of an event of the past: the same as of one that comes."""
+        assert entry.interest is not None
+        if self.lineup.how(entry) != "alone":
+            test = entry.interest.native().test
+            return lambda letter: letter if test(letter.record) else None
+        native = self._native(entry)
+
+        def judge(letter: Letter) -> Letter | None:
+            result = native.run(letter.record, self._meta(letter))
+            if not result.passed:
+                return None
+            return letter if result.output is None else letter.derived(result.output)
+
+        return judge
+
     def _meta(self, letter: Letter) -> EventMeta:
         return EventMeta(self.source.name, self.source.node, letter.seq, letter.stamp // 1000)
 

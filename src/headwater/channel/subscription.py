@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater")
 SAMPLE = 63  # of events handed over in the publisher's thread, one in 64 is timed
+_NUMBERS = count(1)
 RETRY = 0.05  # seconds until a constraint that said WAIT is asked again, if nobody calls wake()
 
 
@@ -81,6 +83,10 @@ class Subscription(Pulling):
         self.paused: str | None = None  # why
         self.cancelled = False
         self.trouble: str | None = None  # the last failure of its handler
+        self.number = next(_NUMBERS)  # later ones have higher ones
+        self._past_seen: dict[str, int] = {}
+        self.begun: set[str] = set()  # other nodes that have sent it what they had of the past
+        self.beginning: Ready = []  # to be told of events of the past, when no lock is held any more
         self.handling: Letter | Chunk | None = None  # what its handler has just now, except on the short way
         self._delivered = self._failed = self._skipped = self._expired = 0
         self._past = Counts()  # of epochs and channels that are over
@@ -158,6 +164,13 @@ class Subscription(Pulling):
         """An attachment is in force from here; its sources stand still."""
         if self.progress is not None:
             attachment.quick = None  # it must hear of what comes
+
+    def remembers(self, node: str, source: str, seq: int) -> bool:
+        """Whether an event of the past is one that it is still to begin with."""
+        if node in self.begun or seq <= self._past_seen.get(source, 0):
+            return False
+        self._past_seen[source] = seq
+        return True
 
     def release(self) -> None:
         """Where the order is that of time: sources have promised more, or are gone. Called without any lock."""

@@ -235,6 +235,15 @@ class Asking:
                     for entry in channel.entries.values():
                         self._refuse(channel, entry, f"{name}@{peer.name}", why)
 
+    def begun(self, peer: Peer, channel: str, asked: Installation) -> None:
+        """Sinks that have asked a peer for the past have it now."""
+        for wish in asked.demand.wishes:
+            entry = self._demands.entry(channel, wish.tag) if wish.turn else None
+            for member in () if entry is None else entry.members:
+                sink = getattr(member, "subscription", None)
+                if sink is not None and sink.number <= wish.turn:
+                    sink.begun.add(peer.id)
+
     # ── changing what is wanted ──
 
     @contextmanager

@@ -68,4 +68,3 @@ class Counting:
     def _flows(self) -> list[Flow]:
         channel = self._crossing.channel
         return [flow for flow in channel.flows() if flow.source.local and flow.source.channel is channel]
-

@@ -139,6 +139,7 @@ class Crossing:
         self.merged = Merged(self)
         self.wishes: dict[int, tuple[Entry, Merged | Tagged]] = {}  # by tag
         self.costs: dict[int, int] = {}
+        self.turns: dict[int, int] = {}
         self.version = 0
         self.reliable = True
         self.promises = False

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headwater.federation.merging import minimal
 from headwater.federation.messages import Wish, pack_params
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from headwater.federation.peer import Peer
 
 EVERYTHING = Wish(0, None)
-ALL = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +174,16 @@ class Demands:
     def _wish(self, channel: Channel, entry: Entry, *, tagged: bool) -> Wish:
         interest = entry.interest
         sinks = list(_sinks([entry]))
-        past = [_events(sink.options.history) for sink in sinks]
-        history = ALL if ALL in past else max(past, default=0)
+        latest = max((sink for sink in sinks if sink.options.history), key=lambda sink: sink.number, default=None)
         return Wish(
             self.tag(channel.name, entry),
             None if interest is None else interest.dumps(),
             None if interest is None else pack_params(interest.params),
             tagged,
             sorted(entry.zones or ()),
-            history,
+            0 if latest is None else latest.options.history,
             sorted(sink.name for sink in sinks if sink.progress is not None),
+            0 if latest is None else latest.number,
         )
 
     def _clean(self, channel: Channel, entries: Iterable[Entry]) -> None:
@@ -196,10 +195,6 @@ class Demands:
                 if entry not in keep:
                     del tags[tag]
                     self._numbers.pop(entry, None)
-
-
-def _events(history: Any) -> int:
-    return ALL if history == "all" else int(history or 0)
 
 
 def _merges(channel: Channel, entry: Entry) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,7 +21,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from headwater.errors import ConfigError, FederationError, FrameError, HeadwaterError, LinkDown, SecurityError, Unreachable
+from headwater.errors import (
+    ConfigError,
+    FederationError,
+    FrameError,
+    HeadwaterError,
+    LinkDown,
+    SecurityError,
+    Unreachable,
+)
 from headwater.federation import messages, wire
 from headwater.federation.asking import Asking
 from headwater.federation.control import ControlEvents
@@ -30,12 +37,13 @@ from headwater.federation.demand import Demands
 from headwater.federation.endpoints import is_loopback
 from headwater.federation.envelope import Opened, Sealer, Verifier
 from headwater.federation.fabric import Fabric
-from headwater.federation.handshake import Handshake
+from headwater.federation.handshake import Handshake, Strangers
 from headwater.federation.installing import Installing
 from headwater.federation.lane import Lane
 from headwater.federation.listener import Listener
 from headwater.federation.messages import ChannelAd, News, State, pack, pack_params, pack_type
 from headwater.federation.network import Network
+from headwater.federation.offences import UNKNOWN, Offences, who_sent
 from headwater.federation.peer import Peer
 from headwater.federation.places import announced, stream_endpoints
 from headwater.federation.routed import RoutedLink, read_head
@@ -67,7 +75,8 @@ class Engine:
 
     def __init__(self, node: Node, network: Network) -> None:
         self.node, self.network, self.security = node, network, network.security
-        endpoints = [*network.listen, *network.connect, *(network.direct or ())]
+        streams = stream_endpoints(network, secure=self.security.authority is not None)
+        endpoints = [*network.listen, *network.connect, *streams]
         self.loopback = self.security.check_endpoints(endpoints, scout=network.scout, place=f"node {node.name}")
         self.identity = self._identity()
         self.id, self.incarnation = self.identity.id, time.time_ns()
@@ -80,7 +89,8 @@ class Engine:
         self._news = threading.Condition()
         self.closing = self.closed = False
         self.ticking = False
-        self.offences: Counter[str] = Counter()
+        self.offences = Offences(node.name)
+        self.strangers = Strangers()
         self.watchers: list[Callable[[], None]] = []  # told whenever something has changed: quick, and without waiting
         self.gates: list[Callable[[str], bool]] = []  # whether all that lies behind a channel's sources here is ready
         self._origins: WeakValueDictionary[str, Seen] = WeakValueDictionary()
@@ -115,7 +125,7 @@ class Engine:
             listen=network.listen,
             connect=network.connect,
             scout=network.scout,
-            mode="router" if network.router else "peer",
+            mode="router" if network.router else "client" if network.client else "peer",
             lease=network.lease,
             settings=zenoh_settings(self.security),
         )
@@ -134,15 +144,22 @@ class Engine:
                 server = None if self._contexts is None else self._contexts[0]
                 self.listener = Listener(wanted, self._accept, tls=server)
             self.fabric.open()
+            self._check_endpoints()
         except BaseException:
             if self.listener is not None:
                 self.listener.close()
+            self.fabric.close()
             self._workers.shutdown(wait=False)
             raise
         self.node.wiring.changed, self.node.wiring.moved = self._wired, self.installing.moved
         self._told = self._ads()
         self._keeper.start()
         self._workers.submit(self._guarded, self._roll_call)
+
+    def _check_endpoints(self) -> None:
+        """Where it really listens, which Zenoh may have chosen, must be as harmless as what was asked for."""
+        streams = () if self.listener is None else self.listener.endpoints
+        self.security.check_endpoints([*self.fabric.endpoints, *streams], place=f"node {self.node.name}")
 
     def _roll_call(self) -> None:
         for reply in self.fabric.roll_call(self.seal("state", pack(self.state())), ANSWER):
@@ -281,7 +298,7 @@ class Engine:
     def seal(self, kind: str, body: bytes, *, to: str = "") -> bytes:
         return self._sealer.seal(kind, body, to=to)
 
-    def open_sealed(self, data: bytes, kind: str) -> Opened:
+    def open_sealed(self, data: bytes, kind: str | None) -> Opened:
         return self._verifier.open(data, expected_kind=kind)
 
     # ── others ──
@@ -326,16 +343,16 @@ class Engine:
                 state.forget(sink, source.position_key)
 
     def _joined(self, node: str, incarnation: int) -> None:
-        peer = self.peer(node, incarnation)
-        if incarnation < peer.incarnation:
-            return
-        peer.present, peer.gone = True, None
-        if peer.state is None:
-            self.later(0.1, lambda: self._ask_state(peer))  # as a rule it says so itself by then
-        else:
+        """Someone says so; only what is signed by it makes it a peer, or one that was started again."""
+        with self.lock:
+            peer = self.peers.get(node)
+        if peer is None or peer.state is None or incarnation > peer.incarnation:
+            self.later(0.1, partial(self._inquire, node, incarnation))  # as a rule it says so itself by then
+        elif incarnation == peer.incarnation:
+            peer.present, peer.gone = True, None
             self.control.node(peer, "joined")
             self._touch_all()
-        self.changed()
+            self.changed()
 
     def _left(self, node: str, incarnation: int) -> None:
         with self.lock:
@@ -414,12 +431,17 @@ class Engine:
 
     def _heard_state(self, payload: bytes) -> None:
         try:
-            opened = self.open_sealed(payload, "state")
+            self._opened_state(self.open_sealed(payload, "state"))
+        except (SecurityError, FrameError) as error:
+            self.offence(who_sent(error), str(error))
+
+    def _opened_state(self, opened: Opened) -> None:
+        try:
             state = messages.state(opened.body)
             if state.node != opened.sender or state.incarnation != opened.incarnation:
                 raise SecurityError(f"{opened.sender} speaks of {state.node}", "sender", opened.sender)
         except (SecurityError, FrameError) as error:
-            self.offence(None, str(error))
+            self.offence(who_sent(error), str(error))
             return
         peer = self.peer(state.node, state.incarnation)
         with peer.lock:
@@ -441,7 +463,7 @@ class Engine:
             if news.node != opened.sender or news.incarnation != opened.incarnation:
                 raise SecurityError(f"{opened.sender} speaks of {news.node}", "sender", opened.sender)
         except (SecurityError, FrameError) as error:
-            self.offence(None, str(error))
+            self.offence(who_sent(error), str(error))
             return
         if news.node == self.id:
             return
@@ -477,23 +499,34 @@ class Engine:
             if decision:
                 sources.append(ad)
             else:
-                self.offence(None, f"{opened.sender} advertises {ad.channel}, which it may not: {decision.why}")
+                self.offence(opened.sender, f"it advertises {ad.channel}, which it may not: {decision.why}")
         return _with_sources(state, sources)
 
-    def _ask_state(self, peer: Peer, newer: int = 0) -> None:
-        state = peer.state
-        if self.closed or not peer.present or (state is not None and state.version >= newer):
-            return
-        self._workers.submit(self._guarded, self._fetch_state, peer)
+    def _inquire(self, node: str, incarnation: int, pace: float = SELDOM) -> None:
+        """Ask a node that is said to be there for its state, unless that has come meanwhile."""
+        with self.lock:
+            peer = self.peers.get(node)
+        known = peer is not None and peer.state is not None and peer.incarnation >= incarnation
+        if not (known or self.closed) and (node, incarnation) in self.fabric.alive:
+            self.work(self._fetch_state, node, incarnation, pace)
 
-    def _fetch_state(self, peer: Peer) -> None:
+    def _ask_state(self, peer: Peer, newer: int) -> None:
+        if not self.closed and peer.present and (peer.state is None or peer.state.version < newer):
+            self.work(self._fetch_state, peer.id, peer.incarnation)
+
+    def _fetch_state(self, node: str, incarnation: int, pace: float = SELDOM) -> None:
         try:
-            reply = self.fabric.ask(peer.id, self.seal("ask", pack(messages.Describe()), to=peer.id), ANSWER)
-        except Unreachable:
-            if peer.present and peer.state is None:
-                self.later(SELDOM, lambda: self._ask_state(peer))
-            return
-        self._heard_state(reply)
+            reply = self.fabric.ask(node, self.seal("ask", pack(messages.Describe()), to=node), ANSWER)
+            opened = self.open_sealed(reply, None)
+            if opened.kind == "state" and opened.sender == node:
+                self._opened_state(opened)
+                return
+            log.info("node %s: %s does not say what it has: %s", self.node.name, node, messages.reply(opened.body))
+        except (SecurityError, FrameError) as error:
+            self.offence(who_sent(error), str(error))
+        except FederationError as error:
+            log.debug("node %s: %s does not answer: %s", self.node.name, node, error)
+        self.later(pace, partial(self._inquire, node, incarnation, min(30.0, 2 * pace)))
 
     def _met(self, peer: Peer) -> None:
         """What it has may concern sinks here."""
@@ -511,10 +544,9 @@ class Engine:
             opened = self.open_sealed(payload, "ask")
             request = messages.request(opened.body)
         except (SecurityError, FrameError) as error:
-            self.offence(None, str(error))
+            self.offence(who_sent(error), str(error))
             return self.seal("reply", pack(messages.Accepted(error=f"refused: {error}")))
-        peer = self.peer(opened.sender, opened.incarnation)
-        peer.principal = opened.principal
+        peer = self._signed_by(opened)
         match request:
             case messages.Install():
                 reply: Any = self.installing.install(peer, opened.principal, request)
@@ -525,6 +557,15 @@ class Engine:
             case messages.Ask():
                 reply = self.installing.tell(peer, request)
         return self.seal("reply", pack(reply), to=peer.id)
+
+    def _signed_by(self, opened: Opened) -> Peer:
+        """The peer that has signed something; it is there."""
+        peer = self.peer(opened.sender, opened.incarnation)
+        peer.principal = opened.principal
+        if peer.state is None:
+            peer.present = True
+            self.later(0.1, partial(self._inquire, opened.sender, opened.incarnation))
+        return peer
 
     def ask(self, peer: Peer, request: Any, timeout: float = ANSWER) -> Any:
         """A question to a peer, and its answer; Unreachable if there is none."""
@@ -550,8 +591,7 @@ class Engine:
 
     def established(self, opened: Opened, stream: Stream, *, dialled: bool) -> Peer:
         """A stream whose other end has proven who it is."""
-        peer = self.peer(opened.sender, opened.incarnation)
-        peer.principal = opened.principal
+        peer = self._signed_by(opened)
         with peer.lock:
             if opened.incarnation < peer.incarnation:
                 raise SecurityError(f"{opened.sender} was started again since", "stale", opened.sender)
@@ -636,7 +676,7 @@ class Engine:
 
     def _use_routed(self, peer: Peer, request: messages.Routed) -> messages.Accepted:
         if peer.state is None:
-            self._fetch_state(peer)
+            self._fetch_state(peer.id, peer.incarnation)
         if peer.direct:
             return messages.Accepted()
         if peer.link is None:
@@ -654,7 +694,7 @@ class Engine:
                 raise SecurityError(f"a posted message of {node}, which is not known here", "unknown", node)
             data = self.exchange.session(peer.state.exchange, peer=peer.name).open(sealed)
         except (FrameError, SecurityError) as error:
-            self.offence(None, str(error))
+            self.offence(who_sent(error), str(error))
             return
         if peer.link is None:
             self._link_routed(peer)  # its answer was quicker than that to our question
@@ -679,7 +719,8 @@ class Engine:
         """A source of a peer, as it is announced on the link."""
         decision = None if peer.principal is None else self.security.allows(peer.principal, "advertise", ad.channel)
         if not decision:
-            raise SecurityError(f"{peer.name} may not advertise {ad.channel}: {decision and decision.why}", "rule", peer.id)
+            why = "it has not proven who it is" if decision is None else decision.why
+            raise SecurityError(f"{peer.name} may not advertise {ad.channel}: {why}", "rule", peer.id)
         with self.node.wiring.lock:
             channel = next((each for each in self.node.channels() if each.name == ad.channel), None)
             if channel is None or self.node.closed:
@@ -711,6 +752,7 @@ class Engine:
         asked = peer.asked.get(channel)
         if asked is not None:
             asked.marked = max(asked.marked, version)
+            self.asking.begun(peer, channel, asked)
             self.changed()
 
     def gap(self, peer: Peer, source: StandIn, number: int) -> None:
@@ -720,10 +762,9 @@ class Engine:
 
         peer.say(wire.encode_control(Resume({sid: each.frame for sid, each in peer.standins.items() if each.frame})))
 
-    def offence(self, peer: Peer | None, what: str) -> None:
+    def offence(self, who: Peer | str | None, what: str) -> None:
         """Something that should not have come: counted, logged, and that is all."""
-        self.offences[peer.name if peer is not None else "unknown"] += 1
-        log.warning("node %s: %s", self.node.name, what)
+        self.offences.note(who.id if isinstance(who, Peer) else who or UNKNOWN, what)
 
     # ── time ──
 
@@ -775,6 +816,7 @@ class Engine:
 
     def _look_around(self) -> None:
         now = monotonic()
+        self.strangers.look()
         for peer in self.everyone():
             link = peer.link
             if peer.gone is not None:
@@ -797,9 +839,13 @@ class Engine:
 
     def changed(self) -> None:
         """Something that someone may be waiting for has happened."""
+        self.nudge()
+        self._watched()
+
+    def nudge(self) -> None:
+        """Who waits is to look again."""
         with self._news:
             self._news.notify_all()
-        self._watched()
 
     def _watched(self) -> None:
         for watch in list(self.watchers):

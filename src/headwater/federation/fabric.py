@@ -8,18 +8,20 @@ A `Fabric` is one node's place in one federation. Keys, all below `headwater/<fe
     ask/<id>                   queryable of one node                     -> on_ask
     post/<id>                  subscriber of one node                    -> on_post
 
-Threads. `on_post` runs in Zenoh's receiving thread of that connection: quick, but nothing else arrives from there
-until it returns, and a sender that cannot send for 0.55 leases gives the connection up. So it must not wait for
-anything; `ask` and `roll_call` refuse to be called there (their answer could never arrive). `on_join`, `on_leave`,
-`on_roll` and `on_news` run one after the other in the order of arrival in one thread of the fabric, `on_ask` in
-another: they may ask. What handlers raise is counted (`failures`) and logged; an asker hears of it.
+Threads. `on_post` runs in a thread of Zenoh's that has nothing else to do: one for all posts to this node, in the
+order of each sender. It must not wait: once a few hundred posts are held up, nothing at all is received over those
+connections, and a sender that cannot send for 0.55 leases gives its connection up. So `ask` and `roll_call` refuse to
+be called there (their answer might never arrive). `on_join`, `on_leave`, `on_roll` and `on_news` run one after the
+other in the order of arrival in one thread of the fabric, `on_ask` in another: they may ask. What handlers raise is
+counted (`failures`) and logged; an asker hears of it.
 
 How soon a frozen or cut-off node is noticed: `lease` seconds at most, 0.45 of it if nothing is being posted to it. It
 is the lease of the node that vanishes that counts: a node tells the others how long to wait. A killed process is
 noticed at once (its connections close). Zenoh tells nobody that a node is back other than by `on_join`.
 
-Two nodes in mode "peer" must be able to reach each other: nothing is passed on between two peers. A node that
-cannot be reached is a "client" of a node (peer or router) that it can reach. Routers pass on between everything.
+Two peers of one federation must be able to reach each other unless they are connected to different routers: neither
+a peer nor a router passes on between its own peers. A node that others cannot reach is a "client" of a node (peer or
+router) that it can reach: between clients, and between a client and anyone, everything is passed on.
 """
 
 from __future__ import annotations
@@ -503,5 +505,6 @@ class Fabric:
 
 
 def _direct(callback: Callable[[Any], None]) -> Any:
-    """Call in Zenoh's own thread: no other thread has to wake up first."""
+    """Call in Zenoh's receiving thread, for what only puts something in a queue. (For posts, a thread of Python that
+    waits for Zenoh is the quicker way: entering Python from a foreign thread costs more than waking one up.)"""
     return zenoh.handlers.Callback(callback, indirect=False)

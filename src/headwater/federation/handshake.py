@@ -7,15 +7,18 @@ own; the one that was called answers with a signed welcome. So each end knows th
 from __future__ import annotations
 
 import os
+import threading
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from headwater.errors import FrameError, SecurityError
+from headwater.errors import FrameError, LinkDown, SecurityError
 from headwater.federation import wire
 from headwater.federation.envelope import Opened
 from headwater.federation.identity import same_key
-from headwater.federation.stream import Stream
+from headwater.federation.offences import UNKNOWN, place_of, who_sent
+from headwater.federation.stream import MALFORMED, Stream
 from headwater.federation.wire_control import Challenge, Greeting
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from headwater.federation.peer import Peer
 
 NONCE = 16
+GREETING = 5.0  # seconds in which the other end must have said who it is
+STRANGERS = 64  # streams whose other end has not yet
 
 
 class _Greeting(msgspec.Struct, frozen=True, array_like=True):
@@ -31,6 +36,33 @@ class _Greeting(msgspec.Struct, frozen=True, array_like=True):
 
 
 _DECODER = msgspec.msgpack.Decoder(_Greeting)
+
+
+class Strangers:
+    """Streams whose other end has not said who it is. There are not many at a time, and none for long: one more ends
+    the oldest."""
+
+    def __init__(self) -> None:
+        self._since: dict[Stream, float] = {}
+        self._lock = threading.Lock()
+
+    def add(self, stream: Stream) -> None:
+        with self._lock:
+            self._since[stream] = monotonic()
+            oldest = next(iter(self._since)) if len(self._since) > STRANGERS else None
+        if oldest is not None:
+            oldest.close("too many others have not said who they are either")
+
+    def discard(self, stream: Stream) -> None:
+        with self._lock:
+            self._since.pop(stream, None)
+
+    def look(self) -> None:
+        """End those that have been silent for too long."""
+        with self._lock:
+            late = [stream for stream, since in self._since.items() if monotonic() - since > GREETING]
+        for stream in late:
+            stream.close(f"it did not say who it is within {GREETING:g} s")
 
 
 class Handshake:
@@ -42,18 +74,29 @@ class Handshake:
         self._peer: Peer | None = None
         stream.start(self._on_frame, self._on_end)
         if target is None:
+            engine.strangers.add(stream)
             stream.write(wire.encode_control(Challenge(self._nonce)))
 
-    def _on_frame(self, frame: memoryview) -> None:
+    def _on_frame(self, frame: bytes | memoryview) -> None:
         try:
             if self._peer is not None:
                 self._peer.on_frame(frame, self._stream)
             else:
                 self._greet(wire.decode(frame, 1 << 16))
         except (FrameError, SecurityError) as error:
-            who = self._peer.name if self._peer is not None else self._stream.remote
-            self._engine.offence(self._peer, f"{who}: {error}")
+            self._offence(error)
             self._stream.close(f"refused: {error}")
+        except LinkDown as error:
+            self._stream.close(str(error))
+
+    def _offence(self, error: FrameError | SecurityError | str) -> None:
+        """By whom: the peer, if it is known by now; else who it says to be, and in any case where it is."""
+        if self._peer is not None:
+            self._engine.offence(self._peer, str(error))
+            return
+        who = UNKNOWN if isinstance(error, str) else who_sent(error)
+        place = place_of(self._stream.remote)
+        self._engine.offence(place if who == UNKNOWN else f"{who} at {place}", str(error))
 
     def _greet(self, message: object) -> None:
         match message:
@@ -65,6 +108,7 @@ class Handshake:
                 self._check(opened)
                 if self._target is None:
                     self._stream.write(self._signed("welcome", _greeting(opened).nonce, opened.sender))
+                self._engine.strangers.discard(self._stream)
                 self._peer = self._engine.established(opened, self._stream, dialled=self._target is not None)
             case _:
                 raise FrameError(f"expected a greeting, found {type(message).__name__}")
@@ -83,6 +127,9 @@ class Handshake:
             raise SecurityError(f"{opened.sender} signs with another key than that of its stream", "key", opened.sender)
 
     def _on_end(self, reason: str) -> None:
+        self._engine.strangers.discard(self._stream)
+        if reason.startswith(MALFORMED):
+            self._offence(reason)
         if self._peer is not None:
             self._peer.link_down(self._stream, reason)
 

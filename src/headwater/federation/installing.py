@@ -11,7 +11,7 @@ from headwater.channel.wiring import Move
 from headwater.errors import HeadwaterError
 from headwater.federation import wire
 from headwater.federation.crossing import Crossing, Tagged
-from headwater.federation.history import History
+from headwater.federation.history import send_past
 from headwater.federation.messages import Ask, Install, Installed, Told, Wish, unpack_interest
 from headwater.interest import Interest
 from headwater.match.lower import is_plain
@@ -38,7 +38,6 @@ class Installing:
         self._engine, self._node = engine, engine.node
         self._lock = threading.Lock()  # one change at a time
         self.promising = False
-        self.history = History(engine)
 
     def install(self, peer: Peer, principal: Principal, request: Install) -> Installed:
         """All that a peer wants of a channel from now on; what it wanted before and does not name is over."""
@@ -79,6 +78,9 @@ class Installing:
         fresh: list[Wish] = []
         for tag, wish in wanted.items():
             if tag in crossing.wishes:
+                if wish.history and wish.turn > crossing.turns.get(tag, 0):
+                    crossing.turns[tag] = wish.turn  # one more sink wants to begin with the past
+                    fresh.append(wish)
                 continue
             try:
                 entry, cost = self._grant(peer, principal, crossing, wish)
@@ -90,7 +92,7 @@ class Installing:
             if not wish.tagged and any(move.entry is entry and move.joins and move.member is member for move in moves):
                 continue
             crossing.wishes[tag] = entry, member
-            crossing.costs[tag] = cost
+            crossing.costs[tag], crossing.turns[tag] = cost, wish.turn
             moves.append(Move(channel, entry, member, joins=True))
             fresh.append(wish)
             changes.append((wish, "installed", ""))
@@ -116,11 +118,12 @@ class Installing:
         wiring = self._node.wiring
         if moves:
             if any(wish.history for wish in fresh):
-                crossing.to_start = lambda: self.history.send(crossing, fresh)
+                crossing.to_start = lambda: send_past(crossing, fresh)
             wiring.move(moves)
         if not any(move.joins for move in moves):
             with wiring.still([crossing.channel]):
                 crossing.started()
+                send_past(crossing, fresh)
 
     def _grant(self, peer: Peer, principal: Principal, crossing: Crossing, wish: Wish) -> tuple[Entry, int]:
         """The entry of a wish and what it costs; raises if it cannot or may not run here."""

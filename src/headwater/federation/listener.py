@@ -18,7 +18,7 @@ from pathlib import Path
 
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.federation.link import Endpoint, parse_endpoints
-from headwater.federation.stream import Stream, context_of, describe, made
+from headwater.federation.stream import Stream, TlsStream, context_of, describe, tune
 
 log = logging.getLogger("headwater.federation")
 
@@ -151,12 +151,16 @@ class Listener:
             log.error("%s: a connection could not be accepted: %s", endpoint, describe(error))
             threading.Event().wait(RELIEF)
             return
-        remote = _remote(endpoint, sock, address)
+        try:
+            remote, loopback = _remote(endpoint, sock, address), tune(sock)
+        except OSError:
+            sock.close()  # as above
+            return
         if endpoint.kind != "tls":
-            self._hand_over(sock, endpoint.kind, remote)
+            self._hand_over(Stream(sock, endpoint.kind, remote, loopback=loopback))
             return
         thread = threading.Thread(
-            target=self._shake, args=(sock, remote), name=f"headwater-handshake-{remote}", daemon=True
+            target=self._shake, args=(sock, remote, loopback), name=f"headwater-handshake-{remote}", daemon=True
         )
         with self._lock:
             # The one that takes longest is the least likely to succeed, and newcomers always have their chance.
@@ -172,12 +176,12 @@ class Listener:
                 del self._handshakes[thread]
             sock.close()
 
-    def _shake(self, sock: socket.socket, remote: str) -> None:
+    def _shake(self, sock: socket.socket, remote: str, loopback: bool) -> None:
         me = threading.current_thread()
         try:
             secure = self._secured(sock, remote)
             if secure is not None:
-                self._hand_over(secure, "tls", remote)
+                self._hand_over(TlsStream(secure, "tls", remote, loopback=loopback))
         finally:
             with self._lock:
                 self._handshakes.pop(me, None)
@@ -208,16 +212,11 @@ class Listener:
         if self._closed:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the listener is closed")
 
-    def _hand_over(self, sock: socket.socket, kind: str, remote: str) -> None:
-        try:
-            stream = made(sock, kind, remote)
-        except OSError:  # gone again
-            sock.close()
-            return
+    def _hand_over(self, stream: Stream) -> None:
         try:
             self._accept(stream)
         except Exception as error:
-            log.exception("%s: the connection could not be taken", remote)
+            log.exception("%s: the connection could not be taken", stream.remote)
             stream.close(f"the connection could not be taken: {error}")
 
 

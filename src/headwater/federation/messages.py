@@ -67,6 +67,7 @@ class Wish(msgspec.Struct, frozen=True, array_like=True):
     zones: list[str] = []
     history: int = 0  # events of the past to begin with; -1 for all there are
     sinks: list[str] = []  # names of durable sinks
+    turn: int = 0  # grows with each sink that is to begin with the past
 
 
 class Install(msgspec.Struct, frozen=True, tag=True):

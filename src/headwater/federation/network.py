@@ -46,6 +46,7 @@ class Network:
     federation       its name; nodes of different federations never see each other
     direct           endpoints for direct streams: as a rule chosen by the node; () for none, so that all goes by Zenoh
     router           pass on for nodes that cannot reach each other (`headwater node` does)
+    client           no other node can reach this one: it calls, and all else goes through the nodes that it called
     lease            seconds in which a node that is dead, frozen or cut off is noticed
     keep             seconds for which what it has asked for reliably is kept for it, should it come back
     link             how many events of a source may wait for a node, and what happens to the next
@@ -53,7 +54,6 @@ class Network:
     budget           what other nodes' interests may cost here
     placement        where this node's interests run: "source", "destination", or "auto": at the destination where a
                      source refuses for their cost
-    history          events that each source remembers, for sinks that ask for the past
     multicast        an address map, or True: events that several nodes want go as one datagram
     security         certificates, passwords and rules
     """
@@ -64,13 +64,13 @@ class Network:
     federation: str = FEDERATION
     direct: tuple[str, ...] | None = None
     router: bool = False
+    client: bool = False
     lease: float = 5.0
     keep: float = 30.0
     link: Queue = LINK
     compress: str = "none"
     budget: Budget = field(default_factory=Budget)
     placement: str = "source"
-    history: int = 0
     multicast: AddressMap | bool | None = None
     security: Security = field(default_factory=Security)
 
@@ -79,7 +79,6 @@ class Network:
         keep=Seconds(),
         compress=Choice("none", "lz4", "zstd"),
         placement=Choice("source", "destination", "auto"),
-        history=Count(0, 10_000_000),
     )
 
     def __post_init__(self) -> None:
@@ -92,6 +91,8 @@ class Network:
         if isinstance(self.multicast, bool):
             object.__setattr__(self, "multicast", HashedGroups() if self.multicast else None)
         problems = self.settings.problems({name: getattr(self, name) for name in self.settings}, "Network:")
+        if self.router and self.client:
+            problems.append(ConfigProblem("Network: client", "router or client", "both", "a router can be reached"))
         for name, kind in (("link", Queue), ("budget", Budget), ("security", Security)):
             if not isinstance(value := getattr(self, name), kind):
                 problems.append(ConfigProblem(f"Network: {name}", f"a {kind.__name__}", show(value)))

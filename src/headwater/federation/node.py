@@ -63,7 +63,7 @@ class Node(LocalNode):
     ) -> None:
         plain, table = _split(config)
         super().__init__(name, config=plain, clock=clock, on_error=on_error)
-        self._own_state = not isinstance(state, NodeState)
+        self._own_state = state is not None and not isinstance(state, NodeState)
         self.engine: Engine | None = None
         wanted = _network(network if network is not None else table, listen, connect, scout, federation, security)
         self.state = state if isinstance(state, NodeState) or state is None else NodeState(state)
@@ -107,7 +107,6 @@ class Node(LocalNode):
     def _add_channel(self, channel: Channel) -> Channel:
         made = super()._add_channel(channel)
         if self.engine is not None:
-            self.engine.installing.history.record(made)
             self.wiring.changed([made])
         return made
 

@@ -245,7 +245,7 @@ class Peer:
 
     # ── in: by the thread that reads the link ──
 
-    def on_frame(self, frame: memoryview, link: Link) -> None:
+    def on_frame(self, frame: bytes | memoryview, link: Link) -> None:
         """A frame from the other end; FrameError if it is not one."""
         self.heard = monotonic()
         message = wire.decode(frame)
@@ -299,6 +299,8 @@ class Peer:
         if source is None:
             self.engine.offence(self, f"events of a source ({sid}) that was not announced")
             return None
+        if number == 0:
+            return source  # of the past
         if number <= source.frame:
             source.repeated += 1
             return None  # it was here already

@@ -17,6 +17,8 @@ def stream_endpoints(network: Network, *, secure: bool) -> list[str]:
     """Where to listen for direct streams: as configured, else on the hosts on which Zenoh is to listen."""
     if network.direct is not None:
         return list(network.direct)
+    if network.client:
+        return []
     kind = "tls" if secure else "tcp"
     given = [text.split("#")[0].split("?")[0] for text in network.listen]
     hosts = [host for text in given if (host := _host(text)) is not None]

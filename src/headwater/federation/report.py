@@ -1,16 +1,16 @@
 """What is going on between a node and the others, as values: for people with `str()`, for programs with `.to_dict()`.
 
-    node desk (desk.5e1f0c2a) in federation headwater, listening at tcp/127.0.0.1:41001: 1 other node
-      lab  present, direct stream (tcp), 1,204 bytes in, 310 bytes out
-    …
-    this node's interests at other nodes
-      node  channel          interest     where                   why
-      lab   ie.tcd.sighting  level > 0.5  source and destination  filtered there, decided here
+node desk (desk.5e1f0c2a) in federation headwater, listening at tcp/127.0.0.1:41001: 1 other node
+  lab  present, direct stream (tcp), 1,204 bytes in, 310 bytes out
+…
+this node's interests at other nodes
+  node  channel          interest     where                   why
+  lab   ie.tcd.sighting  level > 0.5  source and destination  filtered there, decided here
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -118,8 +118,9 @@ class PeerReport:
             link = f"direct stream ({self.link})"
         if self.trouble:
             link += f": {self.trouble}"
-        parts = [state, "router" if self.router else "", link, f"{self.bytes_in:,} bytes in, {self.bytes_out:,} bytes out"]
-        return ", ".join(part for part in (*parts, f"proven: {self.proven}" if self.proven else "") if part)
+        bytes_ = f"{self.bytes_in:,} bytes in, {self.bytes_out:,} bytes out"
+        parts = [state, "router" if self.router else "", link, bytes_, f"proven: {self.proven}" if self.proven else ""]
+        return ", ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,8 @@ class FederationReport:
         for each in self.peers:
             if name in (each.name, each.id):
                 return each
-        raise KeyError(f"node {name!r} is not known; these are: {', '.join(each.name for each in self.peers) or 'none'}")
+        known = ", ".join(each.name for each in self.peers) or "none"
+        raise KeyError(f"node {name!r} is not known; these are: {known}")
 
     def to_dict(self) -> dict[str, Any]:
         """For programs: nothing but dicts, lists, texts, numbers, booleans and None."""
@@ -161,7 +163,9 @@ class FederationReport:
         lines += self._tables()
         lines += _section("offences", block([(who, f"{count:,}") for who, count in self.offences.items()]))
         rows: list[list[Cell]] = [
-            [kind, *(count.get(name, 0) for name in _MESSAGES)] for kind, count in self.messages.items() if any(count.values())
+            [kind, *(count.get(name, 0) for name in _MESSAGES)]
+            for kind, count in self.messages.items()
+            if any(count.values())
         ]
         lines += _section("messages by Zenoh", _rows(["kind", *_MESSAGES], rows))
         return "\n".join(lines)
@@ -288,7 +292,7 @@ def _peer(engine: Engine, peer: Peer) -> PeerReport:
     )
 
 
-def _asked(engine: Engine, peer: Peer) -> Iterable[AskedReport]:
+def _asked(engine: Engine, peer: Peer) -> Iterator[AskedReport]:
     names = {ad.sid: ad.name for ad in peer.sources}
     for channel, asked in list(peer.asked.items()):
         points = {names[sid]: point for sid, point in asked.points.items() if sid in names}
@@ -306,17 +310,14 @@ def _text(entry: Entry) -> str:
 
 
 def remote_counts(node: Node, subscription: Subscription) -> list[RemoteCounts]:
-    """What a subscription's interest has done at other nodes: each of them is asked. Who does not answer is left out."""
+    """What a subscription's interest has done at other nodes: each is asked; who does not answer is left out."""
     engine = node.engine
     if engine is None:
         return []
     with node.wiring.lock:
+        attached, peers = list(subscription.attachments.values()), engine.everyone()
         wanted = [
-            (peer, channel, entry)
-            for attachment in subscription.attachments.values()
-            for peer in engine.everyone()
-            if peer.gone is None and (found := _asked_as(attachment, peer)) is not None
-            for channel, entry in (found,)
+            (peer, *way) for each in attached for peer in peers if peer.gone is None for way in _asked_as(each, peer)
         ]
     told: dict[tuple[Peer, str], Told] = {}
     for peer, channel, _ in wanted:
@@ -334,20 +335,28 @@ def remote_counts(node: Node, subscription: Subscription) -> list[RemoteCounts]:
     ]
 
 
-def _asked_as(attachment: Attachment, peer: Peer) -> tuple[Channel, Entry] | None:
-    """What a peer was asked for: of a derived channel, that is an interest in the one it comes from."""
-    channel, entry = attachment.channel, attachment.entry
-    while channel.name not in peer.asked:
-        if channel.parent is None or channel.stage_entry is None:
-            return None
-        channel, entry = channel.parent, channel.stage_entry
-    return channel, entry
+def _asked_as(attachment: Attachment, peer: Peer) -> Iterator[tuple[Channel, Entry]]:
+    """What a peer was asked for, if it was: of a derived channel, that is an interest in the one it comes from."""
+    channel: Channel | None = attachment.channel
+    entry: Entry | None = attachment.entry
+    while channel is not None and entry is not None:
+        if channel.name in peer.asked:
+            yield channel, entry
+            return
+        entry = channel.stage_entry
+        channel = channel.parent
 
 
 def _counted(engine: Engine, peer: Peer, channel: str, entry: Entry, told: Told) -> RemoteCounts:
     where, why = engine.demands.placed(peer, channel, entry) or ("", "")
     found = told.counts.get(engine.demands.number(entry) or 0)
-    shown = {"node": peer.name, "channel": channel, "interest": _text(entry), "where": where, "why": why}
+    shown: dict[str, Any] = {
+        "node": peer.name,
+        "channel": channel,
+        "interest": _text(entry),
+        "where": where,
+        "why": why,
+    }
     if found is None or (where == "destination" and 0 in told.counts):
         # Covered by another one, which was evaluated in its place; or everything comes here to be evaluated.
         most = 0 if 0 in told.counts else max((counts[0] for counts in told.counts.values()), default=0)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from headwater.errors import FrameError, LinkDown
+from headwater.errors import FrameError, LinkDown, Unreachable
 
 if TYPE_CHECKING:
     from headwater.federation.fabric import Fabric
@@ -47,7 +47,10 @@ class RoutedLink:
             raise LinkDown(f"the routed link to {self._peer} has ended: {self._ended}")
         message = self._head + self._session.seal(data)
         self.bytes_out += len(message)
-        self._fabric.post(self._peer, message)
+        try:
+            self._fabric.post(self._peer, message)
+        except Unreachable as error:
+            raise LinkDown(f"the routed link to {self._peer}: {error}") from None
         return True
 
     def drain(self, timeout: float) -> bool:

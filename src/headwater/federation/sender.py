@@ -22,7 +22,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from enum import IntEnum
 from time import monotonic
 
 from headwater.errors import ClosedError, LinkDown
@@ -34,27 +33,28 @@ GAP = 12e-6  # seconds after a send for which the link counts as in use
 OLD = 100e-6  # seconds after which a publisher does not leave it to others
 MUCH = 64 << 10  # bytes, the same
 BUDGET = 256 << 10  # bytes in one write: more than MUCH, so that what has gathered shrinks
+LEAST = BUDGET // 4  # bytes: who collects no more has collected all
 SAMPLE, MEMORY = 64, 4 << 20  # events and bytes from which the size of an event is estimated
 LINGER = 1e-3  # seconds between two looks of the flusher in a flood
 SLICE = 0.25  # seconds for which the flusher waits for a full link at a time
-ROUNDS = 4  # writes that a publisher makes at an idle link before it leaves the rest to the flusher
 MANY = (1 << 30) - 1  # events: never
 NEVER = float("inf")
 
 
-class _Step(IntEnum):
-    NOTHING = 0  # there was nothing to send, and nothing waits in the link
-    SENT = 1
-    FULL = 2  # the link takes no more for now
-    NO_LINK = 3
+# What came of one collect and one write.
+NOTHING = 0  # there was nothing to send, and nothing waits in the link
+SENT = 1  # all there was
+MORE = 2  # and there may be more
+FULL = 3  # the link takes no more for now
+NO_LINK = 4
 
 
 class Sender:
     """Moves what `collect(budget)` returns to the attached link, in order.
 
-    `collect` returns whole frames made from what waits, about `budget` bytes of them, and [] only if nothing waits. One
-    thread at a time calls it: a publisher in `stir`, the flusher, whoever calls `attach` or `flush`. None of these may
-    hold a lock that `collect` takes.
+    `collect` returns whole frames made from what waits, about `budget` bytes of them: if less than a quarter of that,
+    then all that waits. One thread at a time calls it: a publisher in `stir`, the flusher, whoever calls `attach` or
+    `flush`. None of these may hold a lock that `collect` takes.
 
     When a link ends, frames collected for it are gone with it (the other node says what it has when it is back), and
     what was not collected waits for the next `attach`. The end itself is told by the link's `on_end`, not here."""
@@ -114,17 +114,21 @@ class Sender:
                 return
             with self._turn:
                 step = self._step()
-            # The flusher may have become idle while this thread waited for its turn, and there may be more.
-            if step is _Step.SENT and not self._armed:
+            # The flusher may have become idle while this thread waited for its turn.
+            if step == MORE and not self._armed:
                 self._arm()
             return
         link = self._link
         if link is None:
             return  # it was lost just now
-        if (monotonic() < self._quiet and link.bytes_in == self._heard) or self._turn.locked():
+        if (link.bytes_in == self._heard and monotonic() < self._quiet) or self._turn.locked():
             self._arm()
-        else:
-            self._send()
+            return
+        # Who puts something after this look finds the sender not armed, or its turn taken.
+        with self._turn:
+            step = self._step()
+        if step == MORE:
+            self._arm()
 
     def attach(self, link: Link) -> None:
         """Send over `link` from now on, beginning with what waits."""
@@ -135,7 +139,9 @@ class Sender:
             self._limit, self._due, self._quiet = MUCH // 128, 0.0, 0.0
             self._events = self._bytes = 0
             self._armed = False
-        self._send()
+            step = self._step()
+        if step == MORE:
+            self._arm()
 
     def detach(self, link: Link | None = None) -> None:
         """Stop sending over the link (given one: only if it is that one). When this returns, nobody collects for it."""
@@ -149,23 +155,20 @@ class Sender:
         while True:
             with self._turn:
                 link, step = self._link, self._step()
-            match step:
-                case _Step.NOTHING:
-                    return True
-                case _Step.NO_LINK:
+            if step in (NOTHING, SENT):
+                return True
+            if step == NO_LINK:
+                return False
+            assert link is not None
+            try:
+                if step == FULL and not link.drain(max(0.0, deadline - monotonic())):
                     return False
-                case _Step.FULL:
-                    assert link is not None
-                    try:
-                        if not link.drain(max(0.0, deadline - monotonic())):
-                            return False
-                    except LinkDown:
-                        self.detach(link)
-                        return False
-                case _Step.SENT:
-                    if monotonic() > deadline:
-                        self._arm()
-                        return False
+            except LinkDown:
+                self.detach(link)
+                return False
+            if monotonic() > deadline:
+                self._arm()
+                return False
 
     def close(self) -> None:
         """Detach, and end the flusher. What waits stays where it is; `flush` first to have it sent."""
@@ -178,32 +181,23 @@ class Sender:
             if flusher is not threading.current_thread():
                 flusher.join()
 
-    def _send(self) -> None:
-        """At an idle link: all there is, in this thread."""
-        for _ in range(ROUNDS):
-            with self._turn:
-                step = self._step()
-            if step is not _Step.SENT:
-                # If it is NOTHING: who put something after that look finds the sender not armed.
-                return
-        self._arm()
-
-    def _step(self) -> _Step:
+    def _step(self) -> int:
         """One collect and one write, by whoever has the turn. After FULL the sender is armed."""
         link = self._link
         if link is None:
             self._armed, self._count = True, 0
-            return _Step.NO_LINK
+            return NO_LINK
         count, self._count = self._count, 0
         try:
             if link.busy and not link.drain(0):
+                self._events += count
                 if not self._armed:
                     self._arm()
-                return _Step.FULL
+                return FULL
             frames = self._collect(BUDGET)
             if not frames:
                 self._due = monotonic() + OLD
-                return _Step.NOTHING
+                return NOTHING
             data = frames[0] if len(frames) == 1 else b"".join(frames)
             self._heard = link.bytes_in
             whole = link.write(data)
@@ -213,19 +207,19 @@ class Sender:
             if whole:
                 now = monotonic()
                 self._quiet, self._due = now + GAP, now + OLD
-                return _Step.SENT
+                return MORE if len(data) > LEAST else SENT
             # As long as it is full a publisher looks again when a lot more has come, and the flusher waits for it.
             self._due = NEVER
             self._arm()
-            return _Step.FULL
+            return FULL
         except LinkDown:
             self._lost()
-            return _Step.NO_LINK
+            return NO_LINK
         except Exception as error:
             log.exception("%s: what waits for the link cannot be sent; the link is closed", self.name)
             self._lost()
             link.close(f"what waits for it cannot be sent: {error}")
-            return _Step.NO_LINK
+            return NO_LINK
         except BaseException:
             # Ctrl-C: whether a frame is out, or a part of it, is not known. The next link starts clean.
             self._lost()
@@ -295,7 +289,8 @@ class Sender:
                 with self._turn:
                     self._armed = False
                     step = self._step()
-                    if step is _Step.NOTHING or step is _Step.NO_LINK:
+                    if step == MORE:
+                        self._armed = True
+                    elif step != FULL:
                         return
-                    self._armed = True
                 mark = self.writes

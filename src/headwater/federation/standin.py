@@ -14,6 +14,7 @@ from headwater.channel.running import DEPTH, NEST, runs
 from headwater.channel.source import Source
 from headwater.channel.subscription import SAMPLE
 from headwater.errors import ClosedError, EncodeError, FrameError, HeadwaterError
+from headwater.federation.history import PAST
 from headwater.federation.seen import node_of
 from headwater.types import EventType
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.route import Entry
     from headwater.channel.subscription import Subscription
-    from headwater.federation.wire_control import SourceAd
     from headwater.federation.peer import Peer
     from headwater.federation.wire import Batch, Events
+    from headwater.federation.wire_control import SourceAd
 
 FOREVER = (1 << 63) - 1
 
@@ -197,11 +198,7 @@ class StandIn(Source):
         """A frame of single events."""
         records, seqs = events.records, events.seqs
         if self._plan is not None:
-            convert = self._plan.convert
-            try:
-                records = [convert(bytes(record)) for record in records]
-            except HeadwaterError as error:
-                raise FrameError(f"{self}: a record is not of its type: {error}") from None
+            records = self._convert(events)
         if events.resent:
             self._resent_to = seqs[-1]
         tags = events.tags
@@ -214,7 +211,8 @@ class StandIn(Source):
         with self.lock:
             if self.closed:
                 return
-            self._arrived(events.number, seqs[-1])
+            if events.number:  # else it is of the past
+                self._arrived(events.number, seqs[-1])
             accept = flow.accept
             if tags is None:
                 for seq, stamp, record in zip(seqs, events.stamps, records, strict=True):
@@ -224,15 +222,46 @@ class StandIn(Source):
                 for seq, stamp, record, marks in zip(seqs, events.stamps, records, tags, strict=True):
                     letter = Letter(None, record, self, seq, stamp, now, priority)
                     for mark in marks:
+                        if mark >= PAST:
+                            self._past(mark - PAST, letter, ready)
+                            continue
                         if self._seen is not None and not self._seen.first_time(seq, mark):
                             continue
                         if mark:
                             flow.tagged(mark, letter, ready)
                         else:
                             accept(letter, ready)
-            self.promise = max(self.promise or 0, events.stamps[-1])
+            if events.number:
+                self.promise = max(self.promise or 0, events.stamps[-1])
         go_all(list(dict.fromkeys(ready)))
         self._release()
+
+    def _past(self, tag: int, letter: Letter, ready: Ready) -> None:
+        """An event from before a sink came that has asked for the past."""
+        entry: Entry | None = self._flow.tags.get(tag)  # type: ignore[attr-defined]
+        for member in () if entry is None else entry.members:
+            sink = getattr(member, "subscription", None)
+            if sink is not None and sink.options.history and sink.remembers(self.peer.id, self.id, letter.seq):
+                member.accept(letter, ready)
+
+    def _convert(self, events: Events) -> list[Any]:
+        """Records of the channel's type here. Those that an interest with output has made are so already."""
+        assert self._plan is not None
+        convert, tags = self._plan.convert, events.tags
+        try:
+            if tags is None:
+                return [convert(record) for record in events.records]
+            return [
+                record if self._made_there(marks) else convert(record)
+                for record, marks in zip(events.records, tags, strict=True)
+            ]
+        except HeadwaterError as error:
+            raise FrameError(f"{self}: a record is not of its type: {error}") from None
+
+    def _made_there(self, marks: tuple[int, ...]) -> bool:
+        tags: dict[int, Entry] = self._flow.tags  # type: ignore[attr-defined]
+        interests = [entry.interest for mark in marks if (entry := tags.get(mark & ~PAST)) is not None]
+        return any(each is not None and each.output is not None for each in interests)
 
     def _release(self) -> None:
         """Sinks that take events in order of time may go on, those that got none of these as well."""
@@ -270,7 +299,8 @@ class StandIn(Source):
             raise FrameError(f"{self}: rows came, but its channel carries bytes")
         tag = frame.tag
         entry = None if tag == 0 else self._flow.tags.get(tag)  # type: ignore[attr-defined]
-        made = type if entry is None or entry.interest is None or entry.interest.output is None else entry.interest.output
+        output = None if entry is None or entry.interest is None else entry.interest.output
+        made = type if output is None else output
         batch = frame.batch(made.schema)
         if self._plan is not None and made is type:
             batch = self._plan.convert_batch(batch)

@@ -35,6 +35,7 @@ READING = select.POLLIN | select.POLLHUP | select.POLLERR
 WRITING = select.POLLOUT | select.POLLHUP | select.POLLERR
 PREFIX = Struct("<I")
 NOW = int(socket.MSG_DONTWAIT)
+MALFORMED = "not a frame"  # how the reason begins for which a stream ends that carried something else
 # Kernels tell a vanished machine from a silent one after 10 s + 3 × 5 s.
 KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
@@ -211,7 +212,7 @@ class Stream:
         try:
             reason = self._read(on_frame)
         except FrameError as error:
-            reason = f"not a frame: {error}"
+            reason = f"{MALFORMED}: {error}"
         except OSError as error:
             reason = describe(error)
         except BaseException as error:
@@ -326,10 +327,13 @@ def dial(endpoint: str, *, tls: ssl.SSLContext | None = None, timeout: float = 3
                 # A port from which connections start may by chance be the one that is dialled: TCP then connects it to
                 # itself.
                 raise ConnectionRefusedError(errno.ECONNREFUSED, "connected to itself")
-        if context is not None:
-            sock.settimeout(max(0.001, deadline - monotonic()))
-            sock = context.wrap_socket(sock, server_hostname=target.host)
-        return made(sock, target.kind, str(target))
+        # Before the handshake: after it the other end may be gone again.
+        loopback = tune(sock)
+        if context is None:
+            return Stream(sock, target.kind, str(target), loopback=loopback)
+        sock.settimeout(max(0.001, deadline - monotonic()))
+        sock = context.wrap_socket(sock, server_hostname=target.host)
+        return TlsStream(sock, target.kind, str(target), loopback=loopback)
     except BaseException as error:
         if sock is not None:
             sock.close()
@@ -376,15 +380,13 @@ def context_of(endpoint: Endpoint, tls: ssl.SSLContext | None) -> ssl.SSLContext
     return tls
 
 
-def made(sock: socket.socket, kind: str, remote: str) -> Stream:
-    """The stream of a connected socket, after the handshake if it has one."""
+def tune(sock: socket.socket) -> bool:
+    """Set a connected socket up; whether the other end is on this machine."""
     if sock.family == socket.AF_UNIX:
-        loopback = True
-    else:
-        loopback = is_loopback(f"tcp/[{sock.getpeername()[0]}]:0")
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in KEEPALIVE.items():
-            if hasattr(socket, name):
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return (TlsStream if kind == "tls" else Stream)(sock, kind, remote, loopback=loopback)
+        return True
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return is_loopback(f"tcp/[{sock.getpeername()[0]}]:0")

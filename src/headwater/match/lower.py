@@ -80,6 +80,13 @@ def lower(interest: Interest, opaques: Opaques) -> Lowered:
     return Lowered((_asked(opaque),), opaque.faulty)
 
 
+def is_plain(interest: Interest) -> bool:
+    """Whether it is nothing but comparisons, all of which must hold: tables answer it, and no code is made for it."""
+    program = interest.executed.program
+    terms, it = _terms(program), _Lowering(program, interest.params)
+    return terms is not None and all(it.term(term) is not None for term in terms)
+
+
 def _asked(opaque: Opaque) -> Predicate:
     end = End(None, 0, 1)
     return Predicate(opaque.attribute, end, end)
