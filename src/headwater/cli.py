@@ -6,13 +6,14 @@ import argparse
 import importlib
 import importlib.util
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headwater.errors import HeadwaterError
+from headwater.errors import ConfigError, HeadwaterError
 from headwater.explain import explain
 from headwater.interest import NOTATIONS, Interest, as_event_type
 from headwater.types import EventType, event_type
@@ -38,12 +39,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     _add_explain(commands)
+    _add_node(commands)
+    _add_listen(commands)
+    _add_publish(commands)
+    _add_certificates(commands)
     args = parser.parse_args(argv)
     try:
         result: int = args.run(args)
+    except ConfigError as error:
+        print(f"headwater {args.command}: {'; '.join(map(str, error.problems))}", file=sys.stderr)
+        return 2
     except (HeadwaterError, UsageError) as error:
         print(f"headwater {args.command}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     except BrokenPipeError:
         return 1
     return result
@@ -84,6 +94,160 @@ def _explain(args: argparse.Namespace) -> int:
     interest = Interest(text, on, output=output, params=params, notation=args.notation)
     print(explain(interest, asm=args.asm, llvm=args.llvm))
     return 0
+
+
+# ── the federation: imported when it is needed, for it brings Zenoh along ──
+
+
+def _add_node(commands: Any) -> None:
+    sub = commands.add_parser(
+        "node",
+        help="run a node, by default one that passes on for others",
+        description="Run a node until Ctrl-C or SIGTERM. It says where it listens, and who joins and leaves.",
+    )
+    _add_joining(sub, config=True)
+    sub.add_argument("--router", action=argparse.BooleanOptionalAction, default=True,
+                     help="pass on between nodes that cannot reach each other (default)")  # fmt: skip
+
+    def run(args: argparse.Namespace) -> int:
+        from headwater.federation import command
+
+        return command.run_node(_joining(args))
+
+    sub.set_defaults(run=run)
+
+
+def _add_listen(commands: Any) -> None:
+    sub = commands.add_parser(
+        "listen",
+        help="print events of a channel as lines of JSON",
+        description="Print the events of a channel, or of all whose names fit a pattern, as lines of JSON.",
+        epilog='example:\n  headwater listen ie.tcd.sighting --where "level > 0.5" --connect tcp/127.0.0.1:7447\n',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    sub.add_argument("channel", help="its name, or a pattern such as 'ie.tcd.**'")
+    sub.add_argument("--where", help="an interest: only what passes crosses the network")
+    sub.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the interest")
+    sub.add_argument("--type", help="the event type, as for explain; default: as another node has it")
+    sub.add_argument("--count", type=_count, help="end after so many events")
+    sub.add_argument("--for", dest="seconds", type=_seconds, help="end after so many seconds")
+    sub.add_argument("--history", type=_count, default=0, help="begin with so many events of the past, where there are")
+    _add_joining(sub)
+
+    def run(args: argparse.Namespace) -> int:
+        from headwater.federation import command
+
+        return command.listen(
+            _joining(args),
+            args.channel,
+            where=args.where,
+            params=dict(_param(item) for item in args.param),
+            type=load_type(args.type) if args.type else None,
+            count=args.count,
+            seconds=args.seconds,
+            wait=args.wait,
+            history=args.history,
+        )
+
+    sub.set_defaults(run=run)
+
+
+def _add_publish(commands: Any) -> None:
+    sub = commands.add_parser(
+        "publish",
+        help="publish events from lines of JSON on standard input",
+        description="Publish events from lines of JSON on standard input, once somebody wants them.",
+    )
+    sub.add_argument("channel", help="its name")
+    sub.add_argument("--type", help="the event type, as for explain; default: as another node has it")
+    _add_joining(sub)
+
+    def run(args: argparse.Namespace) -> int:
+        from headwater.federation import command
+
+        kind = load_type(args.type) if args.type else None
+        return command.publish(_joining(args), args.channel, sys.stdin, type=kind, wait=args.wait)
+
+    sub.set_defaults(run=run)
+
+
+def _add_certificates(commands: Any) -> None:
+    sub = commands.add_parser(
+        "certificates",
+        help="make an authority, and certificates for nodes",
+        description="Make an authority of one's own, and certificates from it for nodes.",
+    )
+    kinds = sub.add_subparsers(dest="what", metavar="what", required=True)
+    authority = kinds.add_parser("authority", help="make an authority: authority.pem and authority.key")
+    issue = kinds.add_parser("issue", help="issue a certificate for a node: NAME.pem and NAME.key")
+    for each in (authority, issue):
+        each.add_argument("folder", type=Path, help="where its files are")
+    issue.add_argument("name", help="of the node")
+    issue.add_argument("--host", action="append", default=[], help="a name or address it is reached at")
+    issue.add_argument("--group", action="append", default=[], help="a group that rules can name")
+    authority.add_argument("--days", type=_count, default=3650, help="for how long it is good (default: %(default)s)")
+    issue.add_argument("--days", type=_count, default=365, help="for how long it is good (default: %(default)s)")
+
+    def run(args: argparse.Namespace) -> int:
+        from headwater.federation import command
+
+        if args.what == "authority":
+            return command.authority(args.folder, days=args.days)
+        return command.certificate(args.folder, args.name, hosts=args.host, groups=args.group, days=args.days)
+
+    sub.set_defaults(run=run)
+
+
+def _add_joining(sub: argparse.ArgumentParser, *, config: bool = False) -> None:
+    group = sub.add_argument_group("the federation")
+    group.add_argument("--name", help="of the node")
+    group.add_argument("--connect", action="append", default=[], metavar="ENDPOINT",
+                       help="of a node, as in tcp/127.0.0.1:7447; may be given again")  # fmt: skip
+    group.add_argument("--listen", action="append", default=[], metavar="ENDPOINT",
+                       help="where others may connect; may be given again")  # fmt: skip
+    group.add_argument("--scout", nargs="?", const=True, default=False, metavar="GROUP", help="find nodes by multicast")
+    group.add_argument("--federation", help="its name (default: headwater)")
+    group.add_argument("--security", type=Path, metavar="FILE", help="TOML: certificates, users, rules")
+    if config:
+        group.add_argument("--config", type=Path, metavar="FILE", help="TOML: a node's settings, with a table network")
+        group.add_argument("--state", type=Path, metavar="FILE", help="where its key is kept")
+    else:
+        group.add_argument("--wait", type=_seconds, default=10.0, help="seconds for others to answer (%(default)s)")
+
+
+def _joining(args: argparse.Namespace) -> Any:
+    from headwater.federation.command import Joining
+
+    return Joining(
+        name=args.name or (f"{args.command}-{os.getpid()}" if args.command != "node" else None),
+        listen=tuple(args.listen),
+        connect=tuple(args.connect),
+        scout=args.scout,
+        federation=args.federation,
+        security=args.security,
+        config=getattr(args, "config", None),
+        state=getattr(args, "state", None),
+        router=getattr(args, "router", None),
+    )
+
+
+def _count(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a number from 0, found {text!r}")
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1e9:
+        raise argparse.ArgumentTypeError(f"expected seconds, found {text!r}")
+    return found
+
+
+# ── interests and types ──
 
 
 def _text(args: argparse.Namespace) -> str:

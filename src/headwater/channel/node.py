@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 from weakref import WeakSet
 
 from headwater.channel import reporting
@@ -584,13 +584,13 @@ class Node:
         if self.closed:
             raise ClosedError(f"{what}: node {self.name!r} is closed; open another")
 
-    def __enter__(self) -> Node:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self.close(drain=kind is None)
 
-    async def __aenter__(self) -> Node:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 CHANGE = 10.0  # seconds for which a change waits for nodes that do not answer
+RECONSIDER = 30.0  # seconds after which a source that has refused an interest is asked again, if it may run here
 AGAIN = 0.25  # seconds after which a question is asked again that was not answered
 
 
@@ -219,6 +220,14 @@ class Asking:
             self._engine.control.interest(peer, channel.name, self._demands.entry(channel.name, tag), "refused", why)
         if retry:
             self._engine.later(0.0, lambda: self.sync(channel, [peer]))
+            self._engine.later(RECONSIDER, lambda: self._reconsider(peer, channel))
+
+    def _reconsider(self, peer: Peer, channel: Channel) -> None:
+        """A source that had too much to do may have less by now."""
+        with self._node.wiring.lock:
+            forgotten = self._demands.forget_refusals(peer, channel)
+        if forgotten and not channel.closed:
+            self.sync(channel, [peer])
 
     def _refuse(self, channel: Channel, entry: Entry, place: str, why: str) -> None:
         log.warning("node %s: an interest in %s is refused: %s", self._node.name, place, why)

@@ -158,7 +158,16 @@ class Crossing:
         except KeyError:
             own = source.local and source.channel is self.channel and not source.withdrawn and self._of_use(source)
             lane = self.lanes[source] = Lane(self, source) if own else None
+            if lane is not None:
+                self.peer.by_sid[lane.sid] = lane
             return lane
+
+    def drop(self, lane: Lane) -> None:
+        """A lane whose source is no more, and of which everything has been acknowledged."""
+        if self.lanes.get(lane.source) is lane:
+            del self.lanes[lane.source]
+        if self.peer.by_sid.get(lane.sid) is lane:
+            del self.peer.by_sid[lane.sid]
 
     def lead_to(self, routes: tuple[tuple[str, ...], ...]) -> None:
         """Where its events go from there, if nobody there wants them but gateways."""

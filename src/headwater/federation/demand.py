@@ -115,6 +115,10 @@ class Demands:
         self._here.setdefault((peer.id, channel.name), set()).add(entry)
         return True
 
+    def forget_refusals(self, peer: Peer, channel: Channel) -> bool:
+        """Ask a peer again for what it has refused; whether there is anything."""
+        return bool(self._here.pop((peer.id, channel.name), None))
+
     def of(self, channel: Channel, peer: Peer) -> Demand:
         """What this node wants of a channel from that peer."""
         entries = [entry for entry in channel.entries.values() if entry.local]

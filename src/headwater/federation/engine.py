@@ -67,7 +67,7 @@ RETRY = 0.05  # seconds after which a node is called again at first, and at most
 SELDOM = 2.0
 ANSWER = 10.0  # seconds for which an answer is waited for
 CALL = 2.0  # seconds for a direct stream to be made
-BEHIND = 5.0  # seconds that a node is kept waiting for what lies behind gateways
+BEHIND = 2.0  # seconds that a node is kept waiting for what lies behind gateways
 
 
 class Engine:
@@ -87,10 +87,12 @@ class Engine:
         self.peers: dict[str, Peer] = {}
         self.lock = threading.RLock()
         self._news = threading.Condition()
+        self._happened = 0
         self.closing = self.closed = False
         self.ticking = False
         self.offences = Offences(node.name)
         self.strangers = Strangers()
+        self._refusals: set[str] = set()  # nodes that have refused this one
         self.watchers: list[Callable[[], None]] = []  # told whenever something has changed: quick, and without waiting
         self.gates: list[Callable[[str], bool]] = []  # whether all that lies behind a channel's sources here is ready
         self._origins: WeakValueDictionary[str, Seen] = WeakValueDictionary()
@@ -198,12 +200,13 @@ class Engine:
 
     def state(self) -> State:
         """All that others must know of this node."""
-        channels, sources = self._told
+        with self.lock:
+            (channels, sources), version = self._told, self._version
         return State(
             node=self.id,
             name=self.node.name,
             incarnation=self.incarnation,
-            version=self._version,
+            version=version,
             endpoints=announced(self.listener.endpoints if self.listener is not None else ()),
             exchange=self.exchange.public,
             channels=list(channels.values()),
@@ -352,6 +355,7 @@ class Engine:
             peer.present, peer.gone = True, None
             self.control.node(peer, "joined")
             self._touch_all()
+            self._link_again(peer)
             self.changed()
 
     def _left(self, node: str, incarnation: int) -> None:
@@ -426,23 +430,37 @@ class Engine:
     # ── state and news of others ──
 
     def _on_roll(self, payload: bytes) -> bytes:
-        self._heard_state(payload)
+        refused = self._heard_state(payload)
+        if refused:
+            return self.seal("reply", pack(messages.Accepted(error=f"refused: {refused}")))
         return self.seal("state", pack(self.state()))
 
-    def _heard_state(self, payload: bytes) -> None:
+    def _heard_state(self, payload: bytes) -> str:
+        """What was said of a node by itself is taken, or why it is not is said."""
         try:
-            self._opened_state(self.open_sealed(payload, "state"))
+            opened = self.open_sealed(payload, None)
+            if opened.kind == "reply":
+                self._refused_by(opened)
+            else:
+                self._take_state(opened)
         except (SecurityError, FrameError) as error:
             self.offence(who_sent(error), str(error))
+            return str(error)
+        return ""
 
-    def _opened_state(self, opened: Opened) -> None:
-        try:
-            state = messages.state(opened.body)
-            if state.node != opened.sender or state.incarnation != opened.incarnation:
-                raise SecurityError(f"{opened.sender} speaks of {state.node}", "sender", opened.sender)
-        except (SecurityError, FrameError) as error:
-            self.offence(who_sent(error), str(error))
-            return
+    def _refused_by(self, opened: Opened) -> None:
+        """Another node does not want to know of this one."""
+        answer = messages.reply(opened.body)
+        if opened.sender not in self._refusals and isinstance(answer, messages.Accepted):
+            self._refusals.add(opened.sender)
+            log.warning("node %s: %s does not let it in: %s", self.node.name, opened.sender, answer.error)
+
+    def _take_state(self, opened: Opened) -> None:
+        if opened.kind != "state":
+            raise SecurityError(f"expected the state of a node, found {opened.kind!r}", "kind", opened.sender)
+        state = messages.state(opened.body)
+        if state.node != opened.sender or state.incarnation != opened.incarnation:
+            raise SecurityError(f"{opened.sender} speaks of {state.node}", "sender", opened.sender)
         peer = self.peer(state.node, state.incarnation)
         with peer.lock:
             if state.incarnation < peer.incarnation or (peer.state and state.version <= peer.state.version):
@@ -467,13 +485,13 @@ class Engine:
             return
         if news.node == self.id:
             return
-        peer = self.peer(news.node, news.incarnation)
+        peer = self._signed_by(opened)
         with peer.lock:
             state = peer.state
             if news.incarnation < peer.incarnation or (state is not None and news.version <= state.version):
                 return
             if state is None or news.version != state.version + 1:
-                self.later(0.0, lambda: self._ask_state(peer, newer=news.version))
+                self.later(0.0, partial(self._inquire, peer.id, peer.incarnation, news.version))
                 return
             new = self._allowed(_updated(state, news), opened)
             peer.state = new
@@ -502,34 +520,29 @@ class Engine:
                 self.offence(opened.sender, f"it advertises {ad.channel}, which it may not: {decision.why}")
         return _with_sources(state, sources)
 
-    def _inquire(self, node: str, incarnation: int, pace: float = SELDOM) -> None:
-        """Ask a node that is said to be there for its state, unless that has come meanwhile."""
+    def _inquire(self, node: str, incarnation: int, version: int = 1, pace: float = SELDOM) -> None:
+        """Ask a node that is said to be there for its state, unless that, of this version, has come meanwhile."""
         with self.lock:
             peer = self.peers.get(node)
-        known = peer is not None and peer.state is not None and peer.incarnation >= incarnation
-        if not (known or self.closed) and (node, incarnation) in self.fabric.alive:
-            self.work(self._fetch_state, node, incarnation, pace)
+        state = None if peer is None or peer.incarnation < incarnation else peer.state
+        if (state is None or state.version < version) and not self.closed and (node, incarnation) in self.fabric.alive:
+            self.work(self._fetch_state, node, incarnation, version, pace)
 
-    def _ask_state(self, peer: Peer, newer: int) -> None:
-        if not self.closed and peer.present and (peer.state is None or peer.state.version < newer):
-            self.work(self._fetch_state, peer.id, peer.incarnation)
-
-    def _fetch_state(self, node: str, incarnation: int, pace: float = SELDOM) -> None:
+    def _fetch_state(self, node: str, incarnation: int, version: int = 1, pace: float = SELDOM) -> None:
         try:
-            reply = self.fabric.ask(node, self.seal("ask", pack(messages.Describe()), to=node), ANSWER)
-            opened = self.open_sealed(reply, None)
-            if opened.kind == "state" and opened.sender == node:
-                self._opened_state(opened)
-                return
-            log.info("node %s: %s does not say what it has: %s", self.node.name, node, messages.reply(opened.body))
-        except (SecurityError, FrameError) as error:
-            self.offence(who_sent(error), str(error))
+            self._heard_state(self.fabric.ask(node, self.seal("ask", pack(messages.Describe()), to=node), ANSWER))
         except FederationError as error:
             log.debug("node %s: %s does not answer: %s", self.node.name, node, error)
-        self.later(pace, partial(self._inquire, node, incarnation, min(30.0, 2 * pace)))
+        self.later(pace, partial(self._inquire, node, incarnation, version, min(30.0, 2 * pace)))
+
+    def _link_again(self, peer: Peer) -> None:
+        """It is back: what was kept for it, or is still wanted of it, needs a link."""
+        if peer.link is None and self._linked(peer):
+            self.connect(peer)
 
     def _met(self, peer: Peer) -> None:
         """What it has may concern sinks here."""
+        self._link_again(peer)
         self.later(0.0, lambda: self.asking.advertised(peer))
         self.changed()
 
@@ -739,8 +752,8 @@ class Engine:
         source = peer.standins.pop(sid, None)
         if source is not None:
             self.node.wiring.withdraw(source)
-            peer.acknowledge([source])
-            peer.unacknowledged.discard(source)
+            if peer.acknowledge([source]):  # sinks may still have events of it
+                self.tick_soon()
             self.changed()
 
     def refused_source(self, peer: Peer, ad: SourceAd, why: str) -> None:
@@ -798,7 +811,8 @@ class Engine:
                 next_beat = now + BEAT
                 self._guarded(self.installing.promise)
             if now >= next_ping:
-                next_ping = now + self.network.lease / 3
+                next_ping = now + min(1.0, self.network.lease / 3)
+                self._guarded(self.installing.granting.measure)
                 self._guarded(self._look_around)
             first = min(first, next_ping, next_tick if self.ticking else first)
             if self.installing.promising:
@@ -845,6 +859,7 @@ class Engine:
     def nudge(self) -> None:
         """Who waits is to look again."""
         with self._news:
+            self._happened += 1
             self._news.notify_all()
 
     def _watched(self) -> None:
@@ -854,13 +869,16 @@ class Engine:
     def until(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Wait until a condition holds; it is looked at whenever something happens in the federation."""
         end = monotonic() + timeout
-        with self._news:
-            while not condition():
-                left = end - monotonic()
-                if left <= 0:
-                    return False
-                self._news.wait(min(left, 0.1))
-        return True
+        while True:
+            happened = self._happened
+            if condition():  # with no lock held: it may take others
+                return True
+            left = end - monotonic()
+            if left <= 0:
+                return False
+            with self._news:
+                if self._happened == happened:
+                    self._news.wait(min(left, 0.1))
 
     def work(self, task: Callable[..., Any], *args: Any) -> None:
         """Do something that may wait for the network."""

@@ -127,6 +127,11 @@ class Gateway:
             for relay in way.relays.values()
         )
 
+    @property
+    def taking(self) -> list[Relay]:
+        """What it asks for: a subscription for each channel of which someone behind it wants something."""
+        return [relay for way in self._ways for relay in list(way.taking.values())]
+
     def ready(self, timeout: float = READY) -> bool:
         """Wait until it has asked for everything that is wanted behind it, and that is in force; False if too late."""
         end = monotonic() + timeout
@@ -187,11 +192,12 @@ class _Way:
         self.relays: dict[Key, RelaySource] = {}
         self.refused: dict[str, str] = {}
         self._past: dict[str, int] = {}
-        self._taking: dict[str, Relay] = {}
+        self.taking: dict[str, Relay] = {}
         self._parting: list[Relay] = []  # that take nothing more, but may still have something
         self._asked: dict[str, object] = {}  # by channel, what the interest was made of
         self._lock = threading.Lock()  # of relays
         self._wake = threading.Event()
+        self._count = count(1)
         self._woken = self._done = 0
         self.over = False
         self._ending = False
@@ -214,7 +220,7 @@ class _Way:
 
     def _wakes(self) -> None:
         """Something has changed: quick, for anyone may call this under any lock."""
-        self._woken += 1
+        self._woken = next(self._count)  # one of its own for each, whoever comes first
         self._wake.set()
 
     def passed(self) -> dict[str, int]:
@@ -254,7 +260,7 @@ class _Way:
         waits = self._withdraw([key for key in self.relays if key not in known])
         names = {relay.channel.name for relay in list(self.relays.values())}
         self._derive(names)
-        for name in sorted(names | set(self._taking)):
+        for name in sorted(names | set(self.taking)):
             self._ask(name)
         return waits
 
@@ -271,7 +277,7 @@ class _Way:
             self._in_both(name)
 
     def _end(self) -> None:
-        for name in list(self._taking):
+        for name in list(self.taking):
             self._leave(name)
         end = monotonic() + 5.0
         while self._withdraw(list(self.relays)) and monotonic() < end:
@@ -407,7 +413,7 @@ class _Way:
         """Whether events of a source are still to be passed on."""
         self._parting = [taking for taking in self._parting if not taking.mailbox.idle]
         return any(
-            taking.holds(lambda source: self._key(source) == key) for taking in (*self._taking.values(), *self._parting)
+            taking.holds(lambda source: self._key(source) == key) for taking in (*self.taking.values(), *self._parting)
         )
 
     # ── what is asked for here ──
@@ -471,7 +477,7 @@ class _Way:
         routes = tuple(sorted(tuple(sorted(route)) for route in found if not any(other < route for other in found)))
         mine = self.here.channel(name)
         made_of = frozenset((want.fingerprint, repr(want.params)) if want is not None else None for want in wants)
-        taking = self._taking.get(name)
+        taking = self.taking.get(name)
         if taking is not None and self._asked.get(name) == made_of:
             self._reroute(taking, mine, routes)
             return
@@ -485,7 +491,7 @@ class _Way:
             options = make_options(
                 self.here.config, _nothing, queue=self._queue(), dispatch=RelayThreads(), failures=0, about=False
             )
-            self._taking[name] = self.here.start(
+            self.taking[name] = self.here.start(
                 Relay, [Asked(mine, interest)], options, f"{self._name} {name} to {self.sink_side}", self._relay_of,
                 self._barred, routes,
             )  # fmt: skip
@@ -505,7 +511,7 @@ class _Way:
                 self.here.wiring.changed([channel])
 
     def _leave(self, name: str) -> None:
-        taking = self._taking.pop(name, None)
+        taking = self.taking.pop(name, None)
         self._asked.pop(name, None)
         if taking is not None:
             self._parting.append(taking)
@@ -518,14 +524,14 @@ class _Way:
         return self.over or self._ending or not self._fits(name) or self._settled([name])
 
     def settled(self) -> bool:
-        return self.over or self._settled(list(self._taking))
+        return self.over or self._settled(list(self.taking))
 
     def _settled(self, names: list[str]) -> bool:
         if self.here.closed:
             return True
         if self._done != self._woken:
             return False
-        wanted = {name for name in names if name in self._taking}
+        wanted = {name for name in names if name in self.taking}
         channels = [channel for channel in self.here.channels() if channel.name in wanted]
         if not self._mine.asking.settled(channels, marks=True):
             return False

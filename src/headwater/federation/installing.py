@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headwater.channel.route import Entry
 from headwater.channel.wiring import Move
 from headwater.errors import HeadwaterError
 from headwater.federation import wire
 from headwater.federation.crossing import Crossing, Tagged
+from headwater.federation.granting import Granting, Refused
 from headwater.federation.history import send_past
-from headwater.federation.messages import Ask, Install, Installed, Told, Wish, unpack_interest
-from headwater.interest import Interest
-from headwater.match.lower import is_plain
+from headwater.federation.messages import Ask, Install, Installed, Told, Wish
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
     from headwater.channel.source import Source
     from headwater.federation.engine import Engine
     from headwater.federation.peer import Peer
@@ -27,10 +24,6 @@ log = logging.getLogger("headwater.federation")
 MOST = 100_000  # wishes of one node for one channel
 
 
-class Refused(Exception):
-    """A wish is not granted, and why."""
-
-
 class Installing:
     """The wishes of all peers."""
 
@@ -38,6 +31,7 @@ class Installing:
         self._engine, self._node = engine, engine.node
         self._lock = threading.Lock()  # one change at a time
         self.promising = False
+        self.granting = Granting(engine)
 
     def install(self, peer: Peer, principal: Principal, request: Install) -> Installed:
         """All that a peer wants of a channel from now on; what it wanted before and does not name is over."""
@@ -83,7 +77,7 @@ class Installing:
                     fresh.append(wish)
                 continue
             try:
-                entry, cost = self._grant(peer, principal, crossing, wish)
+                entry, cost = self.granting.grant(principal, crossing, wish)
             except (Refused, HeadwaterError) as error:
                 refused[tag] = str(error)
                 changes.append((wish, "refused", str(error)))
@@ -100,10 +94,8 @@ class Installing:
         crossing.reliable, crossing.promises = request.reliable, request.promises
         crossing.lead_to(tuple(map(tuple, request.routes)))
         crossing.durable = {name for wish in request.wishes for name in wish.sinks}
-        again = crossing.parked
-        crossing.parked = False
         self._put_in_force(crossing, moves, fresh)
-        if again:
+        if crossing.parked:
             self._send_again(peer, crossing, request.positions)
         self.promising = any(each.promises for other in self._engine.everyone() for each in other.crossings.values())
         if not crossing.wishes:
@@ -125,41 +117,10 @@ class Installing:
                 crossing.started()
                 send_past(crossing, fresh)
 
-    def _grant(self, peer: Peer, principal: Principal, crossing: Crossing, wish: Wish) -> tuple[Entry, int]:
-        """The entry of a wish and what it costs; raises if it cannot or may not run here."""
-        channel, network = crossing.channel, self._engine.network
-        interest = unpack_interest(wish.program, wish.params)
-        zones = frozenset(wish.zones) if wish.zones else None
-        if interest is None:
-            return self._node.wiring.entry(channel, None, zones=zones), 0
-        if channel.type is None:
-            raise Refused(f"channel {channel.name} carries bytes here, which no interest can look into")
-        if interest.type.record != channel.type.record:
-            interest = interest.on(channel.type)
-        if wish.tagged or not _plain(channel, interest):
-            decision = self._engine.security.allows(principal, "install", channel.name)
-            if not decision:
-                raise Refused(f"not allowed to install code: {decision.why}")
-        if not wish.tagged and (interest.program.stateful or interest.output is not None):
-            raise Refused("an interest with state or output must come with a tag")
-        cost = interest.cost.estimated
-        mine = sum(crossing.costs.values()) + cost
-        total = cost + sum(
-            sum(other.crossings[channel.name].costs.values())
-            for other in self._engine.everyone()
-            if channel.name in other.crossings
-        )
-        for what, found, most in (("this node", mine, network.budget.each), ("all nodes", total, network.budget.total)):
-            if found > most:
-                raise Refused(
-                    f"too costly: the interests of {what} in {channel.name} would take about {found:,} native "
-                    f"operations an event, more than {most:,}"
-                )
-        return self._node.wiring.entry(channel, interest, zones=zones), cost
-
     def _send_again(self, peer: Peer, crossing: Crossing, positions: dict[int, int]) -> None:
         """What was kept for durable sinks while their node was away."""
         with peer.building:
+            crossing.parked = False
             for lane in crossing.active():
                 first, again = lane.again(None, after=positions.get(lane.sid, 0))
                 if peer.resumed:
@@ -278,9 +239,3 @@ class Installing:
             return Told({})
         with self._node.wiring.lock, self._node.wiring.still([crossing.channel]):
             return crossing.counting.told()
-
-
-def _plain(channel: Channel, interest: Interest) -> bool:
-    """Whether it is nothing but comparisons, which a table answers: no code has to be made for it."""
-    matcher: Any = channel.lineups[0].matcher
-    return matcher is not None and matcher.takes(interest) and is_plain(interest)

@@ -58,7 +58,9 @@ class Lane:
         self.limit, self.name = self.queue.limit, f"the link to node {self.peer.name}"
         self.newest = 0  # the last event that was put in
         self.number = 0  # of the last frame
-        self.sent = self.last = source.seq  # the last event that is in a frame; that was taken out to be put in one
+        flow = source.flows.get(crossing.channel)  # none while it is only being made
+        # The last event that is in a frame, and that was taken out to be put in one.
+        self.sent = self.last = 0 if flow is None else flow.seen
         self.pending: list[Item] = []
         self.kept: deque[Kept] = deque()
         self._more = 0  # events in waiting chunks beyond one each
@@ -131,7 +133,7 @@ class Lane:
                     finally:
                         self._changed.acquire()
                     if not pumped and not until():
-                        self._changed.wait(left)
+                        self._changed.wait(min(left, end - monotonic()) if end is not None else left)
                 return True
             finally:
                 self._waiters -= 1
@@ -176,6 +178,7 @@ class Lane:
             items = self._complete(items)
         for last, events, frame in self._frames(items):
             self._made(last, events, frame, frames)
+        self.last = max(self.last, self.sent)  # what machine code puts in next follows on it
 
     def _made(self, last: int, events: int, frame: bytes, frames: list[bytes]) -> None:
         self.passed += events
@@ -217,6 +220,8 @@ class Lane:
             else:
                 if len(item) >= 3:
                     seq, stamp = item[0], item[1]
+                elif len(item) == 2:
+                    seq = int(item[0].seqs[-1])
                 made.append(item)
         self.last, self._time = seq, self.source.channel.node.stamp()
         return made
@@ -342,6 +347,8 @@ class Lane:
             done += kept.popleft().events
         if done:
             self.settle(done)
+        if self.ended and not kept and not self.pending:
+            self.crossing.drop(self)
 
     def trim(self) -> None:
         """Drop the oldest, as the policy says, until there is room; the peer will be told of the gap."""
@@ -386,6 +393,7 @@ class Lane:
         self._more = 0
         self.settle(self._unsettled)
         self.peer.full.discard(self)
+        self.crossing.drop(self)
         with self._changed:
             self._changed.notify_all()
 

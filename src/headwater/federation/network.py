@@ -23,16 +23,17 @@ LINK = Queue(limit=65_536, policy="block")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What the interests of other nodes may cost at this node's sources, in native operations per event and channel:
-    all of them together, and those of one node."""
+    """What the interests of other nodes may cost at this node's sources, in native operations: per event of a channel,
+    all of them together and those of one node; and per second, at the rate at which events are published."""
 
     total: int = 1_000_000
     each: int = 250_000
+    load: int = 10_000_000_000
 
-    settings: ClassVar[Settings] = Settings(total=Count(0, 2**40), each=Count(0, 2**40))
+    settings: ClassVar[Settings] = Settings(total=Count(0, 2**40), each=Count(0, 2**40), load=Count(0, 2**50))
 
     def __post_init__(self) -> None:
-        problems = self.settings.problems({"total": self.total, "each": self.each}, "Budget:")
+        problems = self.settings.problems({name: getattr(self, name) for name in self.settings}, "Budget:")
         if problems:
             raise ConfigError(problems)
 

@@ -61,7 +61,7 @@ class Node(LocalNode):
         clock: Clock | None = None,
         on_error: Failure | None = None,
     ) -> None:
-        plain, table = _split(config)
+        plain, table = split(config)
         super().__init__(name, config=plain, clock=clock, on_error=on_error)
         self._own_state = state is not None and not isinstance(state, NodeState)
         self.engine: Engine | None = None
@@ -219,7 +219,7 @@ class Node(LocalNode):
             self.state.close()
 
 
-def _split(config: Any) -> tuple[Any, Mapping[str, Any] | None]:
+def split(config: Any) -> tuple[Any, Mapping[str, Any] | None]:
     """What a configuration says of the node, and what of its network."""
     if isinstance(config, Mapping) and "network" in config:
         return {name: value for name, value in config.items() if name != "network"}, config["network"]

@@ -16,6 +16,7 @@ from headwater.federation.lane import Lane
 from headwater.federation.messages import ChannelAd, State, pack_type, unpack_type
 from headwater.federation.sender import Sender
 from headwater.federation.standin import StandIn
+from headwater.federation.stream import Stream
 from headwater.federation.wire_control import Announce, Bye, Ends, Mark, Resume, SourceAd
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from headwater.federation.rules import Principal
 
 log = logging.getLogger("headwater.federation")
-PACE = 1024  # events after which an acknowledgement is sent without waiting for the next tick
+PACE = 1024  # events after which an acknowledgement is sent at the latest, without waiting for the next tick
 LARGE = 512  # bytes from which on frames are worth compressing
 
 
@@ -59,6 +60,7 @@ class Peer:
         self.full: set[Any] = engine.node.full
         # out and in
         self.crossings: dict[str, Crossing] = {}
+        self.by_sid: dict[int, Lane] = {}
         self.standins: dict[int, StandIn] = {}
         self.unacknowledged: set[StandIn] = set()
         # what this node has asked for there
@@ -112,10 +114,15 @@ class Peer:
             marks = [self.marks.popleft() for _ in range(len(self.marks))]
             while dirty:
                 lane = dirty.popleft()
+                if lane.crossing.parked:  # what was kept goes first
+                    lane.dirty = False
+                    continue
                 if not lane.announced:
                     frames.append(self._announce(lane, lane.number + 1))
                 lane.build(frames)
             for crossing in marks:
+                if crossing.parked:
+                    continue
                 self._before_mark(crossing, frames)
                 frames.append(self._mark(crossing))
         if self.network.compress != "none":
@@ -131,7 +138,7 @@ class Peer:
         source = lane.source
         type = source.channel.type
         ad = self.engine.describe(source)
-        return wire.encode_control(Announce(ad=ad, type=pack_type(type), next=first, dropped=lane.dropped))
+        return wire.encode_control(Announce(ad=ad, type=pack_type(type), next=first, dropped=lane.dropped, window=lane.limit))
 
     def _before_mark(self, crossing: Crossing, frames: list[bytes]) -> None:
         """All that was put in before the wishes held, also by those who have not said so yet; and the other end gets to
@@ -179,8 +186,17 @@ class Peer:
             lane.go()
 
     def pump(self, seconds: float) -> bool:
-        """Where the calling thread is the one that reads this link: read on, so that acknowledgements come."""
-        return False
+        """Where the calling thread is the one that reads this link: read on, so that acknowledgements come, which it may
+        be waiting for; events wait. Whether something came."""
+        link = self.link
+        if not isinstance(link, Stream) or not link.here:
+            return False
+        link.pump(min(seconds, 0.1))
+        acks = [frame for frame in link.waiting if frame[0] == wire.ACK]
+        for frame in acks:
+            link.waiting.remove(frame)
+            self.on_frame(frame, link)
+        return True
 
     # ── the link ──
 
@@ -261,9 +277,8 @@ class Peer:
                     source.deliver_batch(message)
                     self._came(source, message.rows)
             case wire.Ack():
-                lanes = {lane.sid: lane for lane in self.lanes()}
                 for sid, number in message.pairs:
-                    if (lane := lanes.get(sid)) is not None:
+                    if (lane := self.by_sid.get(sid)) is not None:
                         lane.acknowledged(number)
             case wire.Promise():
                 for sid, time in message.pairs:
@@ -321,7 +336,8 @@ class Peer:
             if source is None:
                 return
             self.standins[ad.sid] = source
-        elif source.zones != (zones := frozenset(ad.zones)):
+        source.pace = max(1, min(PACE, message.window // 4))
+        if source.zones != (zones := frozenset(ad.zones)):
             self.engine.node.wiring.rezone(source, zones)
         if message.next > source.frame + 1:
             if source.frame or message.dropped:
@@ -333,7 +349,7 @@ class Peer:
     def _came(self, source: StandIn, events: int) -> None:
         self.unacknowledged.add(source)
         source.unsaid += events
-        if source.unsaid >= PACE:
+        if source.unsaid >= source.pace:
             self.acknowledge([source])
         elif not self.engine.ticking:
             self.engine.tick_soon()
@@ -358,7 +374,8 @@ class Peer:
         while (mailbox := source.full(record)) is not None and not self.engine.closing:
             if mailbox.inline:
                 mailbox.go()
-            mailbox.wait(lambda it=mailbox: not it.is_full, 0.1)
+            if not mailbox.wait(lambda it=mailbox: not it.is_full, 0.05):
+                self.pump(0.0)  # its handler may itself be waiting for acknowledgements
 
     # ── the end ──
 

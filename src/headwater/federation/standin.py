@@ -138,6 +138,7 @@ class StandIn(Source):
         self.promise: int | None = None  # no later event is older; None while that is not known
         self.repeated = 0  # frames that came again
         self.unsaid = 0  # events since the last acknowledgement
+        self.pace = 1024  # after so many there is one without waiting for the next tick
         self._resent_to = 0  # events up to this number may have come to an earlier process of this node
         # Where it is a gateway that passes on events of another federation:
         self.origin, self.path = ad.origin, tuple(ad.path)

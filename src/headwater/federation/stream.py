@@ -30,6 +30,7 @@ from headwater.federation.wire import MAX_FRAME, Splitter
 
 log = logging.getLogger("headwater.federation")
 
+MOST = 4096  # frames that may wait while one is being handled
 SMALL, LARGE = 64 << 10, 256 << 10  # bytes asked for in one read; a full one makes the next one large
 READING = select.POLLIN | select.POLLHUP | select.POLLERR
 WRITING = select.POLLOUT | select.POLLHUP | select.POLLERR
@@ -58,6 +59,7 @@ class Stream:
         self._sock = sock
         self._splitter = Splitter(limit)
         self._limit = limit + 4  # with the length
+        self.waiting: deque[bytes | memoryview] = deque()  # frames that were read and not handled yet
         self._backlog: deque[bytes | memoryview] = deque()
         self._writing = threading.Lock()  # who writes, and every change of `_reason`, `_reader`
         self._polling = threading.Lock()  # who waits in `drain`; the socket is closed when nobody does
@@ -245,16 +247,42 @@ class Stream:
                 # Just one frame, as on every round trip: the splitter would find the same.
                 self.frames_in += 1
                 on_frame(data[4:] if got < 4096 else memoryview(data)[4:])
-                continue
+                if not self.waiting:
+                    parted = self._splitter.waiting > 0  # `on_frame` may have read on
+                    continue
+                data = b""
             size = LARGE if got == size else SMALL
             frames = feed(data)
-            parted = self._splitter.waiting > 0
             self.frames_in += len(frames)
-            for frame in frames:
-                on_frame(frame)
+            self.waiting.extend(frames)
+            while self.waiting:
+                on_frame(self.waiting.popleft())
                 if self._reason is not None:
-                    break
+                    self.waiting.clear()
+            parted = self._splitter.waiting > 0
         return self._reason
+
+    @property
+    def here(self) -> bool:
+        """Whether the calling thread is the one that reads."""
+        return threading.current_thread() is self._reader
+
+    def pump(self, timeout: float) -> bool:
+        """For `on_frame`, which has to wait for what may come after the frame it has: read on into `waiting`, from which
+        it may take what it needs. Whether something came in time. Nothing comes where the stream is encrypted."""
+        if not self.here or self._reason is not None or len(self.waiting) > MOST:
+            return False
+        try:
+            if not select.select([self._sock], [], [], timeout)[0]:
+                return False
+            data = self._get(LARGE)
+            frames = self._splitter.feed(data)
+        except (FrameError, OSError, ValueError):
+            return False  # whoever reads will find the same, and say so
+        self.bytes_in += len(data)
+        self.frames_in += len(frames)
+        self.waiting.extend(frames)
+        return bool(frames)
 
 
 class TlsStream(Stream):
@@ -268,6 +296,9 @@ class TlsStream(Stream):
         self._poll = select.poll()
         self._poll.register(self._sock.fileno(), READING)
         self._get, self._put = self._take, self._give
+
+    def pump(self, timeout: float) -> bool:
+        return False  # what has come cannot be told from what is still missing
 
     def _take(self, size: int) -> bytes:
         sock, lock, poll = self._sock, self._writing, self._poll

@@ -84,6 +84,15 @@ class Announce(msgspec.Struct, tag_field="is", tag="announce", frozen=True):
     type: Annotated[bytes, Meta(max_length=1 << 20)] | None
     next: Number
     dropped: Number = 0
+    window: Number = 1 << 16  # events that may wait at the source for an acknowledgement
+    group: bool = False  # of its frames that go to a multicast group
+
+
+class Sent(msgspec.Struct, tag_field="is", tag="sent", frozen=True):
+    """Of multicast: the last frame of each source that was sent, and how many events there were for this peer."""
+
+    numbers: Positions
+    totals: Positions = {}
 
 
 class Ends(msgspec.Struct, tag_field="is", tag="ends", frozen=True):
@@ -112,7 +121,7 @@ class Stats(msgspec.Struct, tag_field="is", tag="stats", frozen=True):
     counters: Annotated[dict[Name, int | float | Text], Meta(max_length=4096)]
 
 
-Control = Hello | Challenge | Greeting | Announce | Ends | Mark | Resume | Repair | Bye | Stats
+Control = Hello | Challenge | Greeting | Announce | Sent | Ends | Mark | Resume | Repair | Bye | Stats
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Control)

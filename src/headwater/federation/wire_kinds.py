@@ -38,6 +38,7 @@ MAX_ROWS = 1 << 20  # rows of a batch in a frame
 MAX_PAIRS = 1 << 16  # pairs in an ACK or a PROMISE
 MAX_SEQ = 1 << 62
 U32 = (1 << 32) - 1
+GROUP = 1 << 31  # in the number of a source: its frames that go to a multicast group, which are numbered by themselves
 MAX_BASE = (1 << 63) - 1 - U32  # a first stamp that a difference cannot carry beyond 64 bits
 
 PREFIX = struct.Struct("<I")

@@ -1,0 +1,242 @@
+"""What `headwater node`, `listen`, `publish` and `certificates` do; `headwater.cli` reads the command line."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from headwater.channel.channel import Channel
+from headwater.channel.names import Pattern
+from headwater.errors import ConfigError, ConfigProblem, EncodeError, FederationError
+from headwater.federation.certificates import issue, make_authority
+from headwater.federation.lines import from_line, to_line
+from headwater.federation.network import Network
+from headwater.federation.node import Node, split
+from headwater.federation.security import Security
+from headwater.types import EventType
+
+LISTEN = "tcp/127.0.0.1:7447"
+PAUSE = 0.2  # seconds after which it is looked whether the end has come
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """How a command takes part in a federation."""
+
+    name: str | None = None
+    listen: tuple[str, ...] = ()
+    connect: tuple[str, ...] = ()
+    scout: bool | str = False
+    federation: str | None = None
+    config: Path | None = None
+    state: Path | None = None
+    security: Path | None = None
+    router: bool | None = None  # None: as the configuration says
+
+    def node(self) -> Node:
+        """The node, which joins; what is said here goes before what the configuration says."""
+        plain, table = split(self.config)
+        given: dict[str, Any] = dict(table or {})
+        if isinstance(inline := given.get("security"), Mapping):
+            folder = self.config.parent if self.config is not None else ""
+            given["security"] = Security.read(inline, place=str(self.config), folder=folder)
+        for name in ("listen", "connect", "scout", "federation"):
+            if getattr(self, name):
+                given[name] = getattr(self, name)
+        if self.router is not None:
+            given["router"] = self.router
+            if self.router and not Network.of(given).wanted:
+                given["listen"] = LISTEN
+        network = Network.of(given)
+        if not network.wanted:
+            hint = "the endpoint that `headwater node` has printed, for instance"
+            raise ConfigError([ConfigProblem("network", "--connect, --listen or --scout", "none of them", hint)])
+        return Node(self.name, network=network, security=_path(self.security), state=self.state, config=plain)
+
+
+def run_node(joining: Joining) -> int:
+    """A node in the foreground, until Ctrl-C or SIGTERM."""
+    with _ended() as ended, joining.node() as node:
+
+        def changed(event: Any) -> None:
+            others = len(node.peers)
+            _say(f"{event.change} {event.node} ({event.id}); {others} other node{'s' if others != 1 else ''}")
+
+        node.subscribe("headwater.nodes", changed)
+        report = node.federation()
+        streams = f", streams at {', '.join(report.streams)}" if report.streams else ""
+        _say(f"node {node.name} ({node.id}) of {report.federation} listens at {', '.join(node.endpoints)}{streams}")
+        while not ended.wait(PAUSE):
+            pass
+        _say(f"node {node.name} leaves")
+    return 0
+
+
+def listen(
+    joining: Joining,
+    target: str,
+    *,
+    where: str | None,
+    params: Mapping[str, object],
+    type: EventType | None,
+    count: int | None,
+    seconds: float | None,
+    wait: float,
+    history: int,
+) -> int:
+    """Print the events of a channel, or of those that fit a pattern, as lines of JSON."""
+    with _ended() as ended, joining.node() as node:
+        node.subscribe("headwater.interests", _tell_refusal, "change == 'refused' and not here")
+        if any(sign in target for sign in "*?"):
+            Pattern(target)
+            subscription = node.subscribe(target, where=where, params=params or None, history=history)
+        else:
+            _channel(node, target, type, wait, ended)
+            subscription = node.channel(target).subscribe(where=where, params=params or None, history=history)
+        node.ready(wait)
+        refused = dict(subscription.refused)
+        if refused and len(refused) >= len(node.remote_sources(target)) > 0:
+            raise FederationError(f"no source of {target} takes the interest: {next(iter(refused.values()))}")
+        end = None if seconds is None else monotonic() + seconds
+        left = count
+        while left != 0 and not ended.is_set() and (end is None or monotonic() < end):
+            pause = PAUSE if end is None else max(0.0, min(PAUSE, end - monotonic()))
+            event = subscription.get(pause)
+            if event is None:
+                continue
+            print(to_line(None if isinstance(event, bytes) else _type_of(event), event), flush=True)
+            left = None if left is None else left - 1
+    return 0
+
+
+def publish(joining: Joining, name: str, lines: Iterable[str], *, type: EventType | None, wait: float) -> int:
+    """Publish what lines of JSON say; at the end, wait until it has been dealt with."""
+    with _ended() as ended, joining.node() as node:
+        channel = _channel(node, name, type, wait, ended)
+        published = 0
+        with channel.source() as source, suppress(KeyboardInterrupt):
+            if not node.until(lambda: _is_wanted(node, name) or ended.is_set(), wait):
+                print(f"headwater publish: nobody wants events of {name} yet", file=sys.stderr, flush=True)
+            for number, line in enumerate(_until(ended, lines), 1):
+                if not line.strip():
+                    continue
+                try:
+                    source.publish(from_line(channel.type, line))
+                except EncodeError as error:
+                    raise FederationError(f"line {number:,}: {error}") from None
+                published += 1
+        done = node.flush(wait)
+        print(f"published {published:,} events{'' if done else ', not all acknowledged'}", file=sys.stderr, flush=True)
+    return 0 if done else 1
+
+
+def authority(folder: Path, *, days: int) -> int:
+    """Make an authority of one's own."""
+    made = make_authority(folder, days=days)
+    print(f"{made.certificate}: give it to every node")
+    print(f"{made.key}: keep it secret; it is needed only to issue certificates")
+    return 0
+
+
+def certificate(folder: Path, name: str, *, hosts: Iterable[str], groups: Iterable[str], days: int) -> int:
+    """Issue a certificate for a node."""
+    made = issue(folder, name, hosts, groups=groups, days=days)
+    print(f"{made.certificate}, {made.key}: for node {name}, with {made.authority}")
+    return 0
+
+
+# ── what they have in common ──
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _tell_refusal(event: Any) -> None:
+    print(f"headwater listen: {event.channel}@{event.node} refuses: {event.reason}", file=sys.stderr, flush=True)
+
+
+def _type_of(event: Any) -> EventType:
+    from headwater.types import event_type
+
+    return event_type(event.__class__)
+
+
+def _channel(node: Node, name: str, type: EventType | None, wait: float, ended: threading.Event) -> Channel:
+    """A channel of the federation: of the type given, or as another node has it."""
+    if type is not None:
+        return node.channel(name, type)
+    if not node.until(lambda: node.has_channel(name) or ended.is_set(), wait):
+        known = ", ".join(sorted({ad.name for peer in _peers(node) if peer.state for ad in peer.state.channels}))
+        others = f"{len(node.peers)} other nodes" if len(node.peers) != 1 else "1 other node"
+        raise FederationError(
+            f"channel {name!r}: expected one that a node of the federation has, found none at {others} in {wait:g} s "
+            f"(channels there: {known or 'none'}); give --type to declare it, or a longer --wait"
+        )
+    return node.channel(name)
+
+
+def _is_wanted(node: Node, channel: str) -> bool:
+    """Whether another node's interest in the channel is in force."""
+    with node.wiring.lock:
+        return any(channel in peer.crossings and peer.crossings[channel].wishes for peer in _peers(node))
+
+
+def _peers(node: Node) -> list[Any]:
+    return [] if node.engine is None else node.engine.everyone()
+
+
+class _Ended(threading.Event):
+    """Whether the end has come."""
+
+    reading = False  # while a line is waited for, which nothing but an exception ends
+
+
+def _until(ended: _Ended, lines: Iterable[str]) -> Iterator[str]:
+    """Lines, until the end has come."""
+    source = iter(lines)
+    while not ended.is_set():
+        ended.reading = True
+        try:
+            line = next(source, None)
+        finally:
+            ended.reading = False
+        if line is None:
+            return
+        yield line
+
+
+@contextmanager
+def _ended() -> Iterator[_Ended]:
+    """Set by Ctrl-C and SIGTERM: so that the node leaves in an orderly way."""
+    ended = _Ended()
+
+    def end(number: int, frame: object) -> None:
+        again = ended.is_set()
+        ended.set()
+        if ended.reading or (again and number == signal.SIGINT):  # twice: at once
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield ended
+        return
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+__all__ = ["Joining", "authority", "certificate", "listen", "publish", "run_node"]
