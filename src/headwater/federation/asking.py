@@ -196,7 +196,7 @@ class Asking:
         self, peer: Peer, channel: Channel, asked: Installation, version: int, demand: Demand, answer: Installed
     ) -> None:
         with peer.lock:
-            asked.agreed = version
+            asked.agreed, asked.due = version, answer.mark
             refused = dict(answer.refused)
             if answer.error:
                 refused = {wish.tag: answer.error for wish in demand.wishes}
@@ -300,7 +300,7 @@ class Asking:
                     continue
                 if asked.busy or asked.agreed != asked.version or asked.demand.wishes != demand.wishes:
                     return False
-                if marks and demand.wishes and asked.marked < asked.version and not _all_refused(asked):
+                if marks and demand.wishes and asked.marked < asked.due and not _all_refused(asked):
                     return False
         return True
 

@@ -20,6 +20,7 @@ from headwater.native.publish import LonePart
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.source import Source
+    from headwater.federation.groupcast import Share
     from headwater.federation.peer import Peer
 
 
@@ -141,6 +142,7 @@ class Crossing:
         self.costs: dict[int, int] = {}
         self.turns: dict[int, int] = {}
         self.version = 0
+        self.due = self.told = 0  # versions: of the last one that needs a mark, and of the last mark
         self.reliable = True
         self.promises = False
         self.durable: set[str] = set()  # names of sinks that are to find everything again after a restart
@@ -149,6 +151,7 @@ class Crossing:
         self.parked = False  # it was started again since: what durable sinks wanted is kept until they say more
         self.to_start: Callable[[], None] | None = None  # what else is to be done at that point
         self.counting = Counting(self)
+        self.share: Share | None = None  # in the channel's multicast group, if its events go there
         self.routes: tuple[tuple[str, ...], ...] = ()  # if only gateways want it: the federations behind each
 
     def lane(self, source: Source) -> Lane | None:
@@ -192,6 +195,14 @@ class Crossing:
         if self.to_start is not None:
             todo, self.to_start = self.to_start, None
             todo()
+
+    def hold(self, entry: Entry) -> bool:
+        """One wish more for an entry; whether its member must join that."""
+        return True
+
+    def release(self, entry: Entry) -> bool:
+        """One wish less for an entry; whether its member must leave that."""
+        return True
 
     def filters(self, tag: int) -> bool:
         """Whether a tagged interest passes the events as they are."""

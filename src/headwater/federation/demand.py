@@ -48,6 +48,7 @@ class Installation:
     version: int = 0  # of what was asked last
     agreed: int = 0  # of what was answered last
     marked: int = 0  # of what is in force, with everything before it here
+    due: int = 0  # of the mark to wait for: what was only withdrawn since needs none
     demand: Demand = NOTHING  # as it was answered
     points: dict[int, int] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)

@@ -66,6 +66,8 @@ BEAT = 0.05  # seconds between promises of idle sources
 RETRY = 0.05  # seconds after which a node is called again at first, and at most
 SELDOM = 2.0
 ANSWER = 10.0  # seconds for which an answer is waited for
+GATHER = 0.002  # seconds for which a change waits for others like it; and, if there are ever more, at most
+GATHERED = 0.02
 CALL = 2.0  # seconds for a direct stream to be made
 BEHIND = 2.0  # seconds that a node is kept waiting for what lies behind gateways
 
@@ -100,6 +102,7 @@ class Engine:
         self.installing, self.asking = Installing(self), Asking(self)
         self.control = ControlEvents(self)
         self._touched: set[Channel] = set()
+        self._more = threading.Event()  # and again something else
         self._told: tuple[dict[str, ChannelAd], dict[int, SourceAd]] = ({}, {})
         self._own: dict[int, Source] = {}  # sources of this node, by number
         self._version = 1
@@ -277,6 +280,7 @@ class Engine:
     def _wired(self, channels: Iterable[Channel]) -> None:
         """Members or sources of these channels have changed; the wiring's lock is held."""
         self._touched.update(channels)
+        self._more.set()
         self._wake.set()
         self._watched()
 
@@ -350,7 +354,8 @@ class Engine:
         with self.lock:
             peer = self.peers.get(node)
         if peer is None or peer.state is None or incarnation > peer.incarnation:
-            self.later(0.1, partial(self._inquire, node, incarnation))  # as a rule it says so itself by then
+            # As a rule it says so itself by then. If two have missed each other, one of them asks.
+            self.later(0.1 if self.id < node else 0.5, partial(self._inquire, node, incarnation))
         elif incarnation == peer.incarnation:
             peer.present, peer.gone = True, None
             self.control.node(peer, "joined")
@@ -441,8 +446,10 @@ class Engine:
             opened = self.open_sealed(payload, None)
             if opened.kind == "reply":
                 self._refused_by(opened)
+            elif opened.kind == "state":
+                self._take_state(opened, opened.body)
             else:
-                self._take_state(opened)
+                raise SecurityError(f"expected the state of a node, found {opened.kind!r}", "kind", opened.sender)
         except (SecurityError, FrameError) as error:
             self.offence(who_sent(error), str(error))
             return str(error)
@@ -455,10 +462,16 @@ class Engine:
             self._refusals.add(opened.sender)
             log.warning("node %s: %s does not let it in: %s", self.node.name, opened.sender, answer.error)
 
-    def _take_state(self, opened: Opened) -> None:
-        if opened.kind != "state":
-            raise SecurityError(f"expected the state of a node, found {opened.kind!r}", "kind", opened.sender)
-        state = messages.state(opened.body)
+    def _described(self, opened: Opened, state: bytes) -> None:
+        """Who asks for this node's state says its own."""
+        try:
+            if state:
+                self._take_state(opened, state)
+        except (SecurityError, FrameError) as error:
+            self.offence(opened.sender, str(error))
+
+    def _take_state(self, opened: Opened, body: bytes) -> None:
+        state = messages.state(body)
         if state.node != opened.sender or state.incarnation != opened.incarnation:
             raise SecurityError(f"{opened.sender} speaks of {state.node}", "sender", opened.sender)
         peer = self.peer(state.node, state.incarnation)
@@ -530,7 +543,8 @@ class Engine:
 
     def _fetch_state(self, node: str, incarnation: int, version: int = 1, pace: float = SELDOM) -> None:
         try:
-            self._heard_state(self.fabric.ask(node, self.seal("ask", pack(messages.Describe()), to=node), ANSWER))
+            request = messages.Describe(pack(self.state()))
+            self._heard_state(self.fabric.ask(node, self.seal("ask", pack(request), to=node), ANSWER))
         except FederationError as error:
             log.debug("node %s: %s does not answer: %s", self.node.name, node, error)
         self.later(pace, partial(self._inquire, node, incarnation, version, min(30.0, 2 * pace)))
@@ -565,7 +579,8 @@ class Engine:
                 reply: Any = self.installing.install(peer, opened.principal, request)
             case messages.Routed():
                 reply = self._use_routed(peer, request)
-            case messages.Describe():
+            case messages.Describe(state=state):
+                self._described(opened, state)
                 return self.seal("state", pack(self.state()), to=peer.id)
             case messages.Ask():
                 reply = self.installing.tell(peer, request)
@@ -806,7 +821,10 @@ class Engine:
                 self._guarded(self._sync)
             if self.ticking and now >= next_tick:
                 next_tick = now + TICK
-                self.ticking = any([peer.acknowledge() for peer in self.everyone() if peer.unacknowledged])
+                self.ticking = False  # before it is looked, so that nobody's call for a tick is lost
+                for peer in self.everyone():
+                    if peer.unacknowledged and peer.acknowledge():
+                        self.ticking = True
             if now >= next_beat:
                 next_beat = now + BEAT
                 self._guarded(self.installing.promise)
@@ -821,10 +839,18 @@ class Engine:
                 self._wake.wait(max(0.0, first - monotonic()))
             self._wake.clear()
 
+    def _gather(self) -> None:
+        """What is changed in one go is told, and asked for, in one go."""
+        end = monotonic() + GATHERED
+        while self._more.wait(GATHER) and monotonic() < end:
+            self._more.clear()
+
     def _sync(self) -> None:
+        self._gather()
         with self.node.wiring.lock:
             touched, self._touched = self._touched, set()
         self._tell_news()
+        self.installing.sweep(touched)
         for channel in touched:
             self.asking.sync(channel)
 

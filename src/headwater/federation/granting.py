@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.federation.messages import Wish, unpack_interest
 from headwater.interest import Interest
+from headwater.match.lower import is_plain
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -90,4 +91,4 @@ class Granting:
 def _plain(channel: Channel, interest: Interest) -> bool:
     """Whether it is nothing but comparisons, which a table answers: no code has to be made for it."""
     matcher: Any = channel.lineups[0].matcher
-    return matcher is not None and matcher.takes(interest)
+    return matcher is not None and matcher.takes(interest) and is_plain(interest)

@@ -218,7 +218,7 @@ class Track:
     def __init__(self, hearing: Hearing, peer: Peer, source: StandIn, frame: int) -> None:
         self._hearing, self.peer, self.source = hearing, peer, source
         self.sid = source.sid | GROUP
-        self.frame = self.acknowledged = self._handed = frame  # the last that came in order; was handed on
+        self.frame = self.acknowledged = frame  # the last that came in order
         self.sent = frame  # the last of which is known that it was sent
         self.unsaid = self._bytes = 0  # since the last acknowledgement
         self.ending = self.over = False
@@ -228,6 +228,7 @@ class Track:
         self._after: deque[tuple[int, Callable[[], None]]] = deque()  # what is to be done when a frame is here
         self._lock = threading.Lock()
         self._busy = self._detached = False
+        self._handing = 0  # the frame that is being handed on
         self._asked, self._asked_to, self._since = 0.0, 0, 0.0
         self._came = self._missed = 0  # events
         self._recent: deque[tuple[int, int]] = deque(maxlen=RECENT)
@@ -354,10 +355,12 @@ class Track:
     def _hand(self, message: Any, size: int) -> None:
         number, source = message.number, self.source
         with self._lock:
-            self.frame = number
-            if self._early.pop(number, None) is not None:
-                self._early_bytes -= size
-        source.by_group = True
+            if number != self.frame + 1:
+                return  # it was given up
+            self.frame = self._handing = number
+            del self._early[number]
+            self._early_bytes -= size
+        source.by_group, reliable, events, last = True, self.reliable, 0, None
         try:
             if isinstance(message, wire.Batch):
                 events, last = message.rows, int(message.seqs[-1])
@@ -367,14 +370,15 @@ class Track:
                 source.deliver(message)
         except FrameError as error:
             self._hearing._engine.offence(self.peer, str(error))
-            return
         finally:
             source.by_group = False
-            self._handed = number
-        self._came += events
-        self._recent.append((number, events))
-        if self.reliable:
-            self._frames.append((number, last))
+            with self._lock:
+                self._handing = 0
+                self._came += events
+                self._recent.append((number, events))
+                if reliable and last is not None:
+                    self._frames.append((number, last))
+        if reliable:
             self.unsaid += events
             self._bytes += size
             self.peer.unacknowledged.add(self)  # type: ignore[arg-type]
@@ -393,7 +397,7 @@ class Track:
     def _finish(self) -> None:
         self._count()
         self.peer.acknowledge([self])  # type: ignore[list-item]
-        if not self.source.announced:
+        if not self.source.linked:
             self._hearing._engine.withdrawn(self.peer, self.source.sid)
 
     # ── what is missing ──
@@ -402,14 +406,14 @@ class Track:
         """Ask for what is missing, or give it up."""
         now = monotonic()
         with self._lock:
-            if self._detached or not (self._early or self.frame < self.sent):
+            if self._detached or self.source.closed or not (self._early or self.frame < self.sent):
                 holes = []
                 behind = False
             else:
                 behind = True
                 late = now - self._since >= PATIENCE
                 if not self.reliable:
-                    if late and not self._busy:
+                    if late and self.frame < self.sent and not self._busy:
                         self._skip(self.sent)
                         behind = False
                     holes = []
@@ -444,9 +448,8 @@ class Track:
     def _count(self) -> None:
         """What was lost up to the frame of which it is known how many events there were to come."""
         with self._lock:
-            if self._total is None or self._handed < self._total[0] or self.frame < self._total[0]:
-                if self._total is None or self.frame < self._total[0] or self._busy:
-                    return
+            if self._total is None or self.frame < self._total[0] or 0 < self._handing <= self._total[0]:
+                return
             number, total = self._total
             later = sum(events for each, events in self._recent if each > number)
             if len(self._recent) == RECENT and self._recent[0][0] > number:
@@ -460,8 +463,9 @@ class Track:
     def settled(self) -> int:
         """The last frame that no sink of this node needs again."""
         frames = self._frames
-        if not frames:
-            return self._handed
+        with self._lock:
+            if not frames:
+                return self._handing - 1 if self._handing else self.frame
         upto = self.source.upto()
         done = self.acknowledged
         while upto is not None and frames and frames[0][1] <= upto:

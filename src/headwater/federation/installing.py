@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headwater.channel.wiring import Move
@@ -51,7 +52,7 @@ class Installing:
                 return Installed({}, error=f"unknown channel {request.channel!r}" if request.wishes else "")
             crossing = peer.crossing(channel)
             if request.version < crossing.version and crossing.incarnation == peer.incarnation:
-                return Installed(crossing.points)  # an old question that has come late
+                return Installed(crossing.points, mark=crossing.due)  # an old question that has come late
             return self._change(peer, principal, crossing, request)
 
     def _change(self, peer: Peer, principal: Principal, crossing: Crossing, request: Install) -> Installed:
@@ -100,11 +101,12 @@ class Installing:
         self.promising = any(each.promises for other in self._engine.everyone() for each in other.crossings.values())
         if not crossing.wishes:
             self._over(peer, crossing)
-        else:
+        elif fresh or crossing.due > crossing.told:  # for what is only withdrawn nobody waits
+            crossing.due = crossing.version
             self._engine.mark(peer, crossing)
         for which, what, why in changes:
             self._engine.control.wish(peer, channel.name, which, what, why)
-        return Installed(crossing.points, refused)
+        return Installed(crossing.points, refused, mark=crossing.due)
 
     def _put_in_force(self, crossing: Crossing, moves: list[Move], fresh: list[Wish]) -> None:
         wiring = self._node.wiring
@@ -197,6 +199,17 @@ class Installing:
                         peer.end_lane(lane)
                     elif lane is None and source.withdrawn:
                         del crossing.lanes[source]
+
+    def sweep(self, channels: Iterable[Channel]) -> None:
+        """Sources that have come and gone before anyone was told of them: those who got their events forget them."""
+        for peer in self._engine.everyone():
+            for channel in channels:
+                crossing = peer.crossings.get(channel.name)
+                if crossing is not None:
+                    lanes = list(crossing.lanes.items())
+                    brief = [source for source, lane in lanes if source.withdrawn and lane is not None and not lane.ended]
+                    if brief:
+                        self.sources_gone(brief)
 
     def moved(self, source: Source) -> None:
         """A source has gone to other zones; its lock is held. Who gets its events is told between the same two."""

@@ -90,6 +90,7 @@ class Installed(msgspec.Struct, frozen=True, tag=True):
     refused: dict[int, str] = {}  # by tag
     error: str = ""
     group: str = ""  # the multicast group, where events come by that
+    mark: int = 0  # the version whose mark says that all of it is in force
 
 
 class Routed(msgspec.Struct, frozen=True, tag=True):
@@ -103,7 +104,9 @@ class Accepted(msgspec.Struct, frozen=True, tag=True):
 
 
 class Describe(msgspec.Struct, frozen=True, tag=True):
-    """For the state of a node; the answer is that."""
+    """For the state of a node; the answer is that. With the state of the one that asks, so that it need not be asked."""
+
+    state: bytes = b""
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):

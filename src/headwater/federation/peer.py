@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,7 @@ class Peer:
         self.unacknowledged: set[StandIn] = set()
         # what this node has asked for there
         self.asked: dict[str, Any] = {}  # by channel: a demand.Installation
+        self.control_in: Counter[str] = Counter()  # frames beside events and acknowledgements, by kind
         self.past_bytes = [0, 0]  # of links that are no more: out, in
 
     # ── what is known of it ──
@@ -155,6 +156,7 @@ class Peer:
                     lane.build(frames)
 
     def _mark(self, crossing: Crossing) -> bytes:
+        crossing.told = crossing.version
         return wire.encode_control(Mark(crossing.channel.name, crossing.version, crossing.points))
 
     def stir_later(self, lane: Lane) -> None:
@@ -292,6 +294,7 @@ class Peer:
                 self._on_control(message)
 
     def _on_control(self, message: Any) -> None:
+        self.control_in[type(message).__name__.lower()] += 1
         match message:
             case Resume(positions=positions):
                 self.on_resume(positions)
@@ -351,7 +354,7 @@ class Peer:
         source.unsaid += events
         if source.unsaid >= source.pace:
             self.acknowledge([source])
-        elif not self.engine.ticking:
+        if not self.engine.ticking and source in self.unacknowledged:
             self.engine.tick_soon()
 
     def acknowledge(self, sources: Iterable[StandIn] | None = None) -> bool:

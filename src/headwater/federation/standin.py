@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.route import Entry
     from headwater.channel.subscription import Subscription
+    from headwater.federation.grouptrack import Track
     from headwater.federation.peer import Peer
     from headwater.federation.wire import Batch, Events
     from headwater.federation.wire_control import SourceAd
@@ -134,7 +135,11 @@ class StandIn(Source):
         self.frame = 0  # the last frame
         self.acknowledged = 0  # the last frame that was acknowledged
         self._frames: deque[tuple[int, int]] = deque()  # number and last event of frames that are not
-        self.lost = 0  # events that the other end dropped
+        self.dropped = 0  # events that the other end dropped
+        self.missed = 0  # events that were lost on the way from a multicast group
+        self.linked = False  # it was announced over the link
+        self.track: Track | None = None  # what comes of it from a multicast group
+        self.by_group = False  # and is being delivered
         self.promise: int | None = None  # no later event is older; None while that is not known
         self.repeated = 0  # frames that came again
         self.unsaid = 0  # events since the last acknowledgement
@@ -158,6 +163,11 @@ class StandIn(Source):
 
     def publish_many(self, events: Any) -> int:
         return self._refuse()
+
+    @property
+    def lost(self) -> int:
+        """Events that will not come, though they were wanted."""
+        return self.dropped + self.missed
 
     @property
     def seq(self) -> int:
@@ -270,6 +280,9 @@ class StandIn(Source):
             self.channel.node.release()
 
     def _arrived(self, number: int, last: int) -> None:
+        if self.by_group:
+            self.received = last
+            return
         self.frame, self.received = number, last
         self._frames.append((number, last))
 
@@ -350,16 +363,21 @@ class StandIn(Source):
         frames = self._frames
         if not frames:
             return self.frame
+        upto = self.upto()
+        done = self.acknowledged
+        while upto is not None and frames and frames[0][1] <= upto:
+            done = frames.popleft()[0]
+        return done
+
+    def upto(self) -> int | None:
+        """The last event that no sink of this node needs again; None if that cannot be told now."""
         upto = self.received
         for subscription in self._sinks():
             waits = _oldest(subscription, self)
             if waits is None:
-                return self.acknowledged
+                return None
             upto = min(upto, waits)
-        done = self.acknowledged
-        while frames and frames[0][1] <= upto:
-            done = frames.popleft()[0]
-        return done
+        return upto
 
     def _sinks(self) -> list[Subscription]:
         found: dict[Subscription, None] = {}
