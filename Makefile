@@ -9,7 +9,7 @@ PIP    := $(PY) -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find src -name '*.py' -o -name 'py.typed')
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check format format-check lint types imports unit soak clean
+.PHONY: help env demo test check format format-check lint types imports unit soak soak-federation clean
 
 help: ## list the chores
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -60,14 +60,18 @@ format: $(VENV)/.dependencies ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 bench-%: env ## a benchmark by name: make bench-interests
-	@$(PY) -c 'import duckdb, numexpr, polars' 2>/dev/null || $(PIP) install $$($(PY) tools/requirements.py bench)
+	@$(PY) -c 'import duckdb, nats, numexpr, polars, uvloop, zmq' 2>/dev/null || $(PIP) install $$($(PY) tools/requirements.py bench)
 	@$(PY) benchmarks/$*.py
 
-soak: env ## the property and fuzz tests, EFFORT times as hard (default 20), bounded by MINUTES (default 20)
+soak: soak-federation ## the property and fuzz tests, EFFORT times as hard (default 20), bounded by MINUTES (default 20)
 	@HEADWATER_EFFORT=$(or $(EFFORT),20) timeout -k 10 $(or $(MINUTES),20)m $(PY) -m pytest --timeout=0 -x \
-	  tests/types tests/ir tests/lang tests/native tests/match tests/channel tests/spark/test_agreement.py \
+	  tests/types tests/ir tests/lang tests/native tests/match tests/channel tests/federation/test_wire_fuzz.py \
+	  tests/federation/test_live_fuzz.py tests/spark/test_agreement.py \
 	  tests/spark/test_four_executions.py; \
 	  code=$$?; [ $$code -ne 124 ] || { echo "stopped after $(or $(MINUTES),20) minutes with nothing found"; exit 0; }; exit $$code
+
+soak-federation: env ## nodes killed, stopped and cut off at random, FAULTS times (default 200); a SEED replays a failure
+	@$(PY) -m tests.federation.soak $(or $(FAULTS),200) $(SEED)
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

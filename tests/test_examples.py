@@ -12,10 +12,22 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 ARGUMENTS = {"four_executions.py": ["20000"]}
 PROMISES = {
     "four_executions.py": ["share one fingerprint", "the four executions agree", "everything agrees"],
+    "eco_world.py": [
+        "B has 'x > 10 and y > 10' of A, C has 'x > 10 and y > 10' of A",
+        "A hears: B is at (20, 20)\nat B: 1 evaluated, 1 sent\nat C: 1 evaluated, 0 sent\nB has no constraint",
+    ],
     "event_types.py": ["ie.tcd.Sighting", "the same event for an older sink", "where"],
     "interests.py": ["only [5.0, 6.2, 7.3] are sent", "did you mean 'sensor'?", "wide covers narrow: True"],
     "service.py": ["heard ['anna', 'cleo']", "not consulted", "anna entered room 4", "nothing heard from the doors"],
     "service_asyncio.py": ["average 80.0", "warned ['boiler', 'boiler']"],
+    "federation.py": [
+        "at hall: 1,000 evaluated, 20 crossed",
+        "'building.reading/hall@hall': 1000",
+        "heard 20 more, all of level {0.99}",
+        "left: attic",
+        "heard 10 without attic",
+    ],
+    "durable.py": ["the archive was killed while it handled order 200", "each once and in order: True"],
     "dispatching.py": ["slow sinks: stuck", "broken is paused with 1 event waiting", "['fire', 'post', 'tea']"],
 }
 

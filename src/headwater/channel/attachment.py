@@ -42,6 +42,7 @@ class Attachment:
         self.cls = form.cls  # instances of this are handed over as they are
         # Where events are queued as they come, how.
         calm = priority is None and lifetime is None and subscription.mailbox.order == "arrival" and subscription.calm
+        calm = calm and not subscription.late
         self.quick: Quick | None = subscription.mailbox.put_quick if calm else None
         # Whether priority or lifetime differ from event to event, so that a batch must be taken apart.
         self.by_event = any(e is not None and e.constant is None for e in (priority, lifetime))

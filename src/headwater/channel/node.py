@@ -71,6 +71,7 @@ class Node:
     ...         source.publish(badge=7, level=0.7)
     """
 
+    federated = False  # whether there may be other nodes
     state: NodeState | None = None  # where durable subscriptions keep how far they are
 
     def __init__(

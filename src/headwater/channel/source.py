@@ -47,6 +47,7 @@ class Source(SourcePart):
     """
 
     local = True  # it is of this process
+    place: str | None = None  # else the node and the channel that it is of
     promise: int | None = None  # of a stand-in for another node's: none of its later events is older (nanoseconds)
     position_key: str | None = None  # where sinks remember how far they are, of sources that outlive this process
     _flow: Flow  # of its own channel

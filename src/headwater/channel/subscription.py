@@ -19,7 +19,7 @@ from headwater.channel.asking import FIRST
 from headwater.channel.attachment import Attachment
 from headwater.channel.counters import Counts, Latency
 from headwater.channel.letter import About, Chunk, Letter
-from headwater.channel.mailbox import Item, Mailbox, Order, lose, part_of
+from headwater.channel.mailbox import Item, Mailbox, Order, go_all, lose, part_of
 from headwater.channel.ordering import OrderedMailbox
 from headwater.channel.progress import progress_of
 from headwater.channel.pulling import Pulling
@@ -84,8 +84,12 @@ class Subscription(Pulling):
         self.cancelled = False
         self.trouble: str | None = None  # the last failure of its handler
         self.number = next(_NUMBERS)  # later ones have higher ones
+        # Where it begins with the past of other nodes too: what they publish waits until that is here.
+        self.late = bool(options.history) and node.federated
         self._past_seen: dict[str, int] = {}
-        self.begun: set[str] = set()  # other nodes that have sent it what they had of the past
+        self._begun: set[str] = set()  # other nodes, with the channel, that have sent it what they had of the past
+        self._early: dict[str, list[tuple[Attachment, Letter | Chunk]]] = {}
+        self._beginning = threading.Lock()
         self.beginning: Ready = []  # to be told of events of the past, when no lock is held any more
         self.handling: Letter | Chunk | None = None  # what its handler has just now, except on the short way
         self._delivered = self._failed = self._skipped = self._expired = 0
@@ -100,6 +104,7 @@ class Subscription(Pulling):
         # Whether an event can be handed over at once, without letter and queue.
         self.plain = (
             self.calm
+            and not self.late
             and self.progress is None
             and dispatcher is not None
             and dispatcher.inline
@@ -126,6 +131,11 @@ class Subscription(Pulling):
     # ── in: under the source's lock ──
 
     def accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+        if self.late and self._too_early(attachment, letter):
+            return
+        self._accept(attachment, letter, ready)
+
+    def _accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
         if self.progress is not None:
             self.progress.arrive(attachment, letter)
         self.put((attachment, letter, 1, *self._urgency(attachment, letter)), ready)
@@ -138,9 +148,14 @@ class Subscription(Pulling):
             self.dispatcher.urgent(mailbox)
 
     def accept_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
+        if self.late and self._too_early(attachment, chunk):
+            return
+        self._accept_chunk(attachment, chunk, ready)
+
+    def _accept_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
         if attachment.by_event:
             for letter in chunk.letters(attachment.form.have.arrow_to_records(chunk.taken())):
-                self.accept(attachment, letter, ready)
+                self._accept(attachment, letter, ready)
             return
         if self.progress is not None:
             self.progress.arrive(attachment, chunk)
@@ -165,12 +180,44 @@ class Subscription(Pulling):
         if self.progress is not None:
             attachment.quick = None  # it must hear of what comes
 
-    def remembers(self, node: str, source: str, seq: int) -> bool:
-        """Whether an event of the past is one that it is still to begin with."""
-        if node in self.begun or seq <= self._past_seen.get(source, 0):
+    # ── the past of other nodes' sources ──
+
+    def accept_past(self, place: str, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+        """An event from before it came, of that node and channel, if it is one that it is still to begin with."""
+        source = letter.source.id
+        if place not in self._begun and letter.seq > self._past_seen.get(source, 0):
+            self._past_seen[source] = letter.seq
+            self._accept(attachment, letter, ready)
+
+    def _too_early(self, attachment: Attachment, letter: Letter | Chunk) -> bool:
+        """Whether an event must wait, since events from before it may still come."""
+        place = letter.source.place
+        if place is None or attachment.epoch > 1 or place in self._begun:
             return False
-        self._past_seen[source] = seq
-        return True
+        with self._beginning:
+            if place in self._begun:
+                return False
+            self._early.setdefault(place, []).append((attachment, letter))
+            return True
+
+    def begins(self, place: str) -> bool:
+        """Whether the past of that node and channel is still to come."""
+        return self.late and place not in self._begun
+
+    def begun(self, place: str) -> None:
+        """The past of that node and channel is here: go on with what has come since. Called without any lock."""
+        ready: Ready = []
+        with self._beginning:
+            for attachment, letter in self._early.pop(place, ()):
+                seen = self._past_seen.get(letter.source.id, 0)
+                if isinstance(letter, Chunk):
+                    old = int(letter.seqs.searchsorted(seen, "right"))
+                    if old < len(letter):
+                        self._accept_chunk(attachment, letter.part(old, len(letter)) if old else letter, ready)
+                elif letter.seq > seen:
+                    self._accept(attachment, letter, ready)
+            self._begun.add(place)
+        go_all(ready)
 
     def release(self) -> None:
         """Where the order is that of time: sources have promised more, or are gone. Called without any lock."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.forms import fitting
@@ -102,6 +103,9 @@ class Asking:
                     continue
                 if demand == asked.demand and asked.agreed == asked.version:
                     asked.demand = demand
+                    if asked.marked >= asked.due and (begin := self._begin(peer, channel)):  # nothing of it is asked for
+                        asked.begins.append((asked.version, begin))
+                        self._engine.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
                     continue
                 asked.busy = True
             self._engine.work(self._ask, peer, channel, asked)
@@ -125,12 +129,21 @@ class Asking:
         with self._node.wiring.lock:
             demand = NOTHING if channel.closed else self._demands.of(channel, peer)
             positions = self._positions(channel, peer)
+            begin = self._begin(peer, channel)
+            hearing = None if self._engine.groups is None else self._engine.groups.hearing
+            group = None if hearing is None else hearing.eligible(channel, peer, demand)
+        if hearing is not None and group is not None:
+            hearing.told(peer, channel.name, str(group))  # before anything can come
+        elif hearing is not None and demand.wishes and hearing.hears(peer, channel.name):
+            hearing.freeze(peer, channel.name, True)
         if demand.wishes and peer.link is None:
             self._engine.call(peer)  # before anything can come
         with peer.lock:
             asked.version += 1
             version = asked.version
             before = asked.demand
+            if begin:
+                asked.begins.append((version, begin))
             asked.demand = replace(demand, there=before.there | demand.there)
         question = Install(
             channel.name,
@@ -138,6 +151,7 @@ class Asking:
             list(demand.wishes),
             demand.reliable,
             demand.promises,
+            multicast=group is not None,
             positions=positions,
             routes=[list(route) for route in demand.routes],
         )
@@ -153,6 +167,11 @@ class Asking:
         if not isinstance(answer, Installed):
             self._engine.offence(peer, f"expected an answer to a wish, found {type(answer).__name__}")
             return False
+        if hearing is not None:
+            if answer.group or answer.error:
+                hearing.freeze(peer, channel.name, False)
+            if not answer.error:
+                hearing.told(peer, channel.name, answer.group)
         self._answered(peer, channel, asked, version, demand, answer)
         if demand.wishes and peer.link is None:
             self._engine.connect(peer)
@@ -204,6 +223,8 @@ class Asking:
             asked.demand = replace(demand, there=demand.there - gone)
             asked.points, asked.refused = dict(answer.points), refused
             asked.incarnation = peer.incarnation
+        if asked.marked >= answer.mark:  # no mark will follow for it
+            self.begun(peer, channel.name, asked, version)
         place = f"{channel.name}@{peer.name}"
         retry = False
         with self._node.wiring.lock:
@@ -244,14 +265,18 @@ class Asking:
                     for entry in channel.entries.values():
                         self._refuse(channel, entry, f"{name}@{peer.name}", why)
 
-    def begun(self, peer: Peer, channel: str, asked: Installation) -> None:
-        """Sinks that have asked a peer for the past have it now."""
-        for wish in asked.demand.wishes:
-            entry = self._demands.entry(channel, wish.tag) if wish.turn else None
-            for member in () if entry is None else entry.members:
-                sink = getattr(member, "subscription", None)
-                if sink is not None and sink.number <= wish.turn:
-                    sink.begun.add(peer.id)
+    def begun(self, peer: Peer, channel: str, asked: Installation, version: int) -> None:
+        """Sinks that have asked a peer for the past, in a question of this version or before, have it now."""
+        with peer.lock:
+            done = [sink for asked_in, sinks in asked.begins if asked_in <= version for sink in sinks]
+            asked.begins = [each for each in asked.begins if each[0] > version]
+        for sink in done:
+            sink.begun(f"{peer.id} {channel}")
+
+    def _begin(self, peer: Peer, channel: Channel) -> list[Subscription]:
+        """Sinks that are still to begin with the past of a peer."""
+        place = f"{peer.id} {channel.name}"
+        return [sink for sink in self._sinks(channel) if sink.late and sink.begins(place)]
 
     # ── changing what is wanted ──
 

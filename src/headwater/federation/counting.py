@@ -51,6 +51,8 @@ class Counting:
         """All of it, as the peer may know it."""
         crossing = self._crossing
         crossed = sum(lane.passed for lane in crossing.active())
+        if crossing.share is not None:
+            crossed += crossing.share.crossed
         alone = len(crossing.wishes) == 1
         counts: dict[int, tuple[int, int, int, str, str]] = {}
         for tag, (entry, member) in crossing.wishes.items():

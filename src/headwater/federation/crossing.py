@@ -20,7 +20,7 @@ from headwater.native.publish import LonePart
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.source import Source
-    from headwater.federation.groupcast import Share
+    from headwater.federation.groupshare import Share
     from headwater.federation.peer import Peer
 
 
@@ -149,6 +149,8 @@ class Crossing:
         self.points: dict[int, int] = {}
         self.incarnation = peer.incarnation  # in which the peer has said so
         self.parked = False  # it was started again since: what durable sinks wanted is kept until they say more
+        self.deferred: Any = None  # what it said meanwhile, if that is not all yet
+        self.give_up: Callable[[], None] = lambda: None  # waiting for more
         self.to_start: Callable[[], None] | None = None  # what else is to be done at that point
         self.counting = Counting(self)
         self.share: Share | None = None  # in the channel's multicast group, if its events go there

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from headwater.federation.merging import minimal
 from headwater.federation.messages import Wish, pack_params
 
@@ -48,6 +50,7 @@ class Installation:
     version: int = 0  # of what was asked last
     agreed: int = 0  # of what was answered last
     marked: int = 0  # of what is in force, with everything before it here
+    begins: list[tuple[int, list[Subscription]]] = field(default_factory=list)  # by version: who waits for the past
     due: int = 0  # of the mark to wait for: what was only withdrawn since needs none
     demand: Demand = NOTHING  # as it was answered
     points: dict[int, int] = field(default_factory=dict)
@@ -164,31 +167,35 @@ class Demands:
     ) -> Iterator[Wish]:
         """The fewest filters that together pass what all of them pass; by zones, since those are judged beside them."""
         if everything:
-            yield EVERYTHING
+            yield structs.replace(EVERYTHING, sinks=_durable(_sinks(channel.entries.values())))
             return
         groups: dict[frozenset[str] | None, list[Entry]] = {}
         for entry in filters:
             groups.setdefault(entry.zones, []).append(entry)
         for group in groups.values():
             needed, covered = minimal([entry.interest for entry in group])
+            durable = _durable(_sinks(group))  # those of the covered too: what is kept for them is the same
             for index in needed:
-                yield self._wish(channel, group[index], tagged=False)
+                yield structs.replace(self._wish(channel, group[index], tagged=False), sinks=durable)
             for index in covered:
+                wish = self._wish(channel, group[index], tagged=False)
+                if wish.history:  # nobody else asks for its past
+                    yield wish
                 placed[group[index]] = "destination: another interest of this node covers it at the source"
 
     def _wish(self, channel: Channel, entry: Entry, *, tagged: bool) -> Wish:
         interest = entry.interest
         sinks = list(_sinks([entry]))
-        latest = max((sink for sink in sinks if sink.options.history), key=lambda sink: sink.number, default=None)
+        history, turn = _past(sinks)
         return Wish(
             self.tag(channel.name, entry),
             None if interest is None else interest.dumps(),
             None if interest is None else pack_params(interest.params),
             tagged,
             sorted(entry.zones or ()),
-            0 if latest is None else latest.options.history,
-            sorted(sink.name for sink in sinks if sink.progress is not None),
-            0 if latest is None else latest.number,
+            history,
+            _durable(sinks),
+            turn,
         )
 
     def _clean(self, channel: Channel, entries: Iterable[Entry]) -> None:
@@ -200,6 +207,18 @@ class Demands:
                 if entry not in keep:
                     del tags[tag]
                     self._numbers.pop(entry, None)
+
+
+def _past(sinks: Iterable[Subscription]) -> tuple[int, int]:
+    """How many events of the past these want at most (below 0: all), and the number of the last of them that does."""
+    begins = {sink.number: sink.options.history for sink in sinks if sink.options.history}
+    if not begins:
+        return 0, 0
+    return -1 if min(begins.values()) < 0 else max(begins.values()), max(begins)
+
+
+def _durable(sinks: Iterable[Subscription]) -> list[str]:
+    return sorted({sink.name for sink in sinks if sink.progress is not None})
 
 
 def _merges(channel: Channel, entry: Entry) -> bool:

@@ -37,6 +37,7 @@ from headwater.federation.demand import Demands
 from headwater.federation.endpoints import is_loopback
 from headwater.federation.envelope import Opened, Sealer, Verifier
 from headwater.federation.fabric import Fabric
+from headwater.federation.groupcast import Groups
 from headwater.federation.handshake import Handshake, Strangers
 from headwater.federation.installing import Installing
 from headwater.federation.lane import Lane
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.source import Source
     from headwater.federation.crossing import Crossing
+    from headwater.federation.multicast import Multicast
     from headwater.federation.node import Node
 
 log = logging.getLogger("headwater.federation")
@@ -96,7 +98,8 @@ class Engine:
         self.strangers = Strangers()
         self._refusals: set[str] = set()  # nodes that have refused this one
         self.watchers: list[Callable[[], None]] = []  # told whenever something has changed: quick, and without waiting
-        self.gates: list[Callable[[str], bool]] = []  # whether all that lies behind a channel's sources here is ready
+        # Whether all that lies behind a channel's sources here is ready, for what goes on to these federations.
+        self.gates: list[Callable[[str, tuple[tuple[str, ...], ...]], bool]] = []
         self._origins: WeakValueDictionary[str, Seen] = WeakValueDictionary()
         self.demands = Demands(node, network.placement)
         self.installing, self.asking = Installing(self), Asking(self)
@@ -112,6 +115,7 @@ class Engine:
         self._keeper = threading.Thread(target=self._keep, name=f"headwater-{node.name}-keeper", daemon=True)
         self.fabric = self._fabric()
         self.listener: Listener | None = None
+        self.groups = None if network.multicast is None else Groups(self)
 
     def _identity(self) -> Any:
         state, name = self.node.state, self.node.name
@@ -148,11 +152,15 @@ class Engine:
             if wanted:
                 server = None if self._contexts is None else self._contexts[0]
                 self.listener = Listener(wanted, self._accept, tls=server)
+            if self.groups is not None:
+                self.groups.open()
             self.fabric.open()
             self._check_endpoints()
         except BaseException:
             if self.listener is not None:
                 self.listener.close()
+            if self.groups is not None:
+                self.groups.close()
             self.fabric.close()
             self._workers.shutdown(wait=False)
             raise
@@ -171,6 +179,12 @@ class Engine:
             self._heard_state(reply)
         self.changed()
 
+    def look_round(self, source: Source) -> None:
+        """Once others can know of a source of this node, hear from everyone what they have: of two nodes that do so at
+        least one then knows of the other's."""
+        self.until(lambda: source.number in self._told[1] or self.closed, ANSWER)
+        self._roll_call()
+
     def flush(self, timeout: float) -> bool:
         """Until everything that was published reliably has been acknowledged by those who are there; or too late."""
         end = monotonic() + timeout
@@ -178,7 +192,10 @@ class Engine:
             for lane in list(peer.lanes()):
                 while lane.waiting and lane.crossing.reliable and peer.link is not None and monotonic() < end:
                     lane.wait(partial(_settled, lane), min(0.2, end - monotonic()))
-        return not any(lane.waiting for peer in self.everyone() for lane in peer.lanes() if lane.crossing.reliable)
+        shared = self.groups is None or self.groups.flush(end)
+        return shared and not any(
+            lane.waiting for peer in self.everyone() for lane in peer.lanes() if lane.crossing.reliable
+        )
 
     def close(self) -> None:
         """Leave it: others are told, and nothing is left running."""
@@ -190,6 +207,8 @@ class Engine:
             with suppress(HeadwaterError):
                 peer.acknowledge()
             peer.close("its node was closed")
+        if self.groups is not None:
+            self.groups.close()
         self._wake.set()
         if self.listener is not None:
             self.listener.close()
@@ -264,10 +283,10 @@ class Engine:
         def look() -> None:
             if crossing.version != version or crossing.peer.crossings.get(name) is not crossing:
                 return  # it wants something else by now
-            if monotonic() < end and not self.closing and not all(gate(name) for gate in list(self.gates)):
-                self.later(TICK / 4, look)
-            else:
+            if self.closing or monotonic() > end or all(gate(name, crossing.routes) for gate in list(self.gates)):
                 peer.mark(crossing)
+            else:
+                self.later(TICK / 4, look)
 
         self.later(0.0, look)
 
@@ -341,6 +360,8 @@ class Engine:
             self.node.wiring.withdraw(source)
             self._forget_positions(source)
         self.installing.restarted(peer)
+        if self.groups is not None:
+            self.groups.forget(peer)
 
     def _forget_positions(self, source: StandIn) -> None:
         """A source will not come back: how far sinks were with it need not be remembered."""
@@ -424,6 +445,9 @@ class Engine:
         peer.standins.clear()
         peer.unacknowledged.clear()
         kept = self.installing.gone(peer, orderly=orderly)
+        if self.groups is not None:
+            self.groups.forget(peer)
+            self.groups.hearing.forget(peer)
         if not kept:
             peer.sender.close()
             self._verifier.forget(peer.id)
@@ -442,6 +466,7 @@ class Engine:
 
     def _heard_state(self, payload: bytes) -> str:
         """What was said of a node by itself is taken, or why it is not is said."""
+        opened = None
         try:
             opened = self.open_sealed(payload, None)
             if opened.kind == "reply":
@@ -451,7 +476,7 @@ class Engine:
             else:
                 raise SecurityError(f"expected the state of a node, found {opened.kind!r}", "kind", opened.sender)
         except (SecurityError, FrameError) as error:
-            self.offence(who_sent(error), str(error))
+            self._blame(opened, error)
             return str(error)
         return ""
 
@@ -461,6 +486,11 @@ class Engine:
         if opened.sender not in self._refusals and isinstance(answer, messages.Accepted):
             self._refusals.add(opened.sender)
             log.warning("node %s: %s does not let it in: %s", self.node.name, opened.sender, answer.error)
+
+    def _blame(self, opened: Opened | None, error: SecurityError | FrameError) -> None:
+        """What was signed properly and says nonsense is an offence of who has signed it."""
+        known = None if opened is None or isinstance(error, SecurityError) else opened.sender
+        self.offence(known or who_sent(error), str(error))
 
     def _described(self, opened: Opened, state: bytes) -> None:
         """Who asks for this node's state says its own."""
@@ -488,13 +518,14 @@ class Engine:
         self._met(peer)
 
     def _on_news(self, payload: bytes) -> None:
+        opened = None
         try:
             opened = self.open_sealed(payload, "news")
             news = messages.news(opened.body)
             if news.node != opened.sender or news.incarnation != opened.incarnation:
                 raise SecurityError(f"{opened.sender} speaks of {news.node}", "sender", opened.sender)
         except (SecurityError, FrameError) as error:
-            self.offence(who_sent(error), str(error))
+            self._blame(opened, error)
             return
         if news.node == self.id:
             return
@@ -567,11 +598,12 @@ class Engine:
     # ── questions ──
 
     def _on_ask(self, payload: bytes) -> bytes:
+        opened = None
         try:
             opened = self.open_sealed(payload, "ask")
             request = messages.request(opened.body)
         except (SecurityError, FrameError) as error:
-            self.offence(who_sent(error), str(error))
+            self._blame(opened, error)
             return self.seal("reply", pack(messages.Accepted(error=f"refused: {error}")))
         peer = self._signed_by(opened)
         match request:
@@ -736,6 +768,8 @@ class Engine:
                 peer.on_frame(frame, link)
         except (FrameError, SecurityError) as error:
             self.offence(peer, str(error))
+        except Exception as error:  # the reader must go on, and the failure must be seen
+            log.error("node %s: a frame of %s could not be handled", self.node.name, peer.name, exc_info=error)
 
     def _linked(self, peer: Peer) -> bool:
         """Whether there is a reason to have a link."""
@@ -749,6 +783,8 @@ class Engine:
         if not decision:
             why = "it has not proven who it is" if decision is None else decision.why
             raise SecurityError(f"{peer.name} may not advertise {ad.channel}: {why}", "rule", peer.id)
+        if self.control.owns(ad.channel):
+            raise SecurityError(f"{ad.channel}: what this node says of itself has no sources elsewhere", "rule", peer.id)
         with self.node.wiring.lock:
             channel = next((each for each in self.node.channels() if each.name == ad.channel), None)
             if channel is None or self.node.closed:
@@ -780,7 +816,7 @@ class Engine:
         asked = peer.asked.get(channel)
         if asked is not None:
             asked.marked = max(asked.marked, version)
-            self.asking.begun(peer, channel, asked)
+            self.asking.begun(peer, channel, asked, version)
             self.changed()
 
     def gap(self, peer: Peer, source: StandIn, number: int) -> None:
@@ -788,7 +824,12 @@ class Engine:
         log.warning("node %s: frames %d to %d of %s are missing", self.node.name, source.frame + 1, number - 1, source)
         from headwater.federation.wire_control import Resume
 
-        peer.say(wire.encode_control(Resume({sid: each.frame for sid, each in peer.standins.items() if each.frame})))
+        peer.say(wire.encode_control(Resume(peer.positions())))
+
+    @property
+    def multicast(self) -> Multicast | None:
+        """The sockets of multicast groups, if there are any."""
+        return None if self.groups is None else self.groups.multicast
 
     def offence(self, who: Peer | str | None, what: str) -> None:
         """Something that should not have come: counted, logged, and that is all."""
@@ -855,13 +896,16 @@ class Engine:
             self.asking.sync(channel)
 
     def _look_around(self) -> None:
-        now = monotonic()
+        now, alive = monotonic(), self.fabric.alive
         self.strangers.look()
         for peer in self.everyone():
             link = peer.link
             if peer.gone is not None:
                 if now - peer.gone > self.network.keep:
                     self._forget(peer)
+            elif link is None and now - peer.met > self.network.lease and (peer.id, peer.incarnation) not in alive:
+                peer.present = False  # it has signed something, but there is no sign of life of it
+                self._away(peer)
             elif link is not None and peer.direct:
                 if now - peer.heard > self.network.lease:
                     peer.link_down(link, f"nothing was heard for {self.network.lease:g} s")

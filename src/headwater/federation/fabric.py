@@ -30,6 +30,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -481,11 +482,9 @@ class Fabric:
             self._failed(kind)
             query.reply_err(FAILED + f"{type(error).__name__}: {error}"[:2000].encode())
             return
-        try:
+        self._count.sent(kind, len(result))  # before the other has it: who compares both ends must not find less
+        with suppress(zenoh.ZError):  # the asker has gone, or this node is closing
             query.reply(f"{self._root}/{kind}/{self.node}", result, express=True)
-        except zenoh.ZError:
-            return  # the asker has gone, or this node is closing
-        self._count.sent(kind, len(result))
 
     def _guard(self, kind: str, handler: Callable[..., None] | None, *arguments: Any) -> None:
         if handler is None or self._closed.is_set():

@@ -45,6 +45,8 @@ class Granting:
             decision = self._engine.security.allows(principal, "install", channel.name)
             if not decision:
                 raise Refused(f"not allowed to install code: {decision.why}")
+        if wish.tagged and not wish.tag:
+            raise Refused("what comes with a tag needs one that is not 0")
         if not wish.tagged and (interest.program.stateful or interest.output is not None):
             raise Refused("an interest with state or output must come with a tag")
         cost = interest.cost.estimated

@@ -1,4 +1,4 @@
-"""One source's events on their way to a multicast group: frames that fit a datagram, numbered once for all receivers."""
+"""One source's events on their way to a multicast group: frames that fit a datagram, numbered once for all peers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwater.federation.wire_kinds import GROUP
 if TYPE_CHECKING:
     from headwater.channel.source import Source
     from headwater.federation.address_map import Group
-    from headwater.federation.groupcast import GroupCrossing
+    from headwater.federation.groupshare import GroupCrossing, Outlet
     from headwater.federation.multicast import Multicast
 
 HEAD = 48  # bytes of a frame of events beside what each event takes, at most
@@ -28,13 +28,14 @@ _LENGTH = struct.Struct("<I")
 class GroupLane(Lane):
     """As any lane; but what was sent is kept until every peer of the group that wants it reliably has dealt with it."""
 
-    crossing: GroupCrossing  # type: ignore[assignment]
+    crossing: GroupCrossing
 
     def __init__(self, crossing: GroupCrossing, source: Source) -> None:
         super().__init__(crossing, source)
         self.sid = source.number | GROUP
-        self.name = crossing.peer.name
-        self.room = crossing.peer.budget - _LENGTH.size
+        outlet: Outlet = crossing.peer
+        self.name = outlet.name
+        self.room = outlet.budget - _LENGTH.size
         self.still = False  # its source stands still for the thread that builds
         self.launched = 0  # the last frame that has gone out
         self.when = 0.0  # and when
@@ -60,7 +61,7 @@ class GroupLane(Lane):
             return
         kinds = set(map(type, items))
         if bytes in kinds or int in kinds:
-            flood = self._flood(items)
+            flood = None if int in kinds else self._flood(items)
             if flood is not None:
                 first, stamps, records = flood
                 for start, end in cuts(records, self.room):
@@ -72,6 +73,7 @@ class GroupLane(Lane):
             items = self._complete(items)
         for last, events, frame in self._frames(items):
             self._made(last, events, frame, frames)
+        self.last = max(self.last, self.sent)
 
     def _made(self, last: int, events: int, frame: bytes, frames: list[bytes]) -> None:
         self.passed += events
@@ -181,6 +183,7 @@ class PacketLink:
     def __init__(self, multicast: Multicast, group: Group) -> None:
         self._multicast, self._group, self._budget = multicast, group, multicast.budget
         self.bytes_out = 0
+        self.bytes_in = 0  # grows with acknowledgements: nobody is busy with what was sent before
 
     def write(self, data: bytes) -> bool:
         budget, end = self._budget, len(data)

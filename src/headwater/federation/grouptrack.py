@@ -1,9 +1,7 @@
-"""What comes from multicast groups: put in order for each source, handed on, and asked for again where it is missing."""
+"""One source's frames from a multicast group: put in order, handed on, and asked for again where they are missing."""
 
 from __future__ import annotations
 
-import logging
-import struct
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -11,209 +9,26 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import ClosedError, FederationError, FrameError, HeadwaterError
+from headwater.errors import FrameError, HeadwaterError
 from headwater.federation import wire
-from headwater.federation.address_map import Group
-from headwater.federation.datagram import Datagram, node_number
-from headwater.federation.wire_control import Announce, Mark, Repair, Sent
-from headwater.federation.wire_kinds import BATCH, EVENT, EVENTS, GROUP, RETOLD
+from headwater.federation.wire_control import Repair
+from headwater.federation.wire_kinds import GROUP
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
-    from headwater.federation.demand import Demand
-    from headwater.federation.groupcast import Groups
+    from headwater.federation.hearing import Hearing
     from headwater.federation.peer import Peer
     from headwater.federation.standin import StandIn
 
-log = logging.getLogger("headwater.federation")
 PATIENCE = 0.05  # seconds after which what is missing is asked for again
 PACE, BYTES = 1024, 32 << 10  # events and bytes after which an acknowledgement does not wait for the next tick
 EARLY, EARLY_BYTES = 4096, 8 << 20  # frames of a source, and bytes of them, that may wait for one that is missing
-UNPLACED, EACH = 1024, 64  # frames that may wait for the announcement of their source: of all, of one
 HOLES = 32  # gaps that are asked for at once
 RECENT = 4096  # frames whose events are remembered, to tell what was lost up to one of them
-_SOURCE = struct.Struct("<I")
-_EVENTS = (EVENT, RETOLD, EVENTS, BATCH)
-
-
-class Hearing:
-    """Of one node: the groups that it has joined, for which peer and channel."""
-
-    def __init__(self, groups: Groups) -> None:
-        self._groups, self._engine = groups, groups.engine
-        self._joined: dict[tuple[str, str], Group] = {}  # by peer and channel
-        self._lock = threading.Lock()
-        self._numbers: dict[int, str] = {}  # ids of nodes by their numbers
-        self._channels: dict[str, tuple[Any, dict[int, str]]] = {}  # by peer, of a state of it: channels of its sources
-        self._unplaced: dict[tuple[str, int, int], list[memoryview]] = {}
-        self._behind: set[Track] = set()
-        self._beating = False
-
-    # ── which groups ──
-
-    def eligible(self, channel: Channel, peer: Peer, demand: Demand) -> Group | None:
-        """The group by which events of a peer's sources could come; the wiring's lock is held."""
-        if self._groups.multicast is None or peer.state is None or not peer.state.multicast or not demand.wishes:
-            return None
-        plain = not any(wish.tagged or wish.zones or wish.history or wish.sinks for wish in demand.wishes)
-        zoned = any(entry.zones is not None for entry in channel.entries.values() if entry.local)
-        if not plain or zoned or demand.promises or demand.routes:
-            return None
-        return self._groups.group(channel.name)
-
-    def join(self, peer: Peer, channel: str, group: Group | None) -> None:
-        """Hear a group for a channel of a peer, and no other; none if there is none."""
-        multicast = self._groups.multicast
-        if multicast is None:
-            return
-        with self._lock:
-            key = peer.id, channel
-            before = self._joined.get(key)
-            if before == group:
-                return
-            try:
-                if group is not None:
-                    multicast.join(group)
-                    self._joined[key] = group
-                else:
-                    self._joined.pop(key, None)
-                if before is not None:
-                    multicast.leave(before)
-            except ClosedError:
-                self._joined.pop(key, None)
-
-    def told(self, peer: Peer, channel: str, group: str) -> None:
-        """Where a peer sends a channel; nothing if over the link."""
-        try:
-            self.join(peer, channel, Group.parse(group) if group else None)
-        except FederationError as error:
-            log.error("node %s: what %s sends of %s is not heard: %s", self._engine.node.name, peer.name, channel, error)
-
-    def forget(self, peer: Peer) -> None:
-        """A peer is gone."""
-        for node, channel in list(self._joined):
-            if node == peer.id:
-                self.join(peer, channel, None)
-        for key in [key for key in list(self._unplaced) if key[0] == peer.id]:
-            self._unplaced.pop(key, None)
-        self._channels.pop(peer.id, None)
-
-    # ── datagrams: in the thread that receives them ──
-
-    def _peer(self, node: int) -> Peer | None:
-        peers = self._engine.peers
-        found = self._numbers.get(node)
-        if found is None or found not in peers:
-            self._numbers = {node_number(each): each for each in list(peers)}
-            found = self._numbers.get(node)
-        return None if found is None else peers.get(found)
-
-    def accepts(self, node: int, incarnation: int) -> bool:
-        """Whether a sender is known."""
-        peer = self._peer(node)
-        return peer is not None and peer.incarnation == incarnation and peer.state is not None
-
-    def on_datagram(self, datagram: Datagram) -> None:
-        peer = self._peer(datagram.node)
-        if peer is None or peer.incarnation != datagram.incarnation or self._engine.closed:
-            return
-        for frame in datagram.frames:
-            if frame[0] not in _EVENTS or len(frame) < 5:
-                raise FrameError(f"multicast: expected events, found a frame of kind {frame[0]}")
-            (sid,) = _SOURCE.unpack_from(frame, 1)
-            source = peer.standins.get(sid & ~GROUP)
-            track = None if source is None else source.track
-            if not sid & GROUP:
-                raise FrameError("multicast: expected frames of a group, found one of a link")
-            if track is None:
-                self._unknown(peer, sid, frame)
-            else:
-                track.arrived(wire.decode(frame), len(frame))
-
-    def _unknown(self, peer: Peer, sid: int, frame: memoryview) -> None:
-        """Of a channel that nobody here wants; or of a source whose announcement is on its way."""
-        state, channels = self._channels.get(peer.id, (None, {}))
-        if state is not peer.state:
-            channels = {ad.sid: ad.channel for ad in peer.sources}
-            self._channels[peer.id] = peer.state, channels
-        channel = channels.get(sid & ~GROUP)
-        if channel is not None and (peer.id, channel) not in self._joined:
-            return
-        waiting = self._unplaced.setdefault((peer.id, peer.incarnation, sid), [])
-        if len(waiting) < EACH and sum(map(len, self._unplaced.values())) < UNPLACED:
-            waiting.append(frame)
-
-    # ── what comes over the peer's link ──
-
-    def message(self, peer: Peer, message: Any) -> None:
-        """Frames of a group that were asked for again, or that no datagram can take."""
-        source = peer.standins.get(message.source & ~GROUP)
-        if source is not None and source.track is not None:
-            source.track.arrived(message, 0)
-
-    def announced(self, peer: Peer, source: StandIn, message: Announce) -> None:
-        track = source.track
-        if track is not None:
-            if track.ending:
-                track.hold(0, partial(self.announced, peer, source, message))
-            else:
-                track.jump(message.next - 1)
-            return
-        track = source.track = Track(self, peer, source, max(0, message.next - 1))
-        for frame in self._unplaced.pop((peer.id, peer.incarnation, track.sid), ()):
-            track.arrived(wire.decode(frame), len(frame))
-
-    def sent(self, peer: Peer, message: Sent) -> None:
-        for sid, number in message.numbers.items():
-            source = peer.standins.get(sid & ~GROUP)
-            if source is not None and source.track is not None:
-                source.track.told(number, message.totals.get(sid))
-
-    def ends(self, peer: Peer, sid: int) -> None:
-        """No more of a source comes by its group."""
-        source = peer.standins.get(sid & ~GROUP)
-        track = None if source is None else source.track
-        if track is not None:
-            track.ending = True
-            track.hold(track.sent, track.end)
-
-    def marked(self, peer: Peer, message: Mark, then: Callable[[], None]) -> None:
-        """Wishes are in force, once everything is here that was sent before that."""
-        tracks = [each.track for each in list(peer.standins.values()) if each.track and each.channel.name == message.channel]
-        left, lock = [len(tracks)], threading.Lock()
-
-        def here() -> None:
-            with lock:
-                left[0] -= 1
-                last = left[0] == 0
-            if last:
-                then()
-
-        if not tracks:
-            then()
-        for track in tracks:
-            if not track.hold(track.sent, here):
-                here()
-
-    # ── time ──
-
-    def behind(self, track: Track) -> None:
-        """Something is missing, or on its way."""
-        self._behind.add(track)
-        if not self._beating:
-            self._beating = True
-            self._engine.later(PATIENCE, self._beat)
-
-    def _beat(self) -> None:
-        self._beating = False
-        for track in list(self._behind):
-            self._behind.discard(track)
-            self._engine.work(track.look)
 
 
 class Track:
-    """One source's frames from its group. Whoever brings a frame hands on what is in order, unless somebody does already;
-    so the events of a source stay in order, and who reads a link never waits for who reads datagrams."""
+    """One source's frames from its group. Whoever brings a frame hands on what is in order, unless somebody does so
+    already; so events stay in order, and who reads a link never waits for who reads datagrams."""
 
     def __init__(self, hearing: Hearing, peer: Peer, source: StandIn, frame: int) -> None:
         self._hearing, self.peer, self.source = hearing, peer, source
@@ -221,7 +36,8 @@ class Track:
         self.frame = self.acknowledged = frame  # the last that came in order
         self.sent = frame  # the last of which is known that it was sent
         self.unsaid = self._bytes = 0  # since the last acknowledgement
-        self.ending = self.over = False
+        self.over = self._frozen = False
+        self._ends: deque[int] = deque()  # frames after which it is to end, and perhaps to begin again
         self._frames: deque[tuple[int, int]] = deque()  # number and last event of what is not acknowledged
         self._early: dict[int, tuple[Any, int]] = {}
         self._early_bytes = 0
@@ -241,16 +57,16 @@ class Track:
 
     # ── in ──
 
-    def arrived(self, message: Any, size: int) -> None:
-        """A frame, from wherever."""
+    def arrived(self, message: Any, size: int, *, asked: bool = False) -> None:
+        """A frame, from wherever. If there is no room for it, it is asked for again when its time has come."""
         number = message.number
         with self._lock:
             if number <= self.frame or number in self._early:
                 self.source.repeated += 1
                 return
-            if len(self._early) >= EARLY or self._early_bytes > EARLY_BYTES:
-                if number != self.frame + 1:
-                    return  # it is asked for again
+            full = len(self._early) >= EARLY or self._early_bytes > EARLY_BYTES
+            if full and not asked and number != self.frame + 1:
+                return
             self._early[number] = message, size
             self._early_bytes += size
             if self._busy:
@@ -298,11 +114,43 @@ class Track:
             self._hearing.behind(self)
         self._count()
 
-    def end(self) -> None:
-        """No more will come."""
+    def freeze(self, frozen: bool) -> None:
+        """Hand on no more until it is known where it ends; or go on."""
+        self._frozen = frozen
+        if not frozen:
+            self._again()
+
+    def ends(self) -> None:
+        """When all is here that was sent, no more will come."""
+        self._ends.append(self.sent)
+        self.hold(self.sent, self._end)
+
+    def _end(self) -> None:
+        self._ends.popleft()
         self.over = True
 
+    def begins(self, frame: int) -> bool:
+        """What comes next is after this frame; False if this track is no more."""
+        if self._ends:
+            return self.hold(0, partial(self._begin, frame))
+        self.jump(frame)
+        return not self._detached
+
+    def _begin(self, frame: int) -> None:
+        with self._lock:
+            self.over = self._frozen = False
+            if frame > self.frame:
+                self._skip(frame)
+
     def _drain(self) -> None:
+        try:
+            self._drain_all()
+        except BaseException:
+            with self._lock:
+                self._busy = False  # whatever it was, it must not hold up what comes next
+            raise
+
+    def _drain_all(self) -> None:
         """Hand on what is in order; by one thread at a time."""
         while True:
             with self._lock:
@@ -314,6 +162,9 @@ class Track:
                     self._early.clear()
                     self._detached, self._busy = True, False
                     self.source.track = None
+                    break
+                elif self.frame >= self._ends[0] if self._ends else self._frozen:
+                    self._busy = False  # what is early is of when it has begun again
                     break
                 elif (found := self._early.get(self.frame + 1)) is None:
                     if self._early and not self.reliable:
@@ -327,7 +178,7 @@ class Track:
                 if not self._has_room():
                     with self._lock:
                         self._busy = False
-                    self._hearing._engine.later(0.005, partial(self._hearing._engine.work, self._again))
+                    self._hearing.engine.later(0.005, partial(self._hearing.engine.work, self._again))
                     return
                 self._hand(*found)
         if self.over:
@@ -350,7 +201,7 @@ class Track:
         if mailbox is not None and mailbox.inline:
             mailbox.go()
             mailbox = self.source.full(None)
-        return mailbox is None or self._hearing._engine.closing
+        return mailbox is None or self._hearing.engine.closing
 
     def _hand(self, message: Any, size: int) -> None:
         number, source = message.number, self.source
@@ -369,7 +220,7 @@ class Track:
                 events, last = len(message.seqs), message.seqs[-1]
                 source.deliver(message)
         except FrameError as error:
-            self._hearing._engine.offence(self.peer, str(error))
+            self._hearing.engine.offence(self.peer, str(error))
         finally:
             source.by_group = False
             with self._lock:
@@ -385,20 +236,20 @@ class Track:
             if self.unsaid >= PACE or self._bytes >= BYTES:
                 self._bytes = 0
                 self.peer.acknowledge([self])  # type: ignore[list-item]
-            elif not self._hearing._engine.ticking:
-                self._hearing._engine.tick_soon()
+            elif not self._hearing.engine.ticking:
+                self._hearing.engine.tick_soon()
 
     def _guarded(self, then: Callable[[], None]) -> None:
         try:
             then()
         except HeadwaterError as error:
-            self._hearing._engine.offence(self.peer, str(error))
+            self._hearing.engine.offence(self.peer, str(error))
 
     def _finish(self) -> None:
         self._count()
         self.peer.acknowledge([self])  # type: ignore[list-item]
         if not self.source.linked:
-            self._hearing._engine.withdrawn(self.peer, self.source.sid)
+            self._hearing.engine.withdrawn(self.peer, self.source.sid)
 
     # ── what is missing ──
 
@@ -407,7 +258,7 @@ class Track:
         now = monotonic()
         with self._lock:
             if self._detached or self.source.closed or not (self._early or self.frame < self.sent):
-                holes = []
+                holes: list[tuple[int, int]] = []
                 behind = False
             else:
                 behind = True
@@ -461,16 +312,15 @@ class Track:
     # ── what may be forgotten at the other end ──
 
     def settled(self) -> int:
-        """The last frame that no sink of this node needs again."""
-        frames = self._frames
+        """The last frame that no sink of this node needs again; any thread may ask."""
+        upto = self.source.upto() if self._frames else None
         with self._lock:
+            frames, done = self._frames, self.acknowledged
             if not frames:
                 return self._handing - 1 if self._handing else self.frame
-        upto = self.source.upto()
-        done = self.acknowledged
-        while upto is not None and frames and frames[0][1] <= upto:
-            done = frames.popleft()[0]
-        return done
+            while upto is not None and frames and frames[0][1] <= upto:
+                done = frames.popleft()[0]
+            return done
 
 
-__all__ = ["Hearing", "Track"]
+__all__ = ["PATIENCE", "Track"]

@@ -2,40 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwater.federation import wire
 from headwater.federation.messages import Wish
 
 if TYPE_CHECKING:
     from headwater.federation.crossing import Crossing
+    from headwater.federation.lane import Lane
 
-PAST = 1 << 31  # in a tag: this is of the past, for the interest of that tag
+# In a tag: this is of the past, for the interest of that tag. Two more say how many are still to come, and up to which
+# sink they are for.
+PAST = 1 << 31
 RUN = 1024  # events in a frame
+
+Remembered = tuple[int, int, Any, tuple[int, int, int]]  # sequence number, time, record, tags
 
 
 def send_past(crossing: Crossing, wishes: list[Wish]) -> None:
-    """Put what sources remember into their lanes; all sources of the channel stand still."""
+    """Put what sources remember into their lanes; all sources of the channel stand still.
+
+    As at home, a sink that wants the last so many gets the last of all the channel's sources at this node together."""
     recorder = crossing.channel.recorder
     if recorder is None:
         return
-    for flow in crossing.channel.flows():
-        lane = crossing.lane(flow.source)
-        if lane is None:
+    for wish in wishes:
+        if not wish.history or wish.tag not in crossing.wishes:
             continue
-        for wish in wishes:
-            if not wish.history or wish.tag not in crossing.wishes:
-                continue
-            past = recorder.of(flow, crossing.wishes[wish.tag][0], wish.history)
-            for start in range(0, len(past), RUN):
-                part = past[start : start + RUN]
-                frame = wire.encode_events(
-                    lane.sid,
-                    0,
-                    [letter.seq for letter in part],
-                    [letter.stamp for letter in part],
-                    [letter.record for letter in part],
-                    [(PAST | wish.tag,)] * len(part),
-                )
-                lane.pending.append((frame,))
-                crossing.peer.stir_later(lane)
+        lanes: dict[Lane, list[Remembered]] = {}
+        past = recorder.all(crossing.wishes[wish.tag][0], wish.history)
+        for rank, letter in zip(range(len(past), 0, -1), past, strict=True):
+            lane = crossing.lane(letter.source)
+            if lane is not None:
+                tags = PAST | wish.tag, PAST | min(rank, PAST - 1), PAST | wish.turn
+                lanes.setdefault(lane, []).append((letter.seq, letter.stamp, letter.record, tags))
+        for lane, remembered in lanes.items():
+            _put(crossing, lane, remembered)
+
+
+def _put(crossing: Crossing, lane: Lane, remembered: list[Remembered]) -> None:
+    for start in range(0, len(remembered), RUN):
+        seqs, stamps, records, tags = zip(*remembered[start : start + RUN], strict=True)
+        for first, end in wire.runs(seqs, stamps, records, tags):
+            part = slice(first, end)
+            frame = wire.encode_events(lane.sid, 0, seqs[part], stamps[part], records[part], tags[part])
+            lane.pending.append((frame,))
+            crossing.peer.stir_later(lane)
+
+
+def of_the_past(events: wire.Events) -> bool:
+    """Whether it is such a frame, as it should be."""
+    return events.tags is not None and all(len(marks) == 3 and min(marks) >= PAST for marks in events.tags)

@@ -16,13 +16,16 @@ from headwater.federation.history import send_past
 from headwater.federation.messages import Ask, Install, Installed, Told, Wish
 
 if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
     from headwater.channel.source import Source
     from headwater.federation.engine import Engine
+    from headwater.federation.groupshare import GroupCrossing
     from headwater.federation.peer import Peer
     from headwater.federation.rules import Principal
 
 log = logging.getLogger("headwater.federation")
 MOST = 100_000  # wishes of one node for one channel
+GRACE = 3.0  # seconds for which a node that was started again may take to bring back all its durable sinks
 
 
 class Installing:
@@ -48,12 +51,32 @@ class Installing:
             self._engine.link_wanted(peer)
         with self._lock, self._node.wiring.lock:
             channel = next((each for each in self._node.channels() if each.name == request.channel), None)
-            if channel is None or self._node.closed:
+            if channel is None or self._node.closed or self._engine.control.owns(request.channel):
                 return Installed({}, error=f"unknown channel {request.channel!r}" if request.wishes else "")
             crossing = peer.crossing(channel)
             if request.version < crossing.version and crossing.incarnation == peer.incarnation:
-                return Installed(crossing.points, mark=crossing.due)  # an old question that has come late
+                # an old question that has come late
+                return Installed(crossing.points, mark=crossing.due, group=_group(crossing))
+            if crossing.parked and not self._all_back(peer, principal, crossing, request):
+                return Installed(crossing.points, mark=request.version)
             return self._change(peer, principal, crossing, request)
+
+    def _all_back(self, peer: Peer, principal: Principal, crossing: Crossing, request: Install) -> bool:
+        """Whether all durable sinks are there for which something is kept: nothing goes before that, or some would
+        miss what others get. Those that do not come back soon will not."""
+        if crossing.durable <= {name for wish in request.wishes for name in wish.sinks}:
+            return True
+
+        def give_up() -> None:
+            with self._lock, self._node.wiring.lock:
+                if crossing.deferred is request and crossing.parked and not crossing.channel.closed:
+                    self._change(peer, principal, crossing, request)
+
+        first, crossing.deferred = crossing.deferred is None, request
+        crossing.give_up = give_up
+        if first:
+            self._engine.later(GRACE, lambda: crossing.give_up())
+        return False
 
     def _change(self, peer: Peer, principal: Principal, crossing: Crossing, request: Install) -> Installed:
         refused: dict[int, str] = {}
@@ -62,12 +85,18 @@ class Installing:
         changes: list[tuple[Wish | int, str, str]] = []
         channel = crossing.channel
         restarted = crossing.parked or crossing.incarnation != peer.incarnation
-        gone = [tag for tag in crossing.wishes if tag not in wanted or restarted]
+        if restarted:
+            crossing.due = crossing.told = 0
+        groups = self._engine.groups
+        group = None if groups is None else groups.granted(crossing, request)
+        other = (crossing.share is None) != (group is None)  # they come in another way from now on
+        gone = [tag for tag in crossing.wishes if tag not in wanted or restarted or other]
         for tag in gone:
             entry, member = crossing.wishes.pop(tag)
             crossing.costs.pop(tag, None)
             crossing.counting.forget(tag)
-            moves.append(Move(channel, entry, member, joins=False))
+            if member.crossing.release(entry):
+                moves.append(Move(channel, entry, member, joins=False))
             if tag not in wanted:
                 changes.append((tag, "withdrawn", ""))
         fresh: list[Wish] = []
@@ -83,19 +112,21 @@ class Installing:
                 refused[tag] = str(error)
                 changes.append((wish, "refused", str(error)))
                 continue
-            member = Tagged(crossing, tag) if wish.tagged else crossing.merged
+            member = Tagged(crossing, tag) if wish.tagged else (group or crossing).merged
             if not wish.tagged and any(move.entry is entry and move.joins and move.member is member for move in moves):
                 continue
             crossing.wishes[tag] = entry, member
             crossing.costs[tag], crossing.turns[tag] = cost, wish.turn
-            moves.append(Move(channel, entry, member, joins=True))
+            if member.crossing.hold(entry):
+                moves.append(Move(channel, entry, member, joins=True))
             fresh.append(wish)
             changes.append((wish, "installed", ""))
-        crossing.version, crossing.incarnation = request.version, peer.incarnation
+        crossing.incarnation = peer.incarnation
         crossing.reliable, crossing.promises = request.reliable, request.promises
         crossing.lead_to(tuple(map(tuple, request.routes)))
         crossing.durable = {name for wish in request.wishes for name in wish.sinks}
-        self._put_in_force(crossing, moves, fresh)
+        self._put_in_force(crossing, moves, fresh, group if crossing.wishes else None)
+        crossing.version = request.version  # not before: a mark of this version goes after what is of the past
         if crossing.parked:
             self._send_again(peer, crossing, request.positions)
         self.promising = any(each.promises for other in self._engine.everyone() for each in other.crossings.values())
@@ -106,10 +137,16 @@ class Installing:
             self._engine.mark(peer, crossing)
         for which, what, why in changes:
             self._engine.control.wish(peer, channel.name, which, what, why)
-        return Installed(crossing.points, refused, mark=crossing.due)
+        return Installed(crossing.points, refused, mark=crossing.due, group=_group(crossing))
 
-    def _put_in_force(self, crossing: Crossing, moves: list[Move], fresh: list[Wish]) -> None:
-        wiring = self._node.wiring
+    def _put_in_force(
+        self, crossing: Crossing, moves: list[Move], fresh: list[Wish], group: GroupCrossing | None
+    ) -> None:
+        wiring, groups = self._node.wiring, self._engine.groups
+        if groups is not None and (group is not None or crossing.share is not None):
+            past = [wish for wish in fresh if wish.history]
+            groups.change(crossing, group, moves, lambda: send_past(crossing, past) if past else None)
+            return
         if moves:
             if any(wish.history for wish in fresh):
                 crossing.to_start = lambda: send_past(crossing, fresh)
@@ -122,7 +159,7 @@ class Installing:
     def _send_again(self, peer: Peer, crossing: Crossing, positions: dict[int, int]) -> None:
         """What was kept for durable sinks while their node was away."""
         with peer.building:
-            crossing.parked = False
+            crossing.parked, crossing.deferred = False, None
             for lane in crossing.active():
                 first, again = lane.again(None, after=positions.get(lane.sid, 0))
                 if peer.resumed:
@@ -139,6 +176,8 @@ class Installing:
 
     def away(self, peer: Peer) -> None:
         """A peer is not there: what is best effort is over."""
+        if self._engine.groups is not None:
+            self._engine.groups.away(peer)
         for crossing in list(peer.crossings.values()):
             if not crossing.reliable:
                 self._drop(peer, crossing)
@@ -164,11 +203,18 @@ class Installing:
         with self._lock, self._node.wiring.lock:
             if peer.crossings.get(crossing.channel.name) is not crossing:
                 return
-            moves = [Move(crossing.channel, entry, member, joins=False) for entry, member in crossing.wishes.values()]
+            moves = [
+                Move(crossing.channel, entry, member, joins=False)
+                for entry, member in crossing.wishes.values()
+                if member.crossing.release(entry)
+            ]
             for tag in crossing.wishes:
                 self._engine.control.wish(peer, crossing.channel.name, tag, "withdrawn", "its node is gone")
             crossing.wishes.clear()
-            if moves and not crossing.channel.closed:
+            moves = [] if crossing.channel.closed else moves
+            if crossing.share is not None:
+                self._put_in_force(crossing, moves, [], None)
+            elif moves:
                 self._node.wiring.move(moves)
             self._over(peer, crossing)
 
@@ -188,6 +234,8 @@ class Installing:
 
     def sources_gone(self, sources: list[Source]) -> None:
         """Sources of this node are no more."""
+        if self._engine.groups is not None:
+            self._engine.groups.sources_gone(sources)
         gone = {source.number for source in sources}
         for peer in self._engine.everyone():
             for crossing in list(peer.crossings.values()):
@@ -202,12 +250,14 @@ class Installing:
 
     def sweep(self, channels: Iterable[Channel]) -> None:
         """Sources that have come and gone before anyone was told of them: those who got their events forget them."""
+        if self._engine.groups is not None:
+            self._engine.groups.sweep(channels)
         for peer in self._engine.everyone():
             for channel in channels:
                 crossing = peer.crossings.get(channel.name)
                 if crossing is not None:
                     lanes = list(crossing.lanes.items())
-                    brief = [source for source, lane in lanes if source.withdrawn and lane is not None and not lane.ended]
+                    brief = [each for each, lane in lanes if each.withdrawn and lane is not None and not lane.ended]
                     if brief:
                         self.sources_gone(brief)
 
@@ -215,6 +265,8 @@ class Installing:
         """A source has gone to other zones; its lock is held. Who gets its events is told between the same two."""
         if not source.local:
             return
+        if self._engine.groups is not None:
+            self._engine.groups.moved(source)
         for peer in self._engine.everyone():
             crossing = peer.crossings.get(source.channel.name)
             lane = None if crossing is None else crossing.lanes.get(source)
@@ -252,3 +304,8 @@ class Installing:
             return Told({})
         with self._node.wiring.lock, self._node.wiring.still([crossing.channel]):
             return crossing.counting.told()
+
+
+def _group(crossing: Crossing) -> str:
+    """The multicast group by which events go to a peer, if they do."""
+    return "" if crossing.share is None else str(crossing.share.group.peer.group)

@@ -29,7 +29,7 @@ STEP = SAMPLE + 1  # of so many events one is put in by Python, with its time
 _BYTES = {bytes}
 RUN = 4096  # events in a frame at most
 BYTES = 1 << 20  # bytes of records in a frame, about
-SMALL = 256  # rows of a batch up to which they travel as records: the frame of a batch has a few hundred bytes itself
+SMALL = 48  # rows of a batch up to which they travel as records: the frame of a batch has a few hundred bytes itself
 
 # What waits: (seq, stamp, record), with a tag as a fourth where an interest ran here for the peer; (chunk, tag); or
 # (frame,), one that is ready.
@@ -168,7 +168,7 @@ class Lane:
         if not items:
             return
         if bytes in (kinds := set(map(type, items))) or int in kinds:
-            flood = None if self.tagging else self._flood(items)
+            flood = None if self.tagging or int in kinds else self._flood(items)
             if flood is not None:
                 first, stamps, records = flood
                 self.number += 1
@@ -372,18 +372,16 @@ class Lane:
     def again(self, received: int | None, *, after: int | None = None) -> tuple[int, list[bytes]]:
         """For a new link: the number of the first frame to come, and what of the kept frames must go again.
 
-        `received` is the last frame the peer has; or, after a restart of the peer, `after`: the last event that its
-        durable sinks have seen."""
-        if received is not None:
-            self.acknowledged(received)
-        elif after is not None:
+        `received` is the last frame the peer has, which it may still lose if it is killed, so that it is kept until it
+        is acknowledged; or, after a restart of the peer, `after`: the last event that its durable sinks have seen."""
+        if after is not None:
             kept, done = self.kept, 0
             while kept and kept[0].last <= after:
                 done += kept.popleft().events
             self.settle(done)
-        again = [wire.resent(each.frame) for each in self.kept]
-        first = self.kept[0].number if self.kept else self.number + 1
-        return first, again
+        missing = [each for each in self.kept if received is None or each.number > received]
+        first = missing[0].number if missing else self.number + 1
+        return first, [wire.resent(each.frame) for each in missing]
 
     def forget(self) -> None:
         """Nobody will ask for what was kept."""

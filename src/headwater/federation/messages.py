@@ -6,24 +6,30 @@ Every message travels in a signed envelope (`envelope.py`), or on a direct strea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from headwater.errors import FederationError, FrameError
-from headwater.federation.wire_control import SourceAd
+from headwater.federation.wire_control import Name, Number, Positions, SourceAd
 from headwater.interest import Interest
 from headwater.ir import serial
 from headwater.types import EventType, event_type
 
 MAX_LIST = 100_000
+MAX_TAG = (1 << 31) - 1  # the bit above says that an event is of the past
+MAX_ENDPOINTS = 32
+
+Tag = Annotated[int, Meta(ge=0, le=MAX_TAG)]
+Zones = Annotated[list[Name], Meta(max_length=4096)]
 _ALL = "true"  # the program that carries a type
 
 
 class ChannelAd(msgspec.Struct, frozen=True, array_like=True):
     """A channel that a node has; `type` is in serial form, None for bytes."""
 
-    name: str
+    name: Name
     type: bytes | None
     parent: str | None = None  # of a derived channel
     program: bytes | None = None  # how it is derived
@@ -33,11 +39,11 @@ class ChannelAd(msgspec.Struct, frozen=True, array_like=True):
 class State(msgspec.Struct, frozen=True):
     """All that others must know of a node."""
 
-    node: str  # its id
-    name: str
-    incarnation: int
-    version: int  # of this state; grows
-    endpoints: list[str]  # of its direct streams
+    node: Name  # its id
+    name: Name
+    incarnation: Number
+    version: Number  # of this state; grows
+    endpoints: Annotated[list[Name], Meta(max_length=MAX_ENDPOINTS)]  # of its direct streams
     exchange: bytes  # its public key for the routed path
     channels: list[ChannelAd]
     sources: list[SourceAd]
@@ -48,9 +54,9 @@ class State(msgspec.Struct, frozen=True):
 class News(msgspec.Struct, frozen=True):
     """How a node's state has changed from version `version - 1` on."""
 
-    node: str
-    incarnation: int
-    version: int
+    node: Name
+    incarnation: Number
+    version: Number
     channels: list[ChannelAd] = []
     sources: list[SourceAd] = []
     gone_channels: list[str] = []
@@ -60,37 +66,37 @@ class News(msgspec.Struct, frozen=True):
 class Wish(msgspec.Struct, frozen=True, array_like=True):
     """One distinct interest of a node's sinks; `program` None for everything."""
 
-    tag: int
+    tag: Tag
     program: bytes | None
     params: bytes | None = None
     tagged: bool = False  # it runs at the source only, and what it passes is marked with its tag
-    zones: list[str] = []
-    history: int = 0  # events of the past to begin with; -1 for all there are
-    sinks: list[str] = []  # names of durable sinks
-    turn: int = 0  # grows with each sink that is to begin with the past
+    zones: Zones = []
+    history: Annotated[int, Meta(ge=-1, le=MAX_TAG)] = 0  # events of the past to begin with; -1 for all there are
+    sinks: Annotated[list[str], Meta(max_length=MAX_LIST)] = []  # names of durable sinks
+    turn: Tag = 0  # grows with each sink that is to begin with the past
 
 
 class Install(msgspec.Struct, frozen=True, tag=True):
     """What a node wants of one channel from now on: all of it, so that it may be said again without harm."""
 
-    channel: str
-    version: int
+    channel: Name
+    version: Number
     wishes: list[Wish]
     reliable: bool = True
     promises: bool = False  # idle sources are to say how far time has come
     multicast: bool = False
-    positions: dict[int, int] = {}  # by sid: what durable sinks have seen before a restart
+    positions: Positions = {}  # by sid: what durable sinks have seen before a restart
     routes: list[list[str]] = []  # if only gateways want it: the federations behind each that want it
 
 
 class Installed(msgspec.Struct, frozen=True, tag=True):
     """The answer: the last event of each source before the interests held, and what was refused and why."""
 
-    points: dict[int, int]
+    points: Positions
     refused: dict[int, str] = {}  # by tag
     error: str = ""
     group: str = ""  # the multicast group, where events come by that
-    mark: int = 0  # the version whose mark says that all of it is in force
+    mark: Number = 0  # the version whose mark says that all of it is in force
 
 
 class Routed(msgspec.Struct, frozen=True, tag=True):

@@ -56,6 +56,8 @@ class Network:
     placement        where this node's interests run: "source", "destination", or "auto": at the destination where a
                      source refuses for their cost
     multicast        an address map, or True: events that several nodes want go as one datagram
+    multicast_interface, multicast_key   the IPv4 address of the network interface for that; and, beyond loopback or
+                     where nodes must prove who they are, 16 to 64 bytes (or their hex digits) that all nodes share
     security         certificates, passwords and rules
     """
 
@@ -73,6 +75,8 @@ class Network:
     budget: Budget = field(default_factory=Budget)
     placement: str = "source"
     multicast: AddressMap | bool | None = None
+    multicast_interface: str = "127.0.0.1"
+    multicast_key: bytes | str | None = field(default=None, repr=False)
     security: Security = field(default_factory=Security)
 
     settings: ClassVar[Settings] = Settings(
@@ -92,6 +96,7 @@ class Network:
         if isinstance(self.multicast, bool):
             object.__setattr__(self, "multicast", HashedGroups() if self.multicast else None)
         problems = self.settings.problems({name: getattr(self, name) for name in self.settings}, "Network:")
+        problems += self._multicast_problems()
         if self.router and self.client:
             problems.append(ConfigProblem("Network: client", "router or client", "both", "a router can be reached"))
         for name, kind in (("link", Queue), ("budget", Budget), ("security", Security)):
@@ -99,6 +104,19 @@ class Network:
                 problems.append(ConfigProblem(f"Network: {name}", f"a {kind.__name__}", show(value)))
         if problems:
             raise ConfigError(problems)
+
+    def _multicast_problems(self) -> list[ConfigProblem]:
+        found = []
+        if self.multicast is not None and not isinstance(self.multicast, AddressMap):
+            expected = "True, or an address map such as HashedGroups() or FixedGroups({...})"
+            found.append(ConfigProblem("Network: multicast", expected, show(self.multicast)))
+        if isinstance(self.multicast_key, str):
+            try:
+                object.__setattr__(self, "multicast_key", bytes.fromhex(self.multicast_key))
+            except ValueError:
+                expected = "16 to 64 bytes, or 32 to 128 hex digits"
+                found.append(ConfigProblem("Network: multicast_key", expected, "other characters"))
+        return found
 
     @property
     def wanted(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
@@ -20,10 +21,12 @@ from headwater.errors import ChannelError
 from headwater.store import NodeState
 
 if TYPE_CHECKING:
+    from headwater.channel.asking import Asked, Options
     from headwater.federation.engine import Engine
     from headwater.federation.network import Network
     from headwater.federation.report import FederationReport, RemoteCounts
     from headwater.federation.security import Security
+    from headwater.federation.sequencer import Sequencer
 
 READY = 10.0  # seconds
 
@@ -65,6 +68,8 @@ class Node(LocalNode):
         super().__init__(name, config=plain, clock=clock, on_error=on_error)
         self._own_state = state is not None and not isinstance(state, NodeState)
         self.engine: Engine | None = None
+        self.sequencers: dict[str, Sequencer] = {}  # by channel
+        self._sequencing = threading.Lock()
         wanted = _network(network if network is not None else table, listen, connect, scout, federation, security)
         self.state = state if isinstance(state, NodeState) or state is None else NodeState(state)
         if wanted is None:
@@ -79,6 +84,10 @@ class Node(LocalNode):
             super().close(drain=False)
             self._close_state()
             raise
+
+    @property
+    def federated(self) -> bool:  # type: ignore[override]
+        return self.engine is not None
 
     # ── channels and sources ──
 
@@ -122,6 +131,29 @@ class Node(LocalNode):
     def _remote(self, channel: Channel) -> bool:
         assert self.engine is not None
         return any(peer.gone is None and peer.has(channel.name) for peer in self.engine.everyone())
+
+    def start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
+        """As at any node; where the order is to be the same for all, of the channel in that order."""
+        if options.order != "total":
+            return super().start(kind, asked, options, name, *more)
+        from headwater.federation.ordered import in_order, until_sequenced
+
+        made = super().start(kind, [in_order(self, each, options) for each in asked], options, name, *more)
+        until_sequenced(self, made)
+        return made
+
+    def sequence(self, channel: Channel | str) -> Sequencer:
+        """Have this node put the events of a channel in one order, for subscriptions with order="total".
+
+        Several nodes may do so: one works, the others stand by. Asked again, it is the same sequencer."""
+        from headwater.federation.sequencer import Sequencer
+
+        found = self.channel(channel) if isinstance(channel, str) else channel
+        with self._sequencing:
+            made = self.sequencers.get(found.name)
+            if made is None:
+                made = self.sequencers[found.name] = Sequencer(self, found)
+            return made
 
     # ── the federation ──
 
@@ -190,6 +222,7 @@ class Node(LocalNode):
 
     def close(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
         end = monotonic() + (self.config.close_timeout if timeout is None else timeout)
+        self._end_sequencers(drain, end)
         ended = super().close(drain=drain, timeout=timeout)
         self._depart(drain, end)
         return ended
@@ -198,6 +231,13 @@ class Node(LocalNode):
         from headwater.channel.ending import _aside
 
         end = monotonic() + (self.config.close_timeout if timeout is None else timeout)
+
+        def finish() -> bool:
+            self._end_sequencers(drain, end)
+            return True
+
+        if self.sequencers:
+            await _aside(finish)
         ended = await super().aclose(drain=drain, timeout=timeout)
 
         def leave() -> bool:
@@ -206,6 +246,11 @@ class Node(LocalNode):
 
         await _aside(leave)
         return ended
+
+    def _end_sequencers(self, drain: bool, end: float) -> None:
+        if drain and self.engine is not None:
+            for sequencer in list(self.sequencers.values()):
+                sequencer.close(timeout=max(0.0, end - monotonic()))
 
     def _depart(self, drain: bool, end: float) -> None:
         if self.engine is not None and not self.engine.closed:

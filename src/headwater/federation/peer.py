@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from headwater.federation.messages import ChannelAd, State, pack_type, unpack_ty
 from headwater.federation.sender import Sender
 from headwater.federation.standin import StandIn
 from headwater.federation.stream import Stream
-from headwater.federation.wire_control import Announce, Bye, Ends, Mark, Resume, SourceAd
+from headwater.federation.wire_control import Announce, Bye, Ends, Mark, Repair, Resume, Sent, SourceAd
+from headwater.federation.wire_kinds import GROUP
 
 if TYPE_CHECKING:
     from headwater.channel.route import Entry
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 PACE = 1024  # events after which an acknowledgement is sent at the latest, without waiting for the next tick
+UNREAD = 65_536  # frames beside the events that may wait for a node
+SOURCES = 65_536  # of a node
 LARGE = 512  # bytes from which on frames are worth compressing
 
 
@@ -47,6 +51,7 @@ class Peer:
         self.dialled = False  # by this node
         self.since = 0.0  # when it was made
         self.calling = False
+        self.met = monotonic()
         self.heard = 0.0  # when something last came over it
         self.resumed = False  # the other end has said what it has: events may go
         self.links = 0
@@ -63,6 +68,7 @@ class Peer:
         self.by_sid: dict[int, Lane] = {}
         self.standins: dict[int, StandIn] = {}
         self.unacknowledged: set[StandIn] = set()
+        self._acknowledging = threading.Lock()
         # what this node has asked for there
         self.asked: dict[str, Any] = {}  # by channel: a demand.Installation
         self.control_in: Counter[str] = Counter()  # frames beside events and acknowledgements, by kind
@@ -112,7 +118,7 @@ class Peer:
                 frames.append(control.popleft())
             if not self.resumed:
                 return frames
-            marks = [self.marks.popleft() for _ in range(len(self.marks))]
+            marks = dict.fromkeys(self.marks.popleft() for _ in range(len(self.marks)))
             while dirty:
                 lane = dirty.popleft()
                 if lane.crossing.parked:  # what was kept goes first
@@ -144,6 +150,12 @@ class Peer:
     def _before_mark(self, crossing: Crossing, frames: list[bytes]) -> None:
         """All that was put in before the wishes held, also by those who have not said so yet; and the other end gets to
         know every source, so that it can say from where on they hold."""
+        if crossing.share is not None:
+            for before in crossing.active():
+                if before.pending and before.announced:
+                    before.build(frames)
+            crossing.share.before_mark(frames)
+            return
         for source in list(crossing.channel.sources.values()):
             if not source.local:
                 continue
@@ -167,14 +179,19 @@ class Peer:
 
     def mark(self, crossing: Crossing) -> None:
         """Tell the peer, after all that went before, that its wishes of this version are in force."""
+        if crossing.told == crossing.version:
+            return  # it was told with the link, which has come up just now
         self.marks.append(crossing)
         self.stir()
 
     def say(self, frame: bytes) -> None:
         """A frame beside the events."""
-        if self.link is not None:
+        link = self.link
+        if link is not None:
             self.control.append(frame)
             self.stir()
+            if len(self.control) > UNREAD:
+                link.close("it does not take the answers to what it asks")
 
     def trim(self, lane: Lane) -> None:
         with self.building:
@@ -205,22 +222,32 @@ class Peer:
     def link_up(self, link: Link, *, dialled: bool) -> None:
         """Another link, from now on: first each end says what it has."""
         with self.lock:
-            old, self.link = self.link, link
-            self.dialled, self.resumed = dialled, False
+            with self.building:  # what the old one still brings in must not be taken for this one's
+                old, self.link = self.link, link
+                self.dialled, self.resumed = dialled, False
             self.heard = self.since = monotonic()
             self.links += 1
             self.gone, self.trouble = None, ""
             if old is not None:
                 self._let_go(old, "another link took its place")
-            positions = {sid: source.frame for sid, source in list(self.standins.items()) if source.frame}
             with self.building:
                 self.control.clear()
-                self.control.append(wire.encode_control(Resume(positions)))
+                self.control.append(wire.encode_control(Resume(self.positions())))
+                said = [(sid, source.acknowledged) for sid, source in list(self.standins.items()) if source.acknowledged]
+                if said:  # it may have been lost with the link
+                    self.control.append(wire.encode_ack(said))
                 for lane in self.lanes():
                     lane.announced = False
         self.sender.attach(link)
         self.stir()
         self.engine.changed()
+
+    def positions(self) -> dict[int, int]:
+        """The last frame of each source that came."""
+        sources = list(self.standins.items())
+        found = {sid: source.frame for sid, source in sources if source.frame}
+        found.update({track.sid: track.frame for _, source in sources if (track := source.track) is not None})
+        return found
 
     def link_down(self, link: Link, reason: str) -> None:
         """A link has ended; called once, by its thread."""
@@ -244,9 +271,17 @@ class Peer:
         link = self.link
         return link is not None and link.kind != "zenoh"
 
-    def on_resume(self, positions: dict[int, int]) -> None:
+    def on_resume(self, positions: dict[int, int], link: Link) -> None:
         """The other end says which frames of each source it has: the rest goes again, then all that waits."""
+        if len(self.control) > UNREAD // 2:
+            raise FrameError("it asks again and again for what it does not take")
+        groups = self.engine.groups
+        rests, shared = ([], []) if groups is None else groups.resumed(self, positions)
+        marked: list[Crossing] = []
         with self.building:
+            if self.link is not link:
+                return  # another has taken its place, over which it is said again
+            self.control.extend(rests)
             for crossing in list(self.crossings.values()):
                 if crossing.parked:
                     continue
@@ -257,8 +292,13 @@ class Peer:
                     if lane.pending and not lane.dirty:
                         lane.dirty = True
                         self.dirty.append(lane)
-                self.marks.append(crossing)
+                if crossing.due:
+                    crossing.told = 0
+                    marked.append(crossing)
+            self.control.extend(shared)
             self.resumed = True
+        for crossing in marked:
+            self.engine.mark(self, crossing)
         self.stir()
 
     # ── in: by the thread that reads the link ──
@@ -268,20 +308,15 @@ class Peer:
         self.heard = monotonic()
         message = wire.decode(frame)
         match message:
-            case wire.Events():
-                source = self._source_of(message.source, message.number)
-                if source is not None:
-                    source.deliver(message)
-                    self._came(source, len(message.seqs))
-            case wire.Batch():
-                source = self._source_of(message.source, message.number)
-                if source is not None:
-                    source.deliver_batch(message)
-                    self._came(source, message.rows)
+            case wire.Events() | wire.Batch():
+                self._on_events(message)
             case wire.Ack():
                 for sid, number in message.pairs:
                     if (lane := self.by_sid.get(sid)) is not None:
-                        lane.acknowledged(number)
+                        with self.building:  # an older link may still be read, too
+                            lane.acknowledged(number)
+                    elif sid & GROUP and self.engine.groups is not None:
+                        self.engine.groups.acknowledged(self, sid, number)
             case wire.Promise():
                 for sid, time in message.pairs:
                     if (found := self.standins.get(sid)) is not None:
@@ -291,47 +326,80 @@ class Peer:
             case wire.Pong():
                 pass
             case _:
-                self._on_control(message)
+                self._on_control(message, link)
 
-    def _on_control(self, message: Any) -> None:
+    def _on_events(self, message: wire.Events | wire.Batch) -> None:
+        source = self.standins.get(message.source)
+        if source is None:
+            if message.source & GROUP and self.engine.groups is not None:
+                self.engine.groups.hearing.message(self, message)
+            else:
+                self.engine.offence(self, f"events of a source ({message.source}) that was not announced")
+        elif source.track is None or not source.track.hold(0, partial(self._deliver, source, message)):
+            self._deliver(source, message)
+
+    def _deliver(self, source: StandIn, message: wire.Events | wire.Batch) -> None:
+        number = message.number
+        if 0 < number <= source.frame:
+            source.repeated += 1  # it was here already
+        elif number and number != source.frame + 1:
+            self.engine.gap(self, source, number)
+        elif isinstance(message, wire.Events):
+            source.deliver(message)  # if it has no number, it is of the past
+            self._came(source, len(message.seqs))
+        else:
+            source.deliver_batch(message)
+            self._came(source, message.rows)
+
+    def _on_control(self, message: Any, link: Link) -> None:
         self.control_in[type(message).__name__.lower()] += 1
+        groups = self.engine.groups
         match message:
             case Resume(positions=positions):
-                self.on_resume(positions)
+                self.on_resume(positions, link)
             case Announce():
                 self._on_announce(message)
             case Ends(source=sid):
-                self.engine.withdrawn(self, sid)
-            case Mark(channel=channel, version=version, points=points):
-                for sid, seq in points.items():
-                    if (source := self.standins.get(sid)) is not None:
-                        source.passed_by(seq)
-                self.engine.marked(self, channel, version)
+                self._on_ends(sid)
+            case Mark():
+                if groups is None:
+                    self._on_mark(message)
+                else:
+                    groups.hearing.marked(self, message, partial(self._on_mark, message))
+            case Sent() if groups is not None:
+                groups.hearing.sent(self, message)
+            case Repair(source=sid, after=after, upto=upto) if groups is not None:
+                groups.repair(self, sid, after, upto)
             case Bye(reason=reason):
                 self.engine.said_bye(self, reason)
             case _:
                 raise FrameError(f"expected a frame between nodes that know each other, found {type(message).__name__}")
 
-    def _source_of(self, sid: int, number: int) -> StandIn | None:
+    def _on_mark(self, message: Mark) -> None:
+        for sid, seq in message.points.items():
+            if (source := self.standins.get(sid)) is not None:
+                source.passed_by(seq)
+        self.engine.marked(self, message.channel, message.version)
+
+    def _on_ends(self, sid: int) -> None:
+        """No more of a source comes this way; it is gone if it comes in no other."""
+        if sid & GROUP:
+            if self.engine.groups is not None:
+                self.engine.groups.hearing.ends(self, sid)
+            return
         source = self.standins.get(sid)
-        if source is None:
-            self.engine.offence(self, f"events of a source ({sid}) that was not announced")
-            return None
-        if number == 0:
-            return source  # of the past
-        if number <= source.frame:
-            source.repeated += 1
-            return None  # it was here already
-        if number != source.frame + 1:
-            self.engine.gap(self, source, number)
-            return None
-        return source
+        if source is not None:
+            source.linked = False
+            if source.track is None:
+                self.engine.withdrawn(self, sid)
 
     def _on_announce(self, message: Announce) -> None:
         ad = message.ad
         source = self.standins.get(ad.sid)
         if source is None:
             try:
+                if len(self.standins) >= SOURCES:
+                    raise FrameError(f"expected at most {SOURCES:,} sources of a node, found more")
                 source = self.engine.stand_in(self, ad, unpack_type(message.type))
             except HeadwaterError as error:
                 self.engine.refused_source(self, ad, str(error))
@@ -342,12 +410,17 @@ class Peer:
         source.pace = max(1, min(PACE, message.window // 4))
         if source.zones != (zones := frozenset(ad.zones)):
             self.engine.node.wiring.rezone(source, zones)
+        if message.group:
+            if self.engine.groups is not None:
+                self.engine.groups.hearing.announced(self, source, message)
+            return
+        source.linked = True
         if message.next > source.frame + 1:
             if source.frame or message.dropped:
-                source.lost = message.dropped
+                source.dropped = message.dropped
             source.frame = source.acknowledged = message.next - 1
-        elif message.dropped > source.lost:
-            source.lost = message.dropped
+        elif message.dropped > source.dropped:
+            source.dropped = message.dropped
 
     def _came(self, source: StandIn, events: int) -> None:
         self.unacknowledged.add(source)
@@ -360,14 +433,15 @@ class Peer:
     def acknowledge(self, sources: Iterable[StandIn] | None = None) -> bool:
         """Tell the other end what no sink of this node needs again; whether there may be more to tell soon."""
         pairs = []
-        for source in list(self.unacknowledged) if sources is None else sources:
-            number = source.settled()
-            source.unsaid = 0
-            if number > source.acknowledged:
-                source.acknowledged = number
-                pairs.append((source.sid, number))
-            if number >= source.frame:
-                self.unacknowledged.discard(source)
+        with self._acknowledging:  # the reader and the keeper
+            for source in list(self.unacknowledged) if sources is None else sources:
+                number = source.settled()
+                source.unsaid = 0
+                if number > source.acknowledged:
+                    source.acknowledged = number
+                    pairs.append((source.sid, number))
+                if number >= source.frame:
+                    self.unacknowledged.discard(source)
         if pairs:
             self.say(wire.encode_ack(pairs))
         return bool(self.unacknowledged)

@@ -7,7 +7,7 @@ RelaySource   publishes them: a source whose events come from elsewhere, and kee
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -150,6 +150,7 @@ class RelaySource(Source):
         self.origin, self.path = origin, path
         self.node = node_of(origin)
         self._seen, self._plan, self._tag = seen, plan, tag
+        self._turn: Any = nullcontext() if seen is None else seen.turn
         self.passed = 0  # events that were passed on
 
     def flow(self, channel: Channel, lineup: Lineup) -> Flow:
@@ -189,8 +190,8 @@ class RelaySource(Source):
         if self._full:
             self._wait_for_room(record)
         ready: Ready = []
-        with self.lock:
-            if self.closed:
+        with self.lock, self._turn:
+            if self.closed and not self.channel.node.draining:
                 return
             self.last = number
             self.passed += 1
@@ -207,8 +208,8 @@ class RelaySource(Source):
         if self._full:
             self._wait_for_room(None)
         ready: Ready = []
-        with self.lock:
-            if self.closed:
+        with self.lock, self._turn:
+            if self.closed and not self.channel.node.draining:
                 return
             self.last = int(seqs[-1])
             self.passed += len(seqs)

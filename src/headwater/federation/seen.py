@@ -25,26 +25,28 @@ def federation_of(origin: str) -> str:
 
 
 class Seen:
-    """Of one origin, at one node; shared by all sources whose events have that origin. Any thread may ask.
+    """Of one origin, at one node; shared by all sources whose events have that origin.
+
+    `turn` is held from the question whether an event is new until it is queued for all sinks, so that events of one
+    origin keep their order, whichever way each comes.
 
     Remembered are stretches of numbers without a gap, so that it takes little memory as long as everything comes by
     one way or another. Should there be more than MOST gaps, the oldest counts as filled.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.turn = threading.Lock()
         self._of: dict[int, _Numbers] = {}
 
     def first_time(self, seq: int, tag: int = 0) -> bool:
         """Whether this event is new; it is not any more from now on. Results of interests at the source (by their
         tag) are told apart, for each is a stream of its own."""
-        with self._lock:
-            numbers = self._of.get(tag)
-            if numbers is None:
-                numbers = self._of[tag] = _Numbers()
-                if len(self._of) > TAGS:
-                    del self._of[min(each for each in self._of if each)]
-            return numbers.add(seq)
+        numbers = self._of.get(tag)
+        if numbers is None:
+            numbers = self._of[tag] = _Numbers()
+            if len(self._of) > TAGS:
+                del self._of[min(each for each in self._of if each)]
+        return numbers.add(seq)
 
 
 class _Numbers:

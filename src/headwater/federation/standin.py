@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from headwater.channel.forms import fitting
 from headwater.channel.letter import Chunk, Letter
@@ -14,7 +17,8 @@ from headwater.channel.running import DEPTH, NEST, runs
 from headwater.channel.source import Source
 from headwater.channel.subscription import SAMPLE
 from headwater.errors import ClosedError, EncodeError, FrameError, HeadwaterError
-from headwater.federation.history import PAST
+from headwater.federation.checking import check_of
+from headwater.federation.history import PAST, of_the_past
 from headwater.federation.seen import node_of
 from headwater.types import EventType
 
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from headwater.federation.wire_control import SourceAd
 
 FOREVER = (1 << 63) - 1
+_UNASKED: Any = object()
 
 
 class _NoIntake:
@@ -128,9 +133,13 @@ class StandIn(Source):
         self.key = f"{ad.name}@{peer.name}"
         self.id = f"{channel.name}/{self.key}"
         self.node = peer.name
+        self.place = f"{peer.id} {channel.name}"
         self.position_key = f"{peer.id}/{peer.incarnation}/{ad.sid}"
         self._type = type
         self._plan = None if channel.type is None or type is None else fitting(type, channel.type)
+        expected = channel.type if self._plan is None else type  # code for the channel's type is there as a rule
+        self._check = None if type is None or expected is None else check_of(expected)
+        self.malformed = 0  # records that were none
         self.received = 0  # the last event
         self.frame = 0  # the last frame
         self.acknowledged = 0  # the last frame that was acknowledged
@@ -148,6 +157,7 @@ class StandIn(Source):
         # Where it is a gateway that passes on events of another federation:
         self.origin, self.path = ad.origin, tuple(ad.path)
         self._seen = peer.engine.seen(ad.origin) if ad.origin else None
+        self._turn: Any = nullcontext() if self._seen is None else self._seen.turn
         if ad.origin:
             self.node = node_of(ad.origin)
 
@@ -207,23 +217,28 @@ class StandIn(Source):
 
     def deliver(self, events: Events) -> None:
         """A frame of single events."""
-        records, seqs = events.records, events.seqs
-        if self._plan is not None:
-            records = self._convert(events)
+        last = events.seqs[-1]
         if events.resent:
-            self._resent_to = seqs[-1]
-        tags = events.tags
-        if tags is None and self._short(records, seqs, events.number):
+            self._resent_to = last
+        if not events.number:
+            self._deliver_past(events)
             return
+        if events.tags is None and self._plan is None and self._short(events.records, last, events.number):
+            return
+        events = self._sound(events)
+        records = events.records if self._plan is None else self._convert(events)
+        if events.tags is None and records and self._plan is not None and self._short(records, last, events.number):
+            return
+        seqs, tags = events.seqs, events.tags
         ready: Ready = []
         now, priority = perf_counter_ns(), self.priority
         flow: Any = self._flow
         self._wait_for_room(None)
-        with self.lock:
+        with self.lock, self._turn:
             if self.closed:
                 return
-            if events.number:  # else it is of the past
-                self._arrived(events.number, seqs[-1])
+            if not self._arrived(events.number, last):
+                return
             accept = flow.accept
             if tags is None:
                 for seq, stamp, record in zip(seqs, events.stamps, records, strict=True):
@@ -233,27 +248,73 @@ class StandIn(Source):
                 for seq, stamp, record, marks in zip(seqs, events.stamps, records, tags, strict=True):
                     letter = Letter(None, record, self, seq, stamp, now, priority)
                     for mark in marks:
-                        if mark >= PAST:
-                            self._past(mark - PAST, letter, ready)
-                            continue
                         if self._seen is not None and not self._seen.first_time(seq, mark):
                             continue
                         if mark:
                             flow.tagged(mark, letter, ready)
                         else:
                             accept(letter, ready)
-            if events.number:
+            if records:
                 self.promise = max(self.promise or 0, events.stamps[-1])
         go_all(list(dict.fromkeys(ready)))
         self._release()
 
-    def _past(self, tag: int, letter: Letter, ready: Ready) -> None:
-        """An event from before a sink came that has asked for the past."""
-        entry: Entry | None = self._flow.tags.get(tag)  # type: ignore[attr-defined]
-        for member in () if entry is None else entry.members:
-            sink = getattr(member, "subscription", None)
-            if sink is not None and sink.options.history and sink.remembers(self.peer.id, self.id, letter.seq):
-                member.accept(letter, ready)
+    def _deliver_past(self, events: Events) -> None:
+        """Events from before a sink came that has asked for the past."""
+        if not of_the_past(events):
+            raise FrameError(f"{self}: expected the number of a frame of events, found none")
+        assert events.tags is not None
+        more = {seq: (rank - PAST, turn - PAST) for seq, (_, rank, turn) in zip(events.seqs, events.tags, strict=True)}
+        events = self._sound(replace(events, tags=[(marks[0] - PAST,) for marks in events.tags]))
+        records = events.records if self._plan is None else self._convert(events)
+        ready: Ready = []
+        now, tags = perf_counter_ns(), self._flow.tags  # type: ignore[attr-defined]
+        self._wait_for_room(None)
+        with self.lock, self._turn:
+            for seq, stamp, record, (tag,) in zip(events.seqs, events.stamps, records, events.tags or (), strict=True):
+                if self._seen is not None and not self._seen.first_time(seq, PAST | tag):
+                    continue
+                letter, entry = Letter(None, record, self, seq, stamp, now, self.priority), tags.get(tag)
+                for member in () if entry is None or self.closed else entry.members:
+                    sink = getattr(member, "subscription", None)
+                    if sink is None:
+                        continue
+                    wanted, (rank, turn) = sink.options.history, more[seq]
+                    if wanted and not 0 < wanted < rank and sink.number <= turn:  # else it has its own, or gets them
+                        sink.accept_past(self.place, member, letter, ready)
+        go_all(list(dict.fromkeys(ready)))
+        self._release()
+
+    def _sound(self, events: Events) -> Events:
+        """Without what is no record of its type, which is an offence, and without what nobody asks for any more."""
+        tags, records = events.tags, events.records
+        if tags is None:
+            bad = set(() if self._check is None else self._check(records))
+            unasked: set[int] = set()
+        else:
+            checks = [self._check_of(marks) for marks in tags]
+            unasked = {at for at, check in enumerate(checks) if check is _UNASKED}
+            bad = {at for at, check in enumerate(checks) if check not in (None, _UNASKED) and check([records[at]])}
+        if not bad and not unasked:
+            return events
+        if bad:
+            self.malformed += len(bad)
+            self.peer.engine.offence(self.peer, f"{len(bad)} records of {self} that are not of its type")
+        keep = [at for at in range(len(records)) if at not in bad and at not in unasked]
+        seqs, stamps = [events.seqs[at] for at in keep], [events.stamps[at] for at in keep]
+        marks = None if tags is None else [tags[at] for at in keep]
+        return replace(events, seqs=seqs, stamps=stamps, records=[records[at] for at in keep], tags=marks)
+
+    def _check_of(self, marks: tuple[int, ...]) -> Any:
+        """How records with these tags are checked; None if any bytes will do."""
+        if 0 in marks:
+            return self._check
+        tags: dict[int, Entry] = self._flow.tags  # type: ignore[attr-defined]
+        entry = next((found for mark in marks if (found := tags.get(mark)) is not None), None)
+        if entry is None:
+            return _UNASKED
+        output = None if entry.interest is None else entry.interest.output
+        return self._check if output is None else check_of(output)
 
     def _convert(self, events: Events) -> list[Any]:
         """Records of the channel's type here. Those that an interest with output has made are so already."""
@@ -271,7 +332,7 @@ class StandIn(Source):
 
     def _made_there(self, marks: tuple[int, ...]) -> bool:
         tags: dict[int, Entry] = self._flow.tags  # type: ignore[attr-defined]
-        interests = [entry.interest for mark in marks if (entry := tags.get(mark & ~PAST)) is not None]
+        interests = [entry.interest for mark in marks if (entry := tags.get(mark)) is not None]
         return any(each is not None and each.output is not None for each in interests)
 
     def _release(self) -> None:
@@ -279,14 +340,19 @@ class StandIn(Source):
         if self.channel.node.ordered:
             self.channel.node.release()
 
-    def _arrived(self, number: int, last: int) -> None:
+    def _arrived(self, number: int, last: int) -> bool:
+        """Under its lock: whether this frame is the next. Another thread, which reads another link, may have been
+        faster while this one waited for room."""
         if self.by_group:
             self.received = last
-            return
-        self.frame, self.received = number, last
+            return True
+        if number != self.frame + 1:
+            return False
         self._frames.append((number, last))
+        self.frame, self.received = number, max(last, self.received)
+        return True
 
-    def _short(self, records: Any, seqs: Any, number: int) -> bool:
+    def _short(self, records: Any, last: int, number: int) -> bool:
         """Straight to the one function that wants everything, if that is how things are."""
         flow = self._flow
         if self._seen is not None or flow.lone is None or flow.lone.out is not None or len(NEST) >= DEPTH:
@@ -299,9 +365,14 @@ class StandIn(Source):
                 lone.token.pop()
             except IndexError:
                 return False
+            if not self._arrived(number, last):
+                lone.token.append(None)
+                return True
             flow.seen += len(records)
-            self._arrived(number, seqs[-1])
-        _handle(lone, records)
+        malformed = _handle(lone, records)
+        if malformed:
+            self.malformed += malformed
+            self.peer.engine.offence(self.peer, f"{malformed} records of {self} that are not of its type")
         if lone.items or lone.special:
             lone.stirred()
         return True
@@ -309,10 +380,15 @@ class StandIn(Source):
     def deliver_batch(self, frame: Batch) -> None:
         """A frame of rows."""
         type = self.type
-        if type is None:
-            raise FrameError(f"{self}: rows came, but its channel carries bytes")
+        if type is None or not frame.number:
+            why = "its channel carries bytes" if type is None else "their frame has no number"
+            raise FrameError(f"{self}: rows came, but {why}")
         tag = frame.tag
         entry = None if tag == 0 else self._flow.tags.get(tag)  # type: ignore[attr-defined]
+        if tag and entry is None:  # of an interest that was withdrawn meanwhile
+            with self.lock, self._turn:
+                self._arrived(frame.number, int(frame.seqs[-1]))
+            return
         output = None if entry is None or entry.interest is None else entry.interest.output
         made = type if output is None else output
         batch = frame.batch(made.schema)
@@ -323,10 +399,11 @@ class StandIn(Source):
             self._resent_to = int(seqs[-1])
         ready: Ready = []
         self._wait_for_room(None)
-        with self.lock:
+        with self.lock, self._turn:
             if self.closed:
                 return
-            self._arrived(frame.number, int(seqs[-1]))
+            if not self._arrived(frame.number, int(seqs[-1])):
+                return
             if self._seen is not None:
                 new = [row for row, seq in enumerate(seqs.tolist()) if self._seen.first_time(seq, tag)]
                 if len(new) < len(seqs):
@@ -371,7 +448,8 @@ class StandIn(Source):
 
     def upto(self) -> int | None:
         """The last event that no sink of this node needs again; None if that cannot be told now."""
-        upto = self.received
+        with self.lock:  # what has come is in the queues
+            upto = self.received
         for subscription in self._sinks():
             waits = _oldest(subscription, self)
             if waits is None:
@@ -414,15 +492,18 @@ def _first(letter: Any) -> int:
     return int(letter.seqs[0]) if isinstance(letter, Chunk) else int(letter.seq)
 
 
-def _handle(lone: Any, records: Any) -> None:
-    """Call the one function with every event; the token is taken."""
-    handler, decode = lone.handler, lone.decode
-    event: Any = None
+def _handle(lone: Any, records: Any) -> int:
+    """Call the one function with every event; the token is taken. How many are no events."""
+    handler, decode, malformed = lone.handler, lone.decode, 0
     try:
         NEST.append(None)
         for record in records:
             try:
                 event = decode(record)
+            except HeadwaterError:
+                malformed += 1
+                continue
+            try:
                 handler(event)
             except Exception as error:
                 lone.subscription.handler_failed(error, event)
@@ -431,6 +512,7 @@ def _handle(lone: Any, records: Any) -> None:
             lone.token.append(None)
         finally:
             NEST.pop()
+    return malformed
 
 
 runs(_handle, lambda variables: variables["lone"].mailbox)

@@ -37,6 +37,33 @@ def records_to_batch(layout: Layout, records: Sequence[bytes | memoryview]) -> A
     return batch
 
 
+def flat_records(layout: Layout, batch: Any) -> list[bytes] | None:
+    """The records of a batch that conforms, by transposing it, where all its fields are numbers and none is missing;
+    None for any other."""
+    slots = list(layout.slots.values())
+    if not all(isinstance(slot.type, Scalar) and slot.type.name not in ("text", "bytes") for slot in slots):
+        return None
+    if any(column.null_count for column in batch.columns):
+        return None
+    count = batch.num_rows
+    cells = np.zeros((count, layout.size), np.uint8)
+    cells[:, :HEADER_SIZE] = np.frombuffer(layout.size.to_bytes(4, "little") + layout.header, np.uint8)
+    for slot, column in zip(slots, batch.columns, strict=True):
+        if slot.bit is not None:
+            cells[:, HEADER_SIZE + slot.bit // 8] |= 1 << slot.bit % 8
+        at = HEADER_SIZE + slot.offset
+        assert isinstance(slot.type, Scalar)
+        if slot.type.name == "bool":
+            values: Any = column.to_numpy(zero_copy_only=False).astype(np.uint8)
+        elif slot.type.name == "timestamp":
+            values = column.view(pa.int64()).to_numpy()
+        else:
+            values = column.to_numpy()
+        cells[:, at : at + slot.size] = np.ascontiguousarray(values).view(np.uint8).reshape(count, slot.size)
+    made: list[bytes] = np.frombuffer(cells.data, f"V{layout.size}").tolist() if count else []
+    return made
+
+
 def _fixed_parts(layout: Layout, records: Sequence[bytes | memoryview], sizes: Any) -> Any:
     """The fixed parts as a matrix of bytes, a row for each record, after checking the headers."""
     count = len(records)

@@ -125,7 +125,12 @@ class EventType:
 
     def arrow_to_records(self, batch: Any) -> list[bytes]:
         """A record for each row of a RecordBatch or Table that conforms, or can be made to."""
-        return self._codec.encode_each(self.arrow_to_raw(batch))
+        found = self.conform(batch, check=True)
+        if hasattr(found, "num_columns") and not hasattr(found, "combine_chunks"):
+            made = columns.flat_records(self.layout, found)
+            if made is not None:
+                return made
+        return self._codec.encode_each(self.arrow_to_raw(found))
 
     def arrow_to_raw(self, batch: Any) -> list[dict[str, Any]]:
         """The raw form of each row of a RecordBatch or Table that conforms, or can be made to."""

@@ -1,0 +1,295 @@
+"""Processes of a benchmark: started, told what to do line by line, ended by their number.
+
+The parent's side is `Worker`, the child's is `serve`. A request is one line of JSON, `{"do": method, ...arguments}`,
+and so is its answer. A child ends when its input does, so that none outlives the benchmark, however that ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import cycle, islice, repeat
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any, Protocol
+
+HERE = Path(__file__).resolve().parent
+PATIENCE = 120.0  # seconds for an answer
+RECORD = struct.Struct("<8d")  # 64 bytes: pick, share, number, sent, and four more
+FIRST = struct.Struct("<d")
+PICKS, SHARES = 100, 12  # events differ in `pick`, which goes from 0 to 99, and `share`, from 0 to 11
+WANTED = 7.0  # this `pick` is one percent of them
+VALUES = (4.5, 5.5, 6.5, 7.5)
+
+
+class Gone(Exception):
+    """A process of the benchmark has failed."""
+
+
+class Worker:
+    """A process, and what it is told."""
+
+    def __init__(self, script: str, *arguments: str) -> None:
+        self.name = " ".join((Path(script).stem, *arguments))
+        self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / script), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # an interrupt from the keyboard is for the parent, which ends its children
+        )
+        self.pid = self._process.pid
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put(None)
+
+    def ask(self, do: str, **what: Any) -> None:
+        """Begin something; `answer` waits for it."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps({"do": do, **what}) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise Gone(f"{self.name}: it ended before {do!r}") from None
+
+    def answer(self, timeout: float = PATIENCE) -> dict[str, Any]:
+        try:
+            line = self._answers.get(timeout=timeout)
+        except queue.Empty:
+            raise Gone(f"{self.name}: no answer within {timeout:g} s") from None
+        if line is None:
+            raise Gone(f"{self.name}: it ended with code {self._process.wait(5)}")
+        found: dict[str, Any] = json.loads(line)
+        if "error" in found:
+            raise Gone(f"{self.name}: {found['error']}")
+        return found
+
+    def call(self, do: str, **what: Any) -> dict[str, Any]:
+        self.ask(do, **what)
+        return self.answer()
+
+    def close(self) -> None:
+        """Let it end; end it if it does not."""
+        with suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        for stop in (None, self._process.terminate, self._process.kill):
+            if stop is not None:
+                stop()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(3)
+                return
+
+
+@contextmanager
+def workers() -> Iterator[Callable[..., Worker]]:
+    """Starts workers, and ends all of them in the end."""
+    started: list[Worker] = []
+
+    def start(script: str, *arguments: str) -> Worker:
+        started.append(Worker(script, *arguments))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for worker in started:
+            with suppress(OSError):
+                assert worker._process.stdin is not None
+                worker._process.stdin.close()
+        for worker in started:
+            worker.close()
+
+
+def serve(actions: Any) -> None:
+    """The child's side: calls methods of `actions`; `actions.close()` at the end of the input."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    ending, never = threading.Event(), threading.Event()
+
+    def read() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        ending.set()
+        guard = threading.Timer(2.0, os._exit, (1,))
+        guard.daemon = True
+        guard.start()
+        with suppress(Exception):
+            actions.close()
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        request = json.loads(lines.get())
+        try:
+            answer = getattr(actions, request.pop("do"))(**request) or {}
+        except Exception as error:
+            if ending.wait(0.1):
+                never.wait()  # what failed was interrupted by the end
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        with suppress(BrokenPipeError):  # the parent is gone, and the end of the input will be noticed
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+
+
+class Common:
+    """What every process of the benchmark can do."""
+
+    def pin(self, core: int | None) -> None:
+        """All threads on one core, or (None) on any."""
+        if not hasattr(os, "sched_setaffinity"):
+            return
+        cores = set(range(os.cpu_count() or 1)) if core is None else {core}
+        for thread in Path("/proc/self/task").iterdir():
+            with suppress(OSError):
+                os.sched_setaffinity(int(thread.name), cores)
+
+    def cpu(self) -> dict[str, float]:
+        """Processor time used so far, in seconds."""
+        return {"cpu": process_time()}
+
+
+# ── what is sent ──
+
+
+def record(number: int) -> bytes:
+    """The event of that number as 64 bytes."""
+    return RECORD.pack(number % PICKS, number % SHARES, number, 0.0, *VALUES)
+
+
+def messages(how: str, n: int, packed: int) -> Iterator[bytes]:
+    """What a peer sends for `n` events: "same" or "cycle" (in `pick`) made beforehand, or "fresh" ones."""
+    if how == "fresh":
+        pack = RECORD.pack
+        return (pack(number % PICKS, number % SHARES, number, 0.0, *VALUES) for number in range(n))
+    if how == "same" and packed == 1:
+        return repeat(record(0), n)
+    made = [record(number) for number in range(PICKS)]
+    if packed > 1:
+        assert packed % PICKS == 0, packed
+        return repeat(b"".join(made) * (packed // PICKS), n // packed)
+    return islice(cycle(made), n)
+
+
+# ── what is done with what arrives ──
+
+
+class Done(Protocol):
+    def __call__(self, got: int, useful: int, total: float) -> None: ...
+
+
+class Meter:
+    """Notes when the last event was dealt with, and how many there were."""
+
+    def __init__(self) -> None:
+        self.end, self.got, self.useful, self.total = 0.0, 0, 0, 0.0
+        self.event = threading.Event()
+        self.look: Callable[[], int] = int  # how many there are by now
+
+    def done(self, got: int, useful: int, total: float) -> None:
+        self.end = perf_counter()
+        self.got, self.useful, self.total = got, useful, total
+        self.event.set()
+
+    def result(self, timeout: float = PATIENCE / 2) -> dict[str, Any]:
+        if not self.event.wait(timeout):
+            self.end, self.got = perf_counter(), self.look()
+        return {"end": self.end, "got": self.got, "useful": self.useful, "total": self.total}
+
+
+def taker(mode: str, goal: int, meter: Meter) -> Callable[[Any], None]:
+    """The function that a peer's receiver calls with each message.
+
+    "count": it gets the bytes. "decode": it takes all eight fields from them. "filter": it takes the first field and
+    calls a function with the bytes where that is what is wanted. "packed" and "packed-filter": the same with many
+    events in a message."""
+    got, useful, total, done = 0, 0, 0.0, meter.done
+
+    def look() -> int:
+        return got
+
+    meter.look = look
+
+    def wanted(event: Any) -> None:
+        nonlocal useful
+        useful += 1
+
+    def count(data: bytes) -> None:
+        nonlocal got
+        got += 1
+        if got == goal:
+            done(got, useful, total)
+
+    def decode(data: bytes, unpack: Any = RECORD.unpack) -> None:
+        nonlocal got, total
+        _pick, _share, number, _sent, _a, _b, _c, _d = unpack(data)
+        total += number
+        got += 1
+        if got == goal:
+            done(got, useful, total)
+
+    def select(data: bytes, first: Any = FIRST.unpack_from) -> None:
+        nonlocal got
+        if first(data)[0] == WANTED:
+            wanted(data)
+        got += 1
+        if got == goal:
+            done(got, useful, total)
+
+    def packed(data: bytes) -> None:
+        nonlocal got
+        got += len(data) // RECORD.size
+        if got == goal:
+            done(got, useful, total)
+
+    def select_packed(data: bytes) -> None:
+        nonlocal got
+        rows = np.frombuffer(data, np.float64).reshape(-1, 8)
+        for row in rows[rows[:, 0] == WANTED]:
+            wanted(row)
+        got += len(rows)
+        if got == goal:
+            done(got, useful, total)
+
+    if mode == "packed-filter":
+        import numpy as np
+    return {"count": count, "decode": decode, "filter": select, "packed": packed, "packed-filter": select_packed}[mode]
+
+
+class Trips:
+    """Times of round trips that follow each other, taken wherever the answer arrives."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.times, self.event = n, list[float](), threading.Event()
+        self.last = perf_counter()
+
+    def back(self) -> bool:
+        """An answer is here: whether to ask again."""
+        now = perf_counter()
+        self.times.append(now - self.last)
+        self.last = now
+        if len(self.times) < self.n:
+            return True
+        self.event.set()
+        return False
+
+    def result(self) -> dict[str, Any]:
+        if not self.event.wait(PATIENCE / 2):
+            raise TimeoutError(f"{len(self.times):,} of {self.n:,} round trips were made")
+        ordered = sorted(self.times)
+        return {"p50": ordered[len(ordered) // 2], "p99": ordered[len(ordered) * 99 // 100]}

@@ -1,0 +1,166 @@
+"""How many control messages a federation needs, beside those of SECO: 2n² + 4n for n nodes that come and go, and
+4m(n - 1) for m subscriptions of one of them that come and go.
+
+docs/federation-messages.md says what ours are, and why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from headwater import Event, Interest, Node, Subscription, i64
+from tests.federation.nodes import GUARD, Log, Nodes, nodes
+
+CHANNEL = "ie.tcd.sighting"
+MANY = 6  # subscriptions
+
+
+class Sighting(Event, name="ie.tcd.Sighting"):
+    badge: i64
+    room: i64
+
+
+def counted(made: list[Node]) -> Counter[str]:
+    """Over Zenoh by kind, `…_out` as they are said and `…_in` as they arrive; and frames on streams by kind."""
+    total: Counter[str] = Counter()
+    for node in made:
+        assert node.engine is not None
+        for kind, each in node.engine.fabric.counters.items():
+            total[f"{kind}_out"] += each["messages_out"]
+            total[f"{kind}_in"] += each["messages_in"]
+        for peer in node.engine.everyone():
+            total.update(peer.control_in)
+    return +total
+
+
+def said(counts: Counter[str]) -> int:
+    """Messages over Zenoh: a declaration or a publication is one, and so is a question to all, or an answer."""
+    return sum(number for kind, number in counts.items() if kind.endswith("_out"))
+
+
+def settle(node: Node) -> None:
+    engine = node.engine
+    assert engine is not None
+    assert node.ready(GUARD) and node.until(lambda: engine.asking.settled(node.channels()), GUARD)
+
+
+def advertised(make: Nodes, count: int) -> list[Node]:
+    """Nodes that all have a source of one channel."""
+    made = [make(f"n{number}") for number in range(count)]
+    make.together()
+    for node in made:
+        node.channel(CHANNEL, Sighting).source("s")
+    make.ready()
+    return made
+
+
+@pytest.mark.parametrize("count", range(2, 9))
+def test_nodes_that_come_and_go(count: int) -> None:
+    with nodes() as make:
+        made = [make(f"n{number}") for number in range(count)]
+        make.together()
+        joined = counted(made)
+        for node in reversed(made):
+            node.close()
+        total = counted(made)
+    pairs = count * (count - 1) // 2
+    assert joined["join_out"] == count and joined["join_in"] == 2 * pairs  # each is heard of by each
+    # Each pair gets to know each other by one question and one answer: the newcomer's to all, or, where that was before
+    # the two were connected, one of its own (which both may ask, if one is slow).
+    assert joined["roll_out"] == count + joined["roll_in"] // 2
+    assert 4 * pairs >= joined["roll_in"] + joined["ask_in"] >= 2 * pairs
+    assert total["leave_out"] == count and total["leave_in"] == pairs
+    assert not any(
+        joined[kind] for kind in ("post_out", "news_out", "mark", "announce", "resume")
+    )  # nobody wants anything
+    seco = 2 * count**2 + 4 * count
+    print(f"{count} nodes: {said(total)} said, SECO {seco}")
+    assert said(total) < seco / 2
+
+
+@pytest.mark.parametrize("count", [2, 5, 8])
+def test_subscriptions_that_come_and_go(count: int) -> None:
+    with nodes() as make:
+        made = advertised(make, count)
+        first, others = made[0], count - 1
+        channel = first.channel(CHANNEL)
+        seco = 4 * MANY * others
+        base = counted(made)
+
+        def step() -> Counter[str]:
+            """What it took since the last step."""
+            nonlocal base
+            settle(first)
+            before, base = base, counted(made)
+            return base - before
+
+        # All different, one after the other: one question and one answer each, and a mark.
+        subscriptions: list[Subscription] = []
+        for number in range(MANY):
+            subscriptions.append(channel.subscribe(Log(), f"badge == {number}"))
+            took = step()
+            assert took["ask_out"] == took["ask_in"] == 2 * others and took["mark"] == others, took
+            assert took["announce"] == (others if number == 0 else 0) and took["news_out"] == 0
+        total = 2 * MANY * others
+        for number, subscription in enumerate(subscriptions):
+            subscription.cancel()
+            took = step()
+            assert took["ask_out"] == 2 * others and took["mark"] == 0, took
+            assert took["ends"] == (others if number == MANY - 1 else 0)
+            total += took["ask_out"]
+        assert total == seco  # as many as SECO needs, at worst
+
+        # Covered by the first: nothing is asked.
+        subscriptions = [channel.subscribe(Log(), "badge >= 0")]
+        total = step()["ask_out"]
+        assert total == 2 * others
+        for number in range(1, MANY):
+            subscriptions.append(channel.subscribe(Log(), f"badge >= {number} and room == {number}"))
+            assert not said(step())
+        for subscription in reversed(subscriptions):
+            subscription.cancel()
+            total += said(step())
+        assert total == 4 * others == seco / MANY
+
+        # The same interest again and again, and one on another channel that nobody else has: nothing is asked.
+        subscriptions = [channel.subscribe(Log(), "badge == 7") for _ in range(MANY)]
+        total = said(step())
+        subscriptions.append(first.channel("elsewhere", Sighting).subscribe(Log(), "badge == 7"))
+        assert not said(step())
+        for subscription in subscriptions:
+            subscription.cancel()
+            total += said(step())
+        assert total <= 6 * others < seco
+
+        # Made in one go: they share a question.
+        interests = [Interest(f"badge == {number} and room > {number}", Sighting) for number in range(MANY)]
+        subscriptions = [channel.subscribe(Log(), each) for each in interests]
+        took = step()
+        total = said(took)
+        assert took["mark"] <= 2 * others
+        for subscription in subscriptions:
+            subscription.cancel()
+        total += said(step())
+        print(f"{count} nodes, {MANY} subscriptions made at once: {total} said, SECO {seco}")
+        assert total <= 8 * others < seco
+
+
+def test_only_nodes_that_have_a_source_are_asked() -> None:
+    with nodes() as make:
+        made = [make(f"n{number}") for number in range(4)]
+        make.together()
+        source = made[1].channel(CHANNEL, Sighting).source("s")
+        make.ready()
+        before = counted(made)
+        log = Log()
+        made[0].channel(CHANNEL).subscribe(log, "badge == 1")
+        settle(made[0])
+        took = counted(made) - before
+        assert took["ask_out"] == took["ask_in"] == 2 and took["mark"] == took["announce"] == 1
+        for badge in range(100):
+            source.publish(badge=badge, room=0)
+        log.wait(1)
+        make.flush()
+        assert said(counted(made) - before) == 2  # events need no control messages

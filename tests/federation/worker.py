@@ -1,0 +1,291 @@
+"""One node in a process of its own, told what to do by lines of JSON on its input: each is answered by one line.
+
+Sinks write what they get to a file as they get it, so that what they have seen is known however the process ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from headwater import Event, Interest, Subscription, i32, i64, u32
+from headwater.channel.delivery import Reliable
+from headwater.federation.network import Network
+from headwater.federation.node import Node
+
+GUARD = 60.0
+PAUSE = 0.004  # seconds between two bursts of a flow
+
+
+class Count(Event, name="test.Count"):
+    """What flows count: `n` is also the number of the event in its source."""
+
+    maker: str  # the name of the source, and in which life of its process
+    n: i64
+    level: i64 = 0
+
+
+class Seen(Event, name="test.Seen"):
+    badge: u32
+    level: float
+    room: str
+    zone: i32 | None = None
+
+
+class Tenths(Event, name="test.Tenths"):
+    badge: u32
+    tenth: i64
+
+
+TYPES: dict[str, type[Event]] = {"seen": Seen, "tenths": Tenths}
+
+
+class Sink:
+    """A subscription that writes down: source, number, maker, n, epoch, whether it may have come before."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.last: dict[str, int] = {}
+        self.count = 0
+        self.came = threading.Condition()
+        self.subscription: Subscription | None = None
+
+    def __call__(self, event: Any, about: Any) -> None:
+        line = f"{about.source} {about.seq} {event.maker} {event.n} {about.epoch} {int(about.redelivered)}\n"
+        os.write(self._file, line.encode())
+        with self.came:
+            self.last[event.maker] = event.n
+            self.count += 1
+            self.came.notify_all()
+
+    def until(self, wanted: dict[str, int], timeout: float) -> bool:
+        with self.came:
+            return self.came.wait_for(lambda: all(self.last.get(maker, 0) >= n for maker, n in wanted.items()), timeout)
+
+
+class Rows:
+    """A subscription that keeps what it gets, as plain values."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self.subscription: Subscription | None = None
+
+    def __call__(self, event: Any, about: Any) -> None:
+        fields = {name: getattr(event, name) for name in type(event).__struct_fields__}
+        self.rows.append([about.source, about.seq, fields])
+
+
+class Flow(threading.Thread):
+    """A source that publishes on and on."""
+
+    def __init__(self, source: Any, maker: str, path: str, pace: int) -> None:
+        super().__init__(daemon=True)
+        self.source, self.maker, self.pace = source, maker, pace
+        self.n = 0
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.stopped = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        while not self.stopped.wait(PAUSE):
+            last = self.n + self.pace
+            os.write(self._file, f"{self.maker} {last}\n".encode())  # at most so many are published if it is killed
+            for n in range(self.n + 1, last + 1):
+                self.source.publish(Count(maker=self.maker, n=n, level=n * 7919 % 100))
+            self.n = last
+
+
+class Worker:
+    """The node and what it has."""
+
+    def __init__(self) -> None:
+        self.node: Node = None  # type: ignore[assignment]
+        self.sinks: dict[str, Any] = {}
+        self.flows: dict[str, Flow] = {}
+        self.sources: dict[str, Any] = {}
+
+    # ── the node ──
+
+    def open(self, name: str, network: dict[str, Any], state: str | None = None) -> Any:
+        self.node = Node(name, network=Network.of(network), state=state)
+        return {"id": self.node.id, "endpoints": list(self.node.endpoints)}
+
+    def peers(self, wanted: list[str], timeout: float = GUARD) -> Any:
+        return self.node.until(lambda: set(wanted) <= set(self.node.peers), timeout) or self.node.peers
+
+    def alone(self, unwanted: list[str], timeout: float = GUARD) -> Any:
+        return self.node.until(lambda: not set(unwanted) & set(self.node.peers), timeout)
+
+    def sees(self, channel: str, sources: list[str], timeout: float = GUARD) -> Any:
+        ok = self.node.until(lambda: set(sources) <= set(self.node.remote_sources(channel)), timeout)
+        return ok or self.node.remote_sources(channel)
+
+    def ready(self, timeout: float = GUARD) -> Any:
+        return self.node.ready(timeout)
+
+    def flush(self, timeout: float = GUARD) -> Any:
+        return self.node.flush(timeout)
+
+    def close(self) -> Any:
+        for flow in self.flows.values():
+            flow.stopped.set()
+            flow.join(GUARD)
+        if self.node is not None:
+            self.node.close(timeout=10.0)
+        return True
+
+    def links(self) -> Any:
+        """By node, how it is reached."""
+        engine = self.node.engine
+        assert engine is not None
+        return {peer.name: None if peer.link is None else peer.link.kind for peer in engine.everyone()}
+
+    def state(self) -> Any:
+        """For people, when something hangs."""
+        engine = self.node.engine
+        assert engine is not None
+        return [
+            [peer.id, peer.incarnation, peer.present, peer.gone, peer.resumed, peer.trouble, peer.calling]
+            + [
+                ["lane", lane.sid, lane.announced, lane.number, lane.waiting, crossing.parked, crossing.version]
+                for crossing in peer.crossings.values()
+                for lane in crossing.active()
+            ]
+            + [["from", sid, each.frame, each.acknowledged, each.received] for sid, each in peer.standins.items()]
+            + [["asked", one.version, one.agreed, one.marked, one.busy] for one in peer.asked.values()]
+            for peer in engine.everyone()
+        ]
+
+    def cut(self) -> Any:
+        """End all links to other nodes, in the middle of whatever crosses them."""
+        engine = self.node.engine
+        assert engine is not None
+        found = [peer.link for peer in engine.everyone() if peer.link is not None]
+        for link in found:
+            link.close("cut by the test")
+        return len(found)
+
+    def offences(self) -> Any:
+        assert self.node.engine is not None
+        return dict(self.node.engine.offences)
+
+    # ── counting ──
+
+    def flow(self, channel: str, source: str, maker: str, path: str, pace: int = 5) -> Any:
+        made = self.node.channel(channel, Count).source(source)
+        self.flows[maker] = Flow(made, maker, path, pace)
+        return True
+
+    def stop(self) -> Any:
+        """End all flows; what they have published."""
+        for flow in self.flows.values():
+            flow.stopped.set()
+        for flow in self.flows.values():
+            flow.join(GUARD)
+        return {maker: flow.n for maker, flow in self.flows.items()}
+
+    def published(self) -> Any:
+        return {maker: flow.n for maker, flow in self.flows.items()}
+
+    def sink(self, channel: str, name: str, path: str, where: str | None = None, durable: bool = False) -> Any:
+        sink = self.sinks[name] = Sink(path)
+        subscribe = self.node.channel(channel, Count).subscribe
+        sink.subscription = subscribe(sink, where, name=name, delivery=Reliable(durable=durable))
+        return True
+
+    def came(self, sink: str, wanted: dict[str, int], timeout: float = GUARD) -> Any:
+        found = self.sinks[sink]
+        return found.until(wanted, timeout) or dict(found.last)
+
+    def more(self, sink: str, count: int, timeout: float = GUARD) -> Any:
+        """So many events more than now."""
+        found = self.sinks[sink]
+        end = found.count + count
+        with found.came:
+            return found.came.wait_for(lambda: found.count >= end, timeout)
+
+    def change(self, sink: str, where: str) -> Any:
+        """The points, and the epoch that begins there."""
+        found = self.sinks[sink].subscription
+        points = found.change(where=where)
+        return {"points": points, "epoch": found.epoch}
+
+    # ── anything ──
+
+    def channel(self, name: str, type: str) -> Any:
+        self.node.channel(name, TYPES.get(type, type))
+        return True
+
+    def source(self, channel: str, name: str) -> Any:
+        self.sources[name] = self.node.channel(channel).source(name)
+        return True
+
+    def publish(self, source: str, events: list[dict[str, Any]], many: bool = False) -> Any:
+        found = self.sources[source]
+        if many:
+            return found.publish_many(events)
+        for event in events:
+            found.publish(event)
+        return found.seq
+
+    def subscribe(self, channel: str, name: str, where: str | None, output: str | None = None) -> Any:
+        made = self.sinks[name] = Rows()
+        on = self.node.channel(channel)
+        interest = where if where is None or output is None else Interest(where, on.type, output=TYPES[output])
+        made.subscription = on.subscribe(made, interest, name=name)
+        return True
+
+    def cancel(self, name: str) -> Any:
+        self.sinks[name].subscription.cancel()
+        return True
+
+    def wishes(self, channel: str, timeout: float = GUARD, wanted: int | None = None) -> Any:
+        """By node, how many interests of it are in force at this node's sources; once there are so many in all."""
+        engine = self.node.engine
+        assert engine is not None
+
+        def found() -> dict[str, int]:
+            crossings = {peer.name: peer.crossings.get(channel) for peer in engine.everyone()}
+            return {name: len(each.wishes) for name, each in crossings.items() if each is not None}
+
+        self.node.until(lambda: wanted is None or sum(found().values()) == wanted, timeout)
+        return found()
+
+    def crossed(self) -> Any:
+        """Events that went to other nodes."""
+        engine = self.node.engine
+        assert engine is not None
+        return sum(lane.passed for peer in engine.everyone() for lane in peer.lanes())
+
+    def rows(self, name: str) -> Any:
+        return self.sinks[name].rows
+
+
+def main() -> None:
+    """Until the input ends."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(threadName)s %(message)s")
+    worker = Worker()
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else is printed does not disturb
+    for line in sys.stdin:
+        asked = json.loads(line)
+        do: Callable[..., Any] = getattr(worker, asked.pop("do"))
+        begun = monotonic()
+        try:
+            answer = {"ok": do(**asked)}
+        except BaseException as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answer["took"] = round(monotonic() - begun, 3)
+        out.write(json.dumps(answer) + "\n")
+        out.flush()
+    os._exit(0)  # the test has gone away
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""The commands of the federation, as a user calls them: processes that find each other, and errors of one line."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from headwater import Security
+from headwater.cli import main
+from headwater.federation.lines import from_line, to_line
+from headwater.interest import as_event_type
+from headwater.types import EventType, event_type
+
+GUARD = 60
+TYPE = "level: f64, network: text?, at: timestamp?, raw: bytes?"
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "headwater.cli", *arguments]
+
+
+@contextmanager
+def running(*arguments: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
+    """A command in a process of its own, which is over at the end."""
+    process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=GUARD)
+
+
+def line(stream: IO[str] | None) -> str:
+    assert stream is not None
+    return stream.readline()
+
+
+@contextmanager
+def hub(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`headwater node`, and where it listens."""
+    with running("node", "--name", "hub", "--listen", "tcp/127.0.0.1:0", *arguments) as process:
+        said = line(process.stdout)
+        found = re.search(r"listens at (\S+?),", said)
+        assert found is not None, said
+        yield process, found[1]
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(list(arguments)) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and said.err.startswith(f"headwater {arguments[0]}: ")
+    return said.err
+
+
+def test_events_from_one_command_to_another_through_a_node() -> None:
+    with hub() as (node, endpoint):
+        interest = ("--where", "level > :limit", "--param", "limit=0.5")
+        with running(
+            "listen", "ie.tcd.level", *interest, "--count", "2", "--connect", endpoint, "--name", "ear", "--wait", "60"
+        ) as ear:
+            assert line(node.stdout).startswith("joined ear (ear.")
+            events = [
+                {"level": 0.75, "network": "ORL-Net#1"},
+                {"level": 0.25},
+                {"level": 1.0, "at": "2026-01-31T12:00Z"},
+            ]
+            text = "\n".join(json.dumps(event) for event in events) + "\n\n"
+            sent = subprocess.run(
+                command(
+                    "publish", "ie.tcd.level", "--type", TYPE, "--connect", endpoint, "--name", "mouth", "--wait", "60"
+                ),
+                input=text, capture_output=True, text=True, timeout=GUARD, check=False,
+            )  # fmt: skip
+            assert (sent.returncode, sent.stderr) == (0, "published 3 events\n")
+            out, err = ear.communicate(timeout=GUARD)
+            assert ear.returncode == 0, err
+            assert [json.loads(each) for each in out.splitlines()] == [
+                {"level": 0.75, "network": "ORL-Net#1", "at": None, "raw": None},
+                {"level": 1.0, "network": None, "at": "2026-01-31T12:00:00+00:00", "raw": None},
+            ]
+        assert line(node.stdout).startswith("joined mouth (mouth.")
+        assert line(node.stdout).startswith("left ")
+        node.send_signal(signal.SIGTERM)
+        out, err = node.communicate(timeout=GUARD)
+        assert node.returncode == 0 and "node hub leaves" in out and err == ""
+
+
+def test_a_node_from_a_file_and_its_key_stays(tmp_path: Path) -> None:
+    config = tmp_path / "hub.toml"
+    config.write_text('[network]\nlisten = "tcp/127.0.0.1:0"\nfederation = "lab"\nlease = 2.0\n')
+    ids = []
+    for _ in range(2):
+        arguments = (
+            "node",
+            "--name",
+            "hub",
+            "--config",
+            str(config),
+            "--state",
+            str(tmp_path / "state"),
+            "--no-router",
+        )
+        with running(*arguments) as process:
+            said = line(process.stdout)
+            assert " of lab listens at tcp/127.0.0.1:" in said
+            ids.append(said.split()[2])
+            process.send_signal(signal.SIGINT)
+            assert process.wait(GUARD) == 0
+    assert ids[0] == ids[1] and ids[0].startswith("(hub.")
+
+
+def test_an_interest_that_is_refused_is_said(tmp_path: Path) -> None:
+    rules = tmp_path / "security.toml"
+    rules.write_text('[[rules]]\nchannel = "**"\nwho = "*"\nmay = ["advertise"]\n')
+    arguments = ("publish", "ie.tcd.level", "--type", TYPE, "--wait", "60", "--security", str(rules), "--connect")
+    with hub() as (_, endpoint), running(*arguments, endpoint, stdin=subprocess.PIPE):
+        ran = subprocess.run(
+            command("listen", "ie.tcd.level", "--connect", endpoint, "--wait", "60"),
+            capture_output=True, text=True, timeout=GUARD, check=False,
+        )  # fmt: skip
+    assert ran.returncode == 2 and ran.stdout == ""
+    assert "no source of ie.tcd.level takes the interest: not allowed" in ran.stderr.splitlines()[-1]
+
+
+def test_lines_that_are_not_events() -> None:
+    with hub() as (_, endpoint):
+        for bad, why in (("{", "expected JSON"), ('{"level": "loud"}', "level"), ("[1]", "expected a JSON object")):
+            ran = subprocess.run(
+                command("publish", "x", "--type", TYPE, "--connect", endpoint, "--wait", "0"),
+                input=f'{{"level": 1}}\n{bad}\n', capture_output=True, text=True, timeout=GUARD, check=False,
+            )  # fmt: skip
+            assert ran.returncode == 2 and "line 2: " in ran.stderr and why in ran.stderr, ran.stderr
+            assert "Traceback" not in ran.stderr
+
+
+def test_certificates(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "secrets"
+    assert main(["certificates", "authority", str(folder)]) == 0
+    assert (
+        main(["certificates", "issue", str(folder), "dublin", "--host", "dublin.example.org", "--group", "staff"]) == 0
+    )
+    assert "dublin.pem" in capsys.readouterr().out
+    security = Security(
+        certificate=folder / "dublin.pem", key=folder / "dublin.key", authority=folder / "authority.pem"
+    )
+    assert security.identity().name == "dublin"
+    assert (folder / "authority.key").stat().st_mode & 0o077 == 0
+    assert "no file yet" in failure(capsys, "certificates", "authority", str(folder))
+    assert "an authority" in failure(capsys, "certificates", "issue", str(tmp_path), "lab")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["node", "--listen", "tcp/0.0.0.0:0"], "only endpoints of this machine"),
+        (["node", "--listen", "nonsense"], "nonsense"),
+        (["node", "--config", "/does/not/exist.toml"], "/does/not/exist.toml"),
+        (["node", "--security", "/does/not/exist.toml"], "/does/not/exist.toml"),
+        (["listen", "a"], "--connect, --listen or --scout"),
+        (["listen", "a", "--listen", "tcp/127.0.0.1:0", "--wait", "0"], "channel 'a': expected one that a node"),
+        (["listen", "a", "--listen", "tcp/127.0.0.1:0", "--type", "x: f33"], "f33"),
+        (["publish", "a", "--listen", "tcp/127.0.0.1:0", "--wait", "0"], "give --type"),
+    ],
+)
+def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], part: str) -> None:
+    if "f33" in part:
+        assert main(arguments) == 2
+        assert part in capsys.readouterr().err
+    else:
+        assert part in failure(capsys, *arguments)
+
+
+@pytest.mark.parametrize("arguments", [["listen", "a", "--count", "-1"], ["publish", "a", "--wait", "soon"]])
+def test_numbers_are_checked(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2 and "expected" in capsys.readouterr().err
+
+
+def test_lines_of_json_give_back_what_they_were_made_of() -> None:
+    import enum
+
+    from headwater import Array, Event, f32, timestamp, u8
+
+    class Colour(enum.Enum):
+        red = 1
+        blue = 2
+
+    class Part(Event):
+        n: u8
+
+    class Whole(Event):
+        at: timestamp
+        raw: bytes
+        grid: Array[f32, 2, 3]
+        parts: list[Part]
+        colour: Colour
+        level: float
+        note: str | None
+
+    kind = event_type(Whole)
+    plain = {
+        "at": "2026-01-31T12:00:00.000001+00:00",
+        "raw": "AP8=",
+        "grid": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]],
+        "parts": [{"n": 1}, {"n": 2}],
+        "colour": "blue",
+        "level": "Infinity",
+        "note": None,
+    }
+    made = kind.cls(**from_line(kind, json.dumps(plain)))
+    assert json.loads(to_line(kind, made)) == plain
+    assert from_line(None, to_line(None, b"\x00\xff")) == b"\x00\xff"
+
+
+def test_what_is_no_line_of_an_event() -> None:
+    from headwater import EncodeError
+
+    kind: EventType = as_event_type(TYPE)
+    for bad in (
+        "",
+        "nonsense",
+        "[]",
+        '"x"',
+        '{"level": 1, "at": "yesterday"}',
+        '{"level": 1, "raw": "?"}',
+        "[" * 100_000,
+    ):
+        with pytest.raises(EncodeError):
+            from_line(kind, bad)
