@@ -71,7 +71,7 @@ def test_nodes_that_come_and_go(count: int) -> None:
     # the two were connected, one of its own (which both may ask, if one is slow).
     assert joined["roll_out"] == count + joined["roll_in"] // 2
     assert 4 * pairs >= joined["roll_in"] + joined["ask_in"] >= 2 * pairs
-    assert total["leave_out"] == count and total["leave_in"] == pairs
+    assert total["leave_out"] == count and total["leave_in"] <= pairs  # who closes next may not hear of it any more
     assert not any(
         joined[kind] for kind in ("post_out", "news_out", "mark", "announce", "resume")
     )  # nobody wants anything

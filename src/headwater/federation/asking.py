@@ -103,7 +103,8 @@ class Asking:
                     continue
                 if demand == asked.demand and asked.agreed == asked.version:
                     asked.demand = demand
-                    if asked.marked >= asked.due and (begin := self._begin(peer, channel)):  # nothing of it is asked for
+                    begin = self._begin(peer, channel) if asked.marked >= asked.due else []
+                    if begin:  # nothing was asked for them, and so nothing will come
                         asked.begins.append((asked.version, begin))
                         self._engine.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
                     continue

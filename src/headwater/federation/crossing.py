@@ -101,7 +101,7 @@ class Wire(LonePart):
         lane.pending.append(flow.seen)  # records without a number follow on this
         lane.peer.engine.later(0.0, lane.go)  # so that the next record is the first in the list, and told of
         lane.weight = SAMPLE + 1
-        self.out, self.stirred = lane.pending, lane.go
+        self.out, self.stirred = lane.pending, lane.first
         self.token, self.items, self.special = [None], deque(), []
         self.cls, self.thread = None, bytearray(8)
 

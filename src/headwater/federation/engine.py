@@ -784,7 +784,7 @@ class Engine:
             why = "it has not proven who it is" if decision is None else decision.why
             raise SecurityError(f"{peer.name} may not advertise {ad.channel}: {why}", "rule", peer.id)
         if self.control.owns(ad.channel):
-            raise SecurityError(f"{ad.channel}: what this node says of itself has no sources elsewhere", "rule", peer.id)
+            raise SecurityError(f"{ad.channel} is what this node says of itself: it has no others", "rule", peer.id)
         with self.node.wiring.lock:
             channel = next((each for each in self.node.channels() if each.name == ad.channel), None)
             if channel is None or self.node.closed:

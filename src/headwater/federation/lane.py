@@ -107,6 +107,31 @@ class Lane:
             self.peer.dirty.append(self)
         self.peer.stir(self.weight)
 
+    def first(self) -> None:
+        """Machine code has put in a record, and nothing else waits: send it at once if the link is idle."""
+        if self.dirty or self.over or not self.peer.sender.express(self._one) or self.pending:
+            self.go()
+
+    def _one(self) -> bytes | None:
+        """The frame of a record that waits alone."""
+        peer, pending = self.peer, self.pending
+        with peer.building:
+            if peer.control or peer.dirty or peer.marks or not (peer.resumed and self.announced):
+                return None
+            if len(pending) != 1 or pending[0].__class__ is not bytes or self.crossing.parked:
+                return None
+            record = pending[0]
+            del pending[:1]
+            self.number += 1
+            self.last = self.sent = seq = self.last + 1
+            self._time = stamp = self.source._stamp()
+            self.passed += 1
+            frame = wire.encode_event(self.sid, self.number, seq, stamp, record)
+            if self.crossing.reliable:
+                self._unsettled += 1
+                self.kept.append(Kept(self.number, seq, 1, frame))
+            return frame
+
     # ── as publishers see it ──
 
     @property

@@ -306,6 +306,12 @@ class Peer:
     def on_frame(self, frame: bytes | memoryview, link: Link) -> None:
         """A frame from the other end; FrameError if it is not one."""
         self.heard = monotonic()
+        if frame[0] == wire.EVENT and len(frame) >= wire.EVENT_AT:
+            sid, number, seq, _ = wire.event_head(frame, 1)
+            source = self.standins.get(sid)
+            if source is not None and source.one(number, seq, frame):
+                self._came(source, 1)
+                return
         message = wire.decode(frame)
         match message:
             case wire.Events() | wire.Batch():

@@ -130,6 +130,37 @@ class Sender:
         if step == MORE:
             self._arm()
 
+    def express(self, build: Callable[[], bytes | None]) -> bool:
+        """At an idle link: write what `build` makes, in this thread, without all that `stir` sees to. False if the link
+        is not idle, or nothing was made: then call `stir`."""
+        link = self._link
+        if self._armed or link is None or link.busy:
+            return False
+        if (link.bytes_in == self._heard and monotonic() < self._quiet) or not self._turn.acquire(False):
+            return False
+        try:
+            frame = build() if link is self._link else None
+            if frame is None:
+                return False
+            self._heard = link.bytes_in
+            whole = link.write(frame)
+            self.writes += 1
+            now = monotonic()
+            self._quiet, self._due = now + GAP, now + OLD
+            if not whole:
+                self._due = NEVER
+                self._arm()
+            return True
+        except LinkDown:
+            self._lost()
+            return True
+        except BaseException:
+            self._lost()
+            link.close("interrupted while sending")
+            raise
+        finally:
+            self._turn.release()
+
     def attach(self, link: Link) -> None:
         """Send over `link` from now on, beginning with what waits."""
         with self._turn:

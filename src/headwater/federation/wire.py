@@ -29,6 +29,7 @@ from headwater.federation.wire_control import (
     encode_control,
 )
 from headwater.federation.wire_events import (
+    EVENT_AT,
     Events,
     decode_event,
     decode_events,
@@ -36,6 +37,7 @@ from headwater.federation.wire_events import (
     encode_events,
     encode_run,
     encode_run_first,
+    event_head,
     resent,
     runs,
     spans,
@@ -336,9 +338,12 @@ class Splitter:
 
 
 __all__ = [
+    "ACK",
     "BATCH",
     "CONTROL",
+    "EVENT",
     "EVENTS",
+    "EVENT_AT",
     "MAX_FRAME",
     "VERSION",
     "Ack",
@@ -370,6 +375,7 @@ __all__ = [
     "encode_promise",
     "encode_run",
     "encode_run_first",
+    "event_head",
     "resent",
     "runs",
     "spans",
