@@ -106,7 +106,7 @@ class Demands:
         return (where, why) if where else ("on its way", f"node {peer.name} has not answered yet")
 
     def runs_at(self, peer: Peer, channel: str, entry: Entry) -> bool:
-        """Whether an interest that filters do not merge with runs at a peer's sources, and not here; any thread may ask.
+        """Whether an interest that filters do not merge with runs at a peer's sources, not here; any thread may ask.
 
         Also while the peer has not answered yet, or if it has refused: on what others let through it would be judged by
         half of the events."""

@@ -49,6 +49,7 @@ from headwater.federation.peer import Peer
 from headwater.federation.places import announced, stream_endpoints
 from headwater.federation.routed import RoutedLink, read_head
 from headwater.federation.seen import Seen
+from headwater.federation.sender import Pulse
 from headwater.federation.session import Exchange
 from headwater.federation.standin import StandIn
 from headwater.federation.stream import Stream, dial
@@ -89,6 +90,7 @@ class Engine:
         self._verifier = Verifier(self.security, network.federation, loopback=self.loopback, me=self.id)
         self._contexts = tls_contexts(self.security)
         self.peers: dict[str, Peer] = {}
+        self.pulse = Pulse()
         self.lock = threading.RLock()
         self._news = threading.Condition()
         self._happened = 0

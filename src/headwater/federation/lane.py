@@ -254,7 +254,7 @@ class Lane:
     def _flood(self, items: list[Item]) -> tuple[int, list[int], list[bytes]] | None:
         """The first number, the times and the records, if these are nothing but records one after the other."""
         total, first = len(items), self.last + 1
-        if total > RUN or items[0].__class__ is int:
+        if total > RUN or any(len(item) != 3 for item in items if item.__class__ is tuple):
             return None
         records = [item if item.__class__ is bytes else item[-1] for item in items]
         lead = min(-first % STEP, total)

@@ -110,7 +110,7 @@ class Accepted(msgspec.Struct, frozen=True, tag=True):
 
 
 class Describe(msgspec.Struct, frozen=True, tag=True):
-    """For the state of a node; the answer is that. With the state of the one that asks, so that it need not be asked."""
+    """For the state of a node, which is the answer. It has that of the one that asks, so that it need not be asked."""
 
     state: bytes = b""
 

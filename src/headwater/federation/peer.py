@@ -60,7 +60,7 @@ class Peer:
         self.control: deque[bytes] = deque()
         self.dirty: deque[Lane] = deque()
         self.marks: deque[Crossing] = deque()
-        self.sender = Sender(self._collect, f"{engine.node.name}-{self.name}")
+        self.sender = Sender(self._collect, f"{engine.node.name}-{self.name}", engine.pulse)
         self.stir: Callable[..., None] = self.sender.stir
         self.full: set[Any] = engine.node.full
         # out and in

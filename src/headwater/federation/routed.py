@@ -6,6 +6,7 @@ import struct
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from headwater.errors import FrameError, LinkDown, Unreachable
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from headwater.federation.fabric import Fabric
     from headwater.federation.session import Session
 
+PATIENCE = 0.002  # seconds
+ASIDE = 1.0
 _HEAD = struct.Struct("<BQ")
 
 
@@ -35,6 +38,8 @@ class RoutedLink:
         self._fabric, self._peer, self._session = fabric, peer, session
         self._arrived: SimpleQueue[memoryview | None] = SimpleQueue()
         self._on_data = on_data
+        self._put = self._done = 0  # messages for that thread, each counted by one thread
+        self._aside = 0.0  # until when it does all
         self._reader = threading.Thread(target=self._read, name=f"headwater-from-{peer}", daemon=True)
         self._reader.start()
         name = me.encode()
@@ -57,14 +62,23 @@ class RoutedLink:
         return True
 
     def arrived(self, data: memoryview) -> None:
-        """Something was posted for this node; Zenoh's thread must not wait for what becomes of it."""
+        """Something was posted for this node. The thread that hands it over must not wait for long: as soon as sinks
+        take their time, a thread of this link's own does the rest."""
         self.bytes_in += len(data)
-        self._arrived.put(data)
+        now = monotonic()
+        if self._put != self._done or now < self._aside:
+            self._put += 1
+            self._arrived.put(data)
+            return
+        self._on_data(self, data)
+        if monotonic() - now > PATIENCE:
+            self._aside = now + ASIDE
 
     def _read(self) -> None:
         while (data := self._arrived.get()) is not None:
             if self._ended is None:
                 self._on_data(self, data)
+            self._done += 1  # only now: what comes meanwhile comes after it
 
     def close(self, reason: str) -> None:
         self._ended = self._ended or reason

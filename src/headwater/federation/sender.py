@@ -36,6 +36,7 @@ BUDGET = 256 << 10  # bytes in one write: more than MUCH, so that what has gathe
 LEAST = BUDGET // 4  # bytes: who collects no more has collected all
 SAMPLE, MEMORY = 64, 4 << 20  # events and bytes from which the size of an event is estimated
 LINGER = 1e-3  # seconds between two looks of the flusher in a flood
+CROWD = 20  # links, from which on no more is left to others
 SLICE = 0.25  # seconds for which the flusher waits for a full link at a time
 MANY = (1 << 30) - 1  # events: never
 NEVER = float("inf")
@@ -47,6 +48,17 @@ SENT = 1  # all there was
 MORE = 2  # and there may be more
 FULL = 3  # the link takes no more for now
 NO_LINK = 4
+
+
+class Pulse:
+    """What the senders of one node know of each other. A publisher whose events go to many links spends its time with
+    the others between two sends to one of them: that is no idle time, and each may pack more when there are many."""
+
+    __slots__ = ("busy", "links")
+
+    def __init__(self) -> None:
+        self.busy = 0.0  # seconds spent sending, in all
+        self.links = 0
 
 
 class Sender:
@@ -73,6 +85,8 @@ class Sender:
         "_limit",
         "_link",
         "_mark",
+        "_others",
+        "_pulse",
         "_quiet",
         "_start",
         "_turn",
@@ -80,8 +94,10 @@ class Sender:
         "writes",
     )
 
-    def __init__(self, collect: Callable[[int], list[bytes]], name: str) -> None:
+    def __init__(self, collect: Callable[[int], list[bytes]], name: str, pulse: Pulse | None = None) -> None:
         self.name = name
+        self._pulse = pulse or Pulse()
+        self._others = 0.0  # seconds spent sending, in all, when this one last did
         self.writes = 0  # calls of the link's `write`
         self._collect = collect
         self._link: Link | None = None
@@ -121,7 +137,10 @@ class Sender:
         link = self._link
         if link is None:
             return  # it was lost just now
-        if (link.bytes_in == self._heard and monotonic() < self._quiet) or self._turn.locked():
+        if link.bytes_in == self._heard and monotonic() - self._pulse.busy + self._others < self._quiet:
+            self._arm(patient=self._pulse.links > 1)
+            return
+        if self._turn.locked():
             self._arm()
             return
         # Who puts something after this look finds the sender not armed, or its turn taken.
@@ -136,7 +155,10 @@ class Sender:
         link = self._link
         if self._armed or link is None or link.busy:
             return False
-        if (link.bytes_in == self._heard and monotonic() < self._quiet) or not self._turn.acquire(False):
+        started = monotonic()
+        if link.bytes_in == self._heard and started - self._pulse.busy + self._others < self._quiet:
+            return False
+        if not self._turn.acquire(False):
             return False
         try:
             frame = build() if link is self._link else None
@@ -145,8 +167,7 @@ class Sender:
             self._heard = link.bytes_in
             whole = link.write(frame)
             self.writes += 1
-            now = monotonic()
-            self._quiet, self._due = now + GAP, now + OLD
+            self._sent(started)
             if not whole:
                 self._due = NEVER
                 self._arm()
@@ -166,6 +187,8 @@ class Sender:
         with self._turn:
             if self._closed:
                 raise ClosedError(f"sender {self.name} is closed: a link cannot be attached")
+            if self._link is None:
+                self._pulse.links += 1
             self._link = link
             self._limit, self._due, self._quiet = MUCH // 128, 0.0, 0.0
             self._events = self._bytes = 0
@@ -231,13 +254,13 @@ class Sender:
                 return NOTHING
             data = frames[0] if len(frames) == 1 else b"".join(frames)
             self._heard = link.bytes_in
+            started = monotonic()
             whole = link.write(data)
             self.writes += 1
             if count:
                 self._learn(count, len(data))
             if whole:
-                now = monotonic()
-                self._quiet, self._due = now + GAP, now + OLD
+                self._sent(started)
                 return MORE if len(data) > LEAST else SENT
             # As long as it is full a publisher looks again when a lot more has come, and the flusher waits for it.
             self._due = NEVER
@@ -257,6 +280,12 @@ class Sender:
             link.close("interrupted while sending")
             raise
 
+    def _sent(self, started: float) -> None:
+        """A write that was begun then is done."""
+        now, pulse = monotonic(), self._pulse
+        pulse.busy = self._others = pulse.busy + now - started
+        self._quiet, self._due = now + GAP, now + OLD * max(1, min(pulse.links, CROWD))
+
     def _learn(self, events: int, size: int) -> None:
         """How many events are MUCH, from the last few megabytes: a single write may hold others than were counted."""
         self._events += events
@@ -268,14 +297,16 @@ class Sender:
                 self._bytes >>= 1
 
     def _lost(self) -> None:
+        if self._link is not None:
+            self._pulse.links -= 1
         self._link = None
         self._armed, self._limit, self._due = True, MANY, NEVER
 
-    def _arm(self) -> None:
-        """From here on the flusher sees to what waits."""
+    def _arm(self, patient: bool = False) -> None:
+        """From here on the flusher sees to what waits: at once, or (`patient`) when some more has come."""
         if self._flusher is None:
             self._begin()
-        self._mark = self.writes
+        self._mark = -1 if patient else self.writes
         self._armed = True
         self._ring()
 
@@ -315,7 +346,7 @@ class Sender:
                     self.detach(link)
             elif self.writes != mark or self._turn.locked():
                 mark = self.writes
-                self._bell.acquire(timeout=LINGER)
+                self._bell.acquire(timeout=LINGER * max(1.0, self._pulse.links / 4))
             else:
                 with self._turn:
                     self._armed = False
