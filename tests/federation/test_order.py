@@ -214,7 +214,7 @@ def test_a_source_that_moves_while_it_publishes_in_order_of_time() -> None:
         desk, others = four(make)
         sources = [node.channel(CHANNEL, Sighting).source(node.name, zones="north") for node in others]
         log = Stamped()
-        desk.channel(CHANNEL, Sighting).subscribe(log, order="timestamp", zones="north")
+        subscription = desk.channel(CHANNEL, Sighting).subscribe(log, order="timestamp", zones="north")
         make.ready(desk)
         for turn in range(60):
             if turn % 10 == 5:
@@ -225,5 +225,7 @@ def test_a_source_that_moves_while_it_publishes_in_order_of_time() -> None:
         log.wait(120 + len(inside))
         make.flush()
         assert log.of("x") == inside and log.of("y") == log.of("z") == list(range(60))
-        times = [time for time, _, _ in log.seen]
-        assert times == sorted(times)
+        # Of a source elsewhere nobody waits for a promise: when it comes back, its first events may be late.
+        late = subscription.counts.late
+        times = [time for time, name, _ in log.seen if not late or name != "x"]
+        assert times == sorted(times) and late <= len(inside)

@@ -175,7 +175,7 @@ def test_a_node_cannot_take_the_name_of_another(make: Nodes, authority: Path) ->
     forged = Sealer(Identity.load(certificate=authority / "guest.pem", key=authority / "guest.key"), "headwater", 1)
     forged.identity = _renamed(forged.identity, "desk")
     assert lab.engine is not None
-    lab.engine._on_news(forged.seal("news", pack(News(forged.identity.id, 1, 2))))
+    lab.engine.membership.on_news(forged.seal("news", pack(News(forged.identity.id, 1, 2))))
     assert offences(lab) == {forged.identity.id: 1}  # its key is proven, its name is not
     flows(make, lab, desk)
 
@@ -318,10 +318,10 @@ def test_what_was_said_before_is_not_heard_again(make: Nodes) -> None:
         lab.engine._on_ask(envelope)
     lab.engine._on_ask(envelope[:-1] + bytes([envelope[-1] ^ 1]))
     lab.engine._on_ask(desk.engine.seal("ask", wish, to=desk.id))  # not for this node
-    lab.engine._on_news(desk.engine.seal("news", pack(News(lab.id, 1, 1))))  # in the name of another
-    lab.engine._on_news(os.urandom(100))
-    lab.engine._on_roll(b"")
-    lab.engine._on_post(os.urandom(100))
+    lab.engine.membership.on_news(desk.engine.seal("news", pack(News(lab.id, 1, 1))))  # in the name of another
+    lab.engine.membership.on_news(os.urandom(100))
+    lab.engine.membership.on_roll(b"")
+    lab.engine.links.on_post(os.urandom(100))
     counted = offences(lab)
     assert counted[f"{desk.id} (unproven)"] >= 4 and counted[desk.id] == 1
     assert sum(counted.values()) == 9, counted
@@ -333,8 +333,8 @@ def test_a_forged_sign_of_life_does_not_disturb_a_peer(make: Nodes) -> None:
     flows(make, lab, desk)
     assert lab.engine is not None and desk.engine is not None
     links = lab.engine.peers[desk.id].links
-    lab.engine._joined(desk.id, desk.engine.incarnation + 1)
-    lab.engine._joined("nobody.01234567", 1)
+    lab.engine.membership.joined(desk.id, desk.engine.incarnation + 1)
+    lab.engine.membership.joined("nobody.01234567", 1)
     flows(make, lab, desk)
     assert lab.engine.peers[desk.id].links == links and list(lab.engine.peers) == [desk.id]
 
@@ -375,9 +375,9 @@ def test_a_state_in_the_name_of_another_is_not_taken(make: Nodes) -> None:
     lab, desk = make("lab"), make("desk")
     make.together()
     assert lab.engine is not None and desk.engine is not None
-    state = desk.engine.state()
+    state = desk.engine.membership.state()
     stolen = State(lab.id, "lab", state.incarnation, 99, ["tcp/127.0.0.1:1"], state.exchange, [], [])
-    lab.engine._heard_state(desk.engine.seal("state", pack(stolen)))
+    lab.engine.membership._heard_state(desk.engine.seal("state", pack(stolen)))
     assert offences(lab) == {desk.id: 1}
 
 

@@ -106,10 +106,10 @@ class Asking:
                     begin = self._begin(peer, channel) if asked.marked >= asked.due else []
                     if begin:  # nothing was asked for them, and so nothing will come
                         asked.begins.append((asked.version, begin))
-                        self._engine.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
+                        self._engine.keeping.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
                     continue
                 asked.busy = True
-            self._engine.work(self._ask, peer, channel, asked)
+            self._engine.keeping.work(self._ask, peer, channel, asked)
 
     def _ask(self, peer: Peer, channel: Channel, asked: Installation) -> None:
         answered = False
@@ -119,11 +119,11 @@ class Asking:
             with peer.lock:
                 asked.busy = False
                 again, asked.again = asked.again, False
-            self._engine.changed()
+            self._engine.keeping.changed()
         if again or not answered:
             current = peer.asked.get(channel.name) is asked
             if current and peer.present and peer.gone is None and not self._engine.closed:
-                self._engine.later(0.0 if answered else AGAIN, lambda: self.sync(channel, [peer]))
+                self._engine.keeping.later(0.0 if answered else AGAIN, lambda: self.sync(channel, [peer]))
 
     def _ask_once(self, peer: Peer, channel: Channel, asked: Installation) -> bool:
         """Whether the peer has answered."""
@@ -138,7 +138,7 @@ class Asking:
         elif hearing is not None and demand.wishes and hearing.hears(peer, channel.name):
             hearing.freeze(peer, channel.name, True)
         if demand.wishes and peer.link is None:
-            self._engine.call(peer)  # before anything can come
+            self._engine.links.call(peer)  # before anything can come
         with peer.lock:
             asked.version += 1
             version = asked.version
@@ -175,7 +175,7 @@ class Asking:
                 hearing.told(peer, channel.name, answer.group)
         self._answered(peer, channel, asked, version, demand, answer)
         if demand.wishes and peer.link is None:
-            self._engine.connect(peer)
+            self._engine.links.connect(peer)
         return True
 
     def _misfit(self, peer: Peer, channel: Channel) -> str:
@@ -241,8 +241,8 @@ class Asking:
         for tag, why in refused.items():
             self._engine.control.interest(peer, channel.name, self._demands.entry(channel.name, tag), "refused", why)
         if retry:
-            self._engine.later(0.0, lambda: self.sync(channel, [peer]))
-            self._engine.later(RECONSIDER, lambda: self._reconsider(peer, channel))
+            self._engine.keeping.later(0.0, lambda: self.sync(channel, [peer]))
+            self._engine.keeping.later(RECONSIDER, lambda: self._reconsider(peer, channel))
 
     def _reconsider(self, peer: Peer, channel: Channel) -> None:
         """A source that had too much to do may have less by now."""
@@ -296,7 +296,7 @@ class Asking:
             node.wiring.changed([channel for channel, _ in ahead])
         channels = [channel for channel, _ in ahead]
         try:
-            if not self._engine.until(lambda: self.settled(channels, marks=True), CHANGE):
+            if not self._engine.keeping.until(lambda: self.settled(channels, marks=True), CHANGE):
                 log.warning("node %s: not all nodes have taken up the change of %s", node.name, subscription.name)
             yield
         finally:

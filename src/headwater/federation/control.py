@@ -1,8 +1,8 @@
 """Control events: what happens in the federation, as events on channels of this node that anyone may subscribe to.
 
-    headwater.nodes       a node has joined or left
-    headwater.sources     a source of another node was advertised or withdrawn
-    headwater.interests   an interest was installed, refused or withdrawn: another node's here, or one of this node's there
+headwater.nodes       a node has joined or left
+headwater.sources     a source of another node was advertised or withdrawn
+headwater.interests   an interest was installed, refused or withdrawn: another node's here, or this node's there
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ControlEvents:
     def _publish(self, name: str, event: Event) -> None:
         source = self._sources.get(name)
         if source is not None and not source.closed:
-            self._engine.later(0.0, lambda: self._say(source, event))
+            self._engine.keeping.later(0.0, lambda: self._say(source, event))
 
     def _say(self, source: Source, event: Event) -> None:
         if not source.closed:

@@ -99,7 +99,7 @@ class Wire(LonePart):
 
     def __init__(self, lane: Lane, flow: Flow) -> None:
         lane.pending.append(flow.seen)  # records without a number follow on this
-        lane.peer.engine.later(0.0, lane.go)  # so that the next record is the first in the list, and told of
+        lane.peer.engine.keeping.later(0.0, lane.go)  # so that the next record is the first in the list, and told of
         lane.weight = SAMPLE + 1
         self.out, self.stirred = lane.pending, lane.first
         self.token, self.items, self.special = [None], deque(), []

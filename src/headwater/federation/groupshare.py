@@ -197,7 +197,7 @@ class Share:
 
     def introduction(self, lane: GroupLane, first: int) -> bytes:
         source = lane.source
-        ad = self.peer.engine.describe(source)
+        ad = self.peer.engine.membership.describe(source)
         return wire.encode_control(Announce(ad=ad, type=pack_type(source.channel.type), next=first, group=True))
 
     def progress(self, lanes: Iterable[GroupLane]) -> bytes:
@@ -252,7 +252,7 @@ class Share:
         if self.peer.link is not None:
             self.peer.control.append(frame)
             if stir:
-                self.peer.engine.later(0.0, self.peer.stir)
+                self.peer.engine.keeping.later(0.0, self.peer.stir)
 
     def forget(self, lane: GroupLane) -> None:
         for known in (self.acked, self.start, self.base, self.announced):

@@ -178,7 +178,7 @@ class Track:
                 if not self._has_room():
                     with self._lock:
                         self._busy = False
-                    self._hearing.engine.later(0.005, partial(self._hearing.engine.work, self._again))
+                    self._hearing.engine.keeping.later(0.005, partial(self._hearing.engine.keeping.work, self._again))
                     return
                 self._hand(*found)
         if self.over:
@@ -236,8 +236,8 @@ class Track:
             if self.unsaid >= PACE or self._bytes >= BYTES:
                 self._bytes = 0
                 self.peer.acknowledge([self])  # type: ignore[list-item]
-            elif not self._hearing.engine.ticking:
-                self._hearing.engine.tick_soon()
+            elif not self._hearing.engine.keeping.ticking:
+                self._hearing.engine.keeping.tick_soon()
 
     def _guarded(self, then: Callable[[], None]) -> None:
         try:

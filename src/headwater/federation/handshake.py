@@ -109,7 +109,7 @@ class Handshake:
                 if self._target is None:
                     self._stream.write(self._signed("welcome", _greeting(opened).nonce, opened.sender))
                 self._engine.strangers.discard(self._stream)
-                self._peer = self._engine.established(opened, self._stream, dialled=self._target is not None)
+                self._peer = self._engine.links.established(opened, self._stream, dialled=self._target is not None)
             case _:
                 raise FrameError(f"expected a greeting, found {type(message).__name__}")
 

@@ -205,13 +205,13 @@ class Hearing:
         self._behind.add(track)
         if not self._beating:
             self._beating = True
-            self.engine.later(PATIENCE, self._beat)
+            self.engine.keeping.later(PATIENCE, self._beat)
 
     def _beat(self) -> None:
         self._beating = False
         for track in list(self._behind):
             self._behind.discard(track)
-            self.engine.work(track.look)
+            self.engine.keeping.work(track.look)
 
 
 __all__ = ["Hearing"]

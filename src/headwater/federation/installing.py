@@ -48,7 +48,7 @@ class Installing:
         if len(request.wishes) > MOST:
             return Installed({}, error=f"expected at most {MOST:,} interests, found {len(request.wishes):,}")
         if request.wishes:
-            self._engine.link_wanted(peer)
+            self._engine.links.link_wanted(peer)
         with self._lock, self._node.wiring.lock:
             channel = next((each for each in self._node.channels() if each.name == request.channel), None)
             if channel is None or self._node.closed or self._engine.control.owns(request.channel):
@@ -75,7 +75,7 @@ class Installing:
         first, crossing.deferred = crossing.deferred is None, request
         crossing.give_up = give_up
         if first:
-            self._engine.later(GRACE, lambda: crossing.give_up())
+            self._engine.keeping.later(GRACE, lambda: crossing.give_up())
         return False
 
     def _change(self, peer: Peer, principal: Principal, crossing: Crossing, request: Install) -> Installed:

@@ -100,8 +100,8 @@ class Node(LocalNode):
             with suppress(ChannelError):
                 return super().channel(name)
             raise ChannelError(
-                f"channel {name!r}: expected one that exists, found none here or at {len(self.engine.everyone())} other "
-                "nodes; declare it with a type, or wait: node.until(lambda: node.has_channel(...))"
+                f"channel {name!r}: expected one that exists, found none here or at {len(self.engine.everyone())} "
+                "other nodes; declare it with a type, or wait: node.until(lambda: node.has_channel(...))"
             )
         return super().channel(name, type)
 
@@ -190,7 +190,7 @@ class Node(LocalNode):
         """Wait until a condition holds, which is looked at whenever something happens in the federation."""
         if self.engine is None:
             return bool(condition())
-        return self.engine.until(condition, timeout)
+        return self.engine.keeping.until(condition, timeout)
 
     def ready(self, timeout: float = READY) -> bool:
         """Wait until every node that is there has taken up, or refused, what this node's sinks want; False if too late.
@@ -199,10 +199,10 @@ class Node(LocalNode):
         engine = self.engine
         if engine is None:
             return True
-        return engine.until(lambda: engine.asking.settled(self.channels(), marks=True), timeout)
+        return engine.keeping.until(lambda: engine.asking.settled(self.channels(), marks=True), timeout)
 
     def flush(self, timeout: float = READY) -> bool:
-        """Wait until everything published for reliable subscriptions has been dealt with by the nodes that are there."""
+        """Wait until all that was published for reliable subscriptions has been dealt with by the nodes that are there."""
         return True if self.engine is None else self.engine.flush(timeout)
 
     def federation(self) -> FederationReport:
@@ -212,8 +212,8 @@ class Node(LocalNode):
         return federation(self)
 
     def remote_counts(self, subscription: Subscription) -> list[RemoteCounts]:
-        """What a subscription's interest has done at the sources of other nodes, which are asked for it: how many events
-        were evaluated there, and how many crossed."""
+        """What a subscription's interest has done at the sources of other nodes, which are asked for it: how many
+        events were evaluated there, and how many crossed."""
         from headwater.federation.report import remote_counts
 
         return remote_counts(self, subscription)

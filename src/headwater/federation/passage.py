@@ -89,7 +89,7 @@ class Passage:
 
     def start(self) -> None:
         for engine in (self._mine, self._theirs):
-            engine.watchers.append(self._wakes)
+            engine.keeping.watchers.append(self._wakes)
         self._theirs.gates.append(self._gate)
         self._thread.start()
         self._wakes()
@@ -129,7 +129,7 @@ class Passage:
                 again = True
                 if not (self._ending or self.here.closed or self.there.closed):
                     log.error("%s: %s: %s", self._name, type(error).__name__, error, exc_info=error)
-            self._mine.nudge()
+            self._mine.keeping.nudge()
         self._end()
 
     def _look(self) -> bool:
@@ -172,12 +172,12 @@ class Passage:
             self.there.close_source(relay)
         for engine in (self._mine, self._theirs):
             with suppress(ValueError):
-                engine.watchers.remove(self._wakes)
+                engine.keeping.watchers.remove(self._wakes)
         with suppress(ValueError):
             self._theirs.gates.remove(self._gate)
         self.over = True
         for engine in (self._mine, self._theirs):
-            engine.changed()
+            engine.keeping.changed()
 
     # ── the sources here that are advertised there ──
 
@@ -197,7 +197,10 @@ class Passage:
             own = [source for channel in self.here.channels() for source in channel.sources.values() if source.local]
         for source in own:
             if self._fits(source.channel.name):
-                yield self._key(source), self._known(self._mine.describe(source), self._mine.id, self._mine.incarnation)
+                yield (
+                    self._key(source),
+                    self._known(self._mine.membership.describe(source), self._mine.id, self._mine.incarnation),
+                )
 
     def _known(self, ad: SourceAd, node: str, incarnation: int) -> _Known:
         origin = ad.origin or origin_of(self.source_side, node, incarnation, ad.sid)
@@ -313,7 +316,7 @@ class Passage:
         if found is None and not self._barred(source) and not self._ending:
             peer: Any = getattr(source, "peer", None)
             if peer is None:
-                known = self._known(self._mine.describe(source), self._mine.id, self._mine.incarnation)
+                known = self._known(self._mine.membership.describe(source), self._mine.id, self._mine.incarnation)
             else:
                 known = self._known(source.ad, peer.id, peer.incarnation)  # type: ignore[attr-defined]
             if key in self._passable({**dict(self._all()), key: known}):

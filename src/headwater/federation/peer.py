@@ -144,8 +144,10 @@ class Peer:
         """What the peer is told of a lane's source."""
         source = lane.source
         type = source.channel.type
-        ad = self.engine.describe(source)
-        return wire.encode_control(Announce(ad=ad, type=pack_type(type), next=first, dropped=lane.dropped, window=lane.limit))
+        ad = self.engine.membership.describe(source)
+        return wire.encode_control(
+            Announce(ad=ad, type=pack_type(type), next=first, dropped=lane.dropped, window=lane.limit)
+        )
 
     def _before_mark(self, crossing: Crossing, frames: list[bytes]) -> None:
         """All that was put in before the wishes held, also by those who have not said so yet; and the other end gets to
@@ -205,8 +207,8 @@ class Peer:
             lane.go()
 
     def pump(self, seconds: float) -> bool:
-        """Where the calling thread is the one that reads this link: read on, so that acknowledgements come, which it may
-        be waiting for; events wait. Whether something came."""
+        """Where the calling thread is the one that reads this link: read on, so that acknowledgements come, which it
+        may be waiting for; events wait. Whether something came."""
         link = self.link
         if not isinstance(link, Stream) or not link.here:
             return False
@@ -233,14 +235,15 @@ class Peer:
             with self.building:
                 self.control.clear()
                 self.control.append(wire.encode_control(Resume(self.positions())))
-                said = [(sid, source.acknowledged) for sid, source in list(self.standins.items()) if source.acknowledged]
+                known = list(self.standins.items())
+                said = [(sid, source.acknowledged) for sid, source in known if source.acknowledged]
                 if said:  # it may have been lost with the link
                     self.control.append(wire.encode_ack(said))
                 for lane in self.lanes():
                     lane.announced = False
         self.sender.attach(link)
         self.stir()
-        self.engine.changed()
+        self.engine.keeping.changed()
 
     def positions(self) -> dict[int, int]:
         """The last frame of each source that came."""
@@ -258,7 +261,7 @@ class Peer:
             self.trouble = reason
             self._let_go(link, reason)
         log.info("node %s: the link to %s has ended: %s", self.engine.node.name, self.name, reason)
-        self.engine.link_lost(self)
+        self.engine.membership.link_lost(self)
 
     def _let_go(self, link: Link, reason: str) -> None:
         self.sender.detach(link)
@@ -377,7 +380,7 @@ class Peer:
             case Repair(source=sid, after=after, upto=upto) if groups is not None:
                 groups.repair(self, sid, after, upto)
             case Bye(reason=reason):
-                self.engine.said_bye(self, reason)
+                self.engine.membership.said_bye(self, reason)
             case _:
                 raise FrameError(f"expected a frame between nodes that know each other, found {type(message).__name__}")
 
@@ -433,8 +436,8 @@ class Peer:
         source.unsaid += events
         if source.unsaid >= source.pace:
             self.acknowledge([source])
-        if not self.engine.ticking and source in self.unacknowledged:
-            self.engine.tick_soon()
+        if not self.engine.keeping.ticking and source in self.unacknowledged:
+            self.engine.keeping.tick_soon()
 
     def acknowledge(self, sources: Iterable[StandIn] | None = None) -> bool:
         """Tell the other end what no sink of this node needs again; whether there may be more to tell soon."""

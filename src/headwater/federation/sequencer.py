@@ -123,7 +123,7 @@ class Sequencer:
         self._say = self._talk.source(self._rank)
         self._listening = self._talk.subscribe(self._heard, name=f"sequencer of {channel.name}, listening")
         self._taker = self._taking(RelayThreads(), self._take)
-        self._engine.watchers.append(self._event.set)
+        self._engine.keeping.watchers.append(self._event.set)
         self._thread = threading.Thread(target=self._keep, name=f"headwater-{node.name}-sequencer", daemon=True)
         self._thread.start()
 
@@ -166,7 +166,7 @@ class Sequencer:
         self.node.sequencers.pop(self.channel.name, None)
         if self._engine is not None:
             with suppress(ValueError):
-                self._engine.watchers.remove(self._event.set)
+                self._engine.keeping.watchers.remove(self._event.set)
             self._listening.cancel()
             self._say.close()
         self._out.close()
@@ -262,7 +262,7 @@ class Sequencer:
     def _keep(self) -> None:
         assert self._engine is not None
         with suppress(HeadwaterError):
-            self._engine.look_round(self._say)
+            self._engine.membership.look_round(self._say)
         while not self.node.closed:
             self._event.wait(LOOK)
             self._event.clear()

@@ -268,8 +268,8 @@ class Stream:
         return threading.current_thread() is self._reader
 
     def pump(self, timeout: float) -> bool:
-        """For `on_frame`, which has to wait for what may come after the frame it has: read on into `waiting`, from which
-        it may take what it needs. Whether something came in time. Nothing comes where the stream is encrypted."""
+        """For `on_frame`, which has to wait for what may come after the frame it has: read on into `waiting`, from
+        which it may take what it needs. Whether something came in time. Nothing comes where the stream is encrypted."""
         if not self.here or self._reason is not None or len(self.waiting) > MOST:
             return False
         try:

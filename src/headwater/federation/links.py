@@ -1,0 +1,183 @@
+"""The links to other nodes: a direct stream to each, called or answered, and Zenoh's path where none can be made."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from headwater.errors import FederationError, FrameError, HeadwaterError, LinkDown, SecurityError, Unreachable
+from headwater.federation import messages, wire
+from headwater.federation.endpoints import is_loopback
+from headwater.federation.envelope import Opened
+from headwater.federation.handshake import Handshake
+from headwater.federation.offences import who_sent
+from headwater.federation.routed import RoutedLink, read_head
+from headwater.federation.stream import Stream, dial
+
+if TYPE_CHECKING:
+    from headwater.federation.engine import Engine
+    from headwater.federation.peer import Peer
+
+log = logging.getLogger("headwater.federation")
+RETRY = 0.05  # seconds after which a node is called again at first, and at most
+SELDOM = 2.0
+CALL = 2.0  # seconds for a direct stream to be made
+
+
+class Links:
+    """Of one node."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def link_wanted(self, peer: Peer) -> None:
+        """A peer wants events of this node: if it could not make a link, perhaps this node can."""
+        if peer.link is None:
+            self._engine.keeping.later(RETRY, lambda: self.connect(peer) if peer.link is None else None)
+
+    def accept(self, stream: Stream) -> None:
+        with suppress(LinkDown):
+            Handshake(self._engine, stream, target=None)
+
+    def established(self, opened: Opened, stream: Stream, *, dialled: bool) -> Peer:
+        """A stream whose other end has proven who it is."""
+        peer = self._engine.membership.signed_by(opened)
+        with peer.lock:
+            if opened.incarnation < peer.incarnation:
+                raise SecurityError(f"{opened.sender} was started again since", "stale", opened.sender)
+            if peer.direct and not self._preferred(peer, dialled):
+                raise LinkDown(f"there is a stream to {peer.name} already")
+        peer.link_up(stream, dialled=dialled)
+        return peer
+
+    def _preferred(self, peer: Peer, dialled: bool) -> bool:
+        """If both have called at the same time, the call of the node with the lesser id stays."""
+        recent = monotonic() - peer.since < 1.0
+        return not (recent and peer.dialled == (self._engine.id < peer.id) and dialled != peer.dialled)
+
+    def connect(self, peer: Peer, pace: float = RETRY) -> None:
+        """See to it that there is a link; soon, not now."""
+        with peer.lock:
+            if peer.calling or self._engine.closed or peer.direct:
+                return
+            peer.calling = True
+        try:
+            self._engine.keeping._workers.submit(self._engine.keeping.guarded, self._connect, peer, pace)
+        except RuntimeError:
+            peer.calling = False
+
+    def _connect(self, peer: Peer, pace: float) -> None:
+        try:
+            reached = self.call(peer)
+        finally:
+            peer.calling = False
+        if not reached and not self._engine.closed and (peer.present or peer.gone is None):
+            again = min(SELDOM, 2 * pace)
+            self._engine.keeping.later(
+                pace, lambda: None if peer.direct or not self.wanted(peer) else self.connect(peer, again)
+            )
+
+    def call(self, peer: Peer) -> bool:
+        """A direct stream to a peer if that is possible, else the routed path; whether it is direct."""
+        state = peer.state
+        if peer.direct or state is None:
+            return peer.direct
+        client = None if self._engine.contexts is None else self._engine.contexts[1]
+        for endpoint in state.endpoints if self._engine.network.direct != () else ():
+            if is_loopback(endpoint) and not self._engine.loopback and not endpoint.startswith("unix"):
+                continue
+            try:
+                stream = dial(endpoint, tls=client, timeout=CALL)
+                links = peer.links
+                Handshake(self._engine, stream, target=peer.id)
+            except (HeadwaterError, OSError) as error:
+                peer.trouble = f"{endpoint}: {error}"
+                continue
+            if self._engine.keeping.until(partial(_linked, peer, links, stream), CALL) and peer.direct:
+                return True
+            stream.close("the other node did not answer")
+        if peer.link is None and peer.present:
+            self._route(peer)
+        return False
+
+    def _route(self, peer: Peer) -> None:
+        """No direct stream: agree on Zenoh's path."""
+        try:
+            self._engine.ask(peer, messages.Routed())
+        except (Unreachable, FederationError) as error:
+            peer.trouble = str(error)
+            return
+        self._link_routed(peer)
+
+    def _link_routed(self, peer: Peer) -> None:
+        with peer.lock:
+            self._link_routed_now(peer)
+
+    def _link_routed_now(self, peer: Peer) -> None:
+        state = peer.state
+        if state is None or peer.link is not None:
+            return
+        session = self._engine.exchange.session(state.exchange, peer=peer.name)
+        why = peer.trouble
+        link = RoutedLink(
+            self._engine.fabric,
+            self._engine.id,
+            self._engine.incarnation,
+            peer.id,
+            session,
+            partial(self._on_routed, peer),
+        )
+        peer.link_up(link, dialled=True)
+        peer.trouble = why or "one of the two nodes offers no direct streams"
+        log.info("node %s: events to and from %s go by Zenoh: %s", self._engine.node.name, peer.name, peer.trouble)
+
+    def use_routed(self, peer: Peer, request: messages.Routed) -> messages.Accepted:
+        if peer.state is None:
+            self._engine.membership.fetch_state(peer.id, peer.incarnation)
+        if peer.direct:
+            return messages.Accepted()
+        if peer.link is None:
+            if self._engine.network.direct != () and peer.state is not None and peer.state.endpoints:
+                self.connect(peer)  # perhaps it can be reached from here
+            self._link_routed(peer)
+        return messages.Accepted()
+
+    def on_post(self, payload: bytes) -> None:
+        try:
+            node, incarnation, sealed = read_head(payload)
+            with self._engine.lock:
+                peer = self._engine.peers.get(node)
+            if peer is None or peer.state is None or peer.incarnation != incarnation:
+                raise SecurityError(f"a posted message of {node}, which is not known here", "unknown", node)
+            data = self._engine.exchange.session(peer.state.exchange, peer=peer.name).open(sealed)
+        except (FrameError, SecurityError) as error:
+            self._engine.offence(who_sent(error), str(error))
+            return
+        if peer.link is None:
+            self._link_routed(peer)  # its answer was quicker than that to our question
+        link = peer.link
+        if isinstance(link, RoutedLink):  # else it is of before there was a stream: what counts comes again there
+            link.arrived(data)
+
+    def _on_routed(self, peer: Peer, link: RoutedLink, data: memoryview) -> None:
+        try:
+            if len(data) > 4 and int.from_bytes(data[:4], "little") == len(data) - 4:
+                peer.on_frame(data[4:], link)  # just one, as on every round trip
+                return
+            for frame in wire.Splitter().feed(bytes(data)):
+                peer.on_frame(frame, link)
+        except (FrameError, SecurityError) as error:
+            self._engine.offence(peer, str(error))
+        except Exception as error:  # the reader must go on, and the failure must be seen
+            log.error("node %s: a frame of %s could not be handled", self._engine.node.name, peer.name, exc_info=error)
+
+    def wanted(self, peer: Peer) -> bool:
+        """Whether there is a reason to have a link."""
+        return bool(peer.crossings) or any(each.demand.wishes or each.busy for each in peer.asked.values())
+
+
+def _linked(peer: Peer, before: int, stream: Stream) -> bool:
+    return peer.links > before or stream.ended is not None
