@@ -63,6 +63,11 @@ class Chunk:
             self._seqs = np.arange(self.first, self.first + len(self), dtype=np.int64)
         return self._seqs
 
+    @property
+    def consecutive(self) -> bool:
+        """Whether the sequence numbers of the rows follow one another from `first`; False if that is not known."""
+        return self._seqs is None
+
     def taken(self) -> Any:
         """The rows as a RecordBatch."""
         return self.batch

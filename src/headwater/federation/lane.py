@@ -19,6 +19,7 @@ import numpy as np
 from headwater.channel.letter import Chunk, Rows
 from headwater.channel.subscription import SAMPLE
 from headwater.federation import wire
+from headwater.types.model import Enum, walk
 
 if TYPE_CHECKING:
     from headwater.channel.source import Source
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 LOOK = 1.0  # seconds after which who waits looks again
 STEP = SAMPLE + 1  # of so many events one is put in by Python, with its time
 _BYTES = {bytes}
+ROWS = 8192  # rows in a frame at most
 RUN = 4096  # events in a frame at most
 BYTES = 1 << 20  # bytes of records in a frame, about
 SMALL = 48  # rows of a batch up to which they travel as records: the frame of a batch has a few hundred bytes itself
@@ -73,6 +75,8 @@ class Lane:
         self.ended = False
         self.weight = 1  # events that one call of `go` stands for
         self._time = 0  # when frames were last made
+        type = source.channel.type
+        self._plain = type is not None and not any(isinstance(each, Enum) for each in walk(type.record))
         self._presses = self.queue.policy in ("block", "fail")
         self._changed = threading.Condition()
         self._waiters = 0
@@ -344,24 +348,28 @@ class Lane:
         for tag in dict.fromkeys(tag for _, tag in items):
             parts = [chunk for chunk, of in items if of == tag]
             chunk = parts[0] if len(parts) == 1 else _union(parts)
-            rows, seqs = len(chunk), chunk.seqs
-            if rows <= SMALL and self.source.channel.type is not None and (tag == 0 or self.crossing.filters(tag)):
-                records = self.source.channel.type.arrow_to_records(chunk.taken())
+            rows, type = len(chunk), self.source.channel.type
+            if rows <= SMALL and type is not None and (tag == 0 or self.crossing.filters(tag)):
+                records, seqs = type.arrow_to_records(chunk.taken()), chunk.seqs
                 numbers, stamps = seqs.tolist(), [chunk.stamp] * rows
                 self.number += 1
                 tags = None if tag == 0 else [(tag,)] * rows
                 frame = wire.encode_events(self.sid, self.number, numbers, stamps, records, tags)
                 yield int(seqs[-1]), rows, frame
                 continue
-            for begin in range(0, rows, RUN):
-                part = chunk if rows <= RUN else chunk.part(begin, min(begin + RUN, rows))
+            whole = chunk.__class__ is Chunk and chunk.consecutive
+            for begin in range(0, rows, ROWS):
+                part = chunk if rows <= ROWS else chunk.part(begin, min(begin + ROWS, rows))
+                rows_of: Any = chunk.first + begin if whole else part.seqs
+                last = chunk.first + begin + len(part) - 1 if whole else int(rows_of[-1])
+                taken, plain = part.taken(), tag == 0 and self._plain
                 frames = wire.encode_batches(
-                    self.sid, self.number + 1, part.seqs, chunk.stamp, part.taken(), tag, limit=2 * BYTES
+                    self.sid, self.number + 1, rows_of, chunk.stamp, taken, tag, plain=plain, limit=2 * BYTES
                 )
                 for index, frame in enumerate(frames):
                     self.number += 1
                     # All of a part are kept or acknowledged together: its last event tells.
-                    yield int(part.seqs[-1]), len(part) if index == len(frames) - 1 else 0, frame
+                    yield last, len(part) if index == len(frames) - 1 else 0, frame
 
     # ── what was sent ──
 

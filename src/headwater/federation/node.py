@@ -202,7 +202,7 @@ class Node(LocalNode):
         return engine.keeping.until(lambda: engine.asking.settled(self.channels(), marks=True), timeout)
 
     def flush(self, timeout: float = READY) -> bool:
-        """Wait until all that was published for reliable subscriptions has been dealt with by the nodes that are there."""
+        """Wait until the nodes that are there have dealt with all that was published for reliable subscriptions."""
         return True if self.engine is None else self.engine.flush(timeout)
 
     def federation(self) -> FederationReport:

@@ -38,6 +38,7 @@ from headwater.types.arrow import record_from_schema
 from headwater.types.conform import conform
 from headwater.types.model import TIMESTAMP, Record
 
+FEW = 8192  # rows that are serialised without looking first whether they fit
 _BATCH = struct.Struct("<IBIBIQQqI")  # with the prefix
 _BODY = struct.Struct("<IBIQQqI")
 _RECORD_BATCH = 3  # the kind of message in Arrow's Message.fbs
@@ -140,9 +141,11 @@ def encode_batch(
     tag: int = 0,
     *,
     resent: bool = False,
+    plain: bool = False,
 ) -> bytes:
     """The frame of a RecordBatch that has its event type's schema. `seqs` is the first row's sequence number if they
-    follow one another, otherwise one a row. FrameError if it does not fit one frame: see `encode_batches`."""
+    follow one another, otherwise one a row; `plain` says that the type has no enumerations, which saves looking.
+    FrameError if it does not fit one frame: see `encode_batches`."""
     steps = None if isinstance(seqs, int) else np.asarray(seqs, np.int64)
     first = seqs if isinstance(seqs, int) else int(steps[0]) if steps is not None and len(steps) else 0
     rows = int(batch.num_rows)
@@ -161,7 +164,7 @@ def encode_batch(
         if far != rows - 1:
             flags &= ~CONTIGUOUS
             middle = (steps - first).astype("<u4").tobytes()
-    message = _message(batch)
+    message = batch.serialize() if plain else _message(batch)
     size = _BATCH.size - 4 + len(middle) + message.size
     if size > MAX_FRAME:
         raise too_large("batch", size, MAX_FRAME)
@@ -181,11 +184,16 @@ def encode_batches(
     tag: int = 0,
     *,
     resent: bool = False,
+    plain: bool = False,
     limit: int = MAX_FRAME,
 ) -> list[bytes]:
     """As many frames as these rows need, numbered on from `number`: at most `limit` bytes each (kind and body).
     FrameError only if one row alone is too large."""
     rows = int(batch.num_rows)
+    if plain and 0 < rows <= FEW:  # as a rule they fit
+        frame = encode_batch(source, number, seqs, stamp, batch, tag, resent=resent, plain=True)
+        if len(frame) - 4 <= limit:
+            return [frame]
     numbers = np.arange(seqs, seqs + rows, dtype=np.int64) if isinstance(seqs, int) else np.asarray(seqs, np.int64)
     made: list[bytes] = []
     waiting = [(0, rows)] if rows else []
@@ -194,7 +202,9 @@ def encode_batches(
         its, part = numbers[start:end], batch.slice(start, end - start)
         # What the rows take in memory, about: a whole batch is not serialised only to see that it is too large.
         fits = end - start <= MAX_ROWS and part.nbytes <= limit and int(its[-1]) - int(its[0]) <= U32
-        frame = encode_batch(source, number, its, stamp, part, tag, resent=resent) if fits or end - start == 1 else b""
+        frame = b""
+        if fits or end - start == 1:
+            frame = encode_batch(source, number, its, stamp, part, tag, resent=resent, plain=plain)
         if frame and len(frame) - 4 <= limit:
             made.append(frame)
             number += 1

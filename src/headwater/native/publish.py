@@ -61,7 +61,7 @@ class LonePart:
     items: deque[Any]  # the short way is closed while something is in one of these two,
     special: list[None]
     stirred: Callable[[], None]  # and if that is so after the function, this is called
-    out: list[Any] | None  # if it is set to a list, no function is called: records are put there, and the first is told of
+    out: list[Any] | None  # if it is a list, no function is called: records are put there, and the first is told of
     thread: bytearray  # the eight bytes of the identity of the thread that runs it; it is in `nest` while one does
 
 
