@@ -203,6 +203,7 @@ class Fabric:
         remote = zenoh.Locality.REMOTE
         root = self._root
         if self._reunion is not None:
+            self._reunion.begin()  # before it hears of the connections that are there
             session.info.declare_link_events_listener(_direct(self._took_link), history=True)
         session.declare_subscriber(f"{root}/post/{self.node}", self._took_post, allowed_origin=remote)
         session.declare_subscriber(f"{root}/news", _direct(self._took_news), allowed_origin=remote)

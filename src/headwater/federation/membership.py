@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 ANSWER = 10.0  # seconds for which an answer is waited for
+FAR = 1 << 32  # versions that a peer may be ahead
 SELDOM = 2.0  # seconds after which a node that says nothing of itself is asked again, at first
 
 
@@ -170,6 +171,8 @@ class Membership:
         elif incarnation == peer.incarnation:
             peer.present, peer.gone = True, None
             self._engine.control.node(peer, "joined")
+            # What it has told meanwhile did not come here.
+            self._engine.keeping.work(self.fetch_state, node, incarnation, peer.state.version)
             self._touch_all()
             self._link_again(peer)
             self._engine.keeping.changed()
@@ -181,7 +184,7 @@ class Membership:
             return
         peer.present = False
         if peer.direct:
-            peer.say(wire.encode_ping(0))  # it may be only Zenoh that does not reach it
+            peer.say(wire.encode_ping(self._version))  # it may be only Zenoh that does not reach it
             heard = peer.heard
             self._engine.keeping.later(min(1.0, self._engine.network.lease), lambda: self._still_there(peer, heard))
         else:
@@ -365,6 +368,12 @@ class Membership:
             log.debug("node %s: %s does not answer: %s", self._engine.node.name, node, error)
         self._engine.keeping.later(pace, partial(self._inquire, node, incarnation, version, min(30.0, 2 * pace)))
 
+    def version_seen(self, peer: Peer, version: int) -> None:
+        """A peer says which version of its state is the latest, should news of it have been lost."""
+        state = peer.state
+        if state is not None and state.version < version <= state.version + FAR:
+            self._inquire(peer.id, peer.incarnation, version)
+
     def _link_again(self, peer: Peer) -> None:
         """It is back: what was kept for it, or is still wanted of it, needs a link."""
         if peer.link is None and self._engine.links.wanted(peer):
@@ -404,7 +413,7 @@ class Membership:
                 if now - peer.heard > lease:
                     peer.link_down(link, f"nothing was heard for {lease:g} s")
                 elif now - peer.heard > lease / 3:
-                    peer.say(wire.encode_ping(0))
+                    peer.say(wire.encode_ping(self._version))
 
 
 def _updated(state: State, news: News) -> State:

@@ -332,6 +332,7 @@ class Peer:
                         found.promised(time)
             case wire.Ping():
                 self.say(wire.encode_pong(message.number))
+                self.engine.membership.version_seen(self, message.number)
             case wire.Pong():
                 pass
             case _:

@@ -3,7 +3,7 @@
 Zenoh tries an endpoint of `connect` for ever, but a connection that came about through a third node (gossip) is not
 tried again once it breaks: if the third node has died by then, two healthy nodes would stay apart for good. Here the
 node that had dialled remembers where, and introduces the two again: a short-lived session connects to this node and
-to the lost one, each learns of the other from it, and they connect as they did the first time.
+to the lost one, each learns of the other from it, and they connect as they did the first time. The same for a node whose first connection of all has failed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Reunion:
     def connected(self, zid: str, source: str, destination: str) -> None:
         """A connection is there; `source` tells whether this node dialled (else it is the other's to bring back)."""
         with self._lock:
-            if self._lost.pop(zid, None) is not None:
+            found = self._lost.pop(zid, None)
+            for endpoint in self._known:  # with the first connection the others are found, or Zenoh tries again
+                found = self._lost.pop(endpoint, None) or found
+            if found is not None:
                 self._change.notify_all()
             networked = destination.partition("/")[0] in (*STREAMS, *DATAGRAMS)
             if networked and source.rpartition(":")[2] not in self._ports and destination not in self._known:
@@ -59,10 +62,21 @@ class Reunion:
             self._lost[zid] = (where, monotonic())
             while len(self._lost) > MOST:
                 del self._lost[next(iter(self._lost))]
-            self._change.notify_all()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=f"{self._name}-reunion", daemon=True)
-                self._thread.start()
+            self._look()
+
+    def begin(self) -> None:
+        """Until the first connection is there: Zenoh does not try an endpoint again whose very first connection was
+        accepted and closed at once."""
+        with self._lock:
+            if self._known and not self._closed:
+                self._lost.update((endpoint, (endpoint, monotonic())) for endpoint in self._known)
+                self._look()
+
+    def _look(self) -> None:
+        self._change.notify_all()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"{self._name}-reunion", daemon=True)
+            self._thread.start()
 
     @property
     def lost(self) -> tuple[str, ...]:
