@@ -118,8 +118,7 @@ def test_changes_take_effect_at_the_acknowledged_point_in_every_source() -> None
                 epochs[name].append((NAMES[(index + len(name)) % len(NAMES)], points))
         published = _stop(made, sources)
         for name in sinks:
-            where, _ = epochs[name][-1]
-            last = {each: _last(where, n) for each, n in published.items()}
+            last = {each: _last(epochs[name], each, n) for each, n in published.items()}
             assert made[name]("came", sink=name, wanted=last) is True
             _judge(Path(made.path(name)), epochs[name], published)
 
@@ -136,9 +135,15 @@ def _passes(where: str, n: int) -> bool:
     return FILTERS[where](n, n * 7919 % 100)
 
 
-def _last(where: str, published: int) -> int:
-    """The last event that passes, or 0."""
-    return next((n for n in range(published, 0, -1) if _passes(where, n)), 0)
+def _last(epochs: list[tuple[str, dict[str, int]]], source: str, published: int) -> int:
+    """The last event that passes the filter that held at its number, or 0."""
+    for where, points in reversed(epochs):
+        after = points.get(source, 0)
+        found = next((n for n in range(published, after, -1) if _passes(where, n)), None)
+        if found is not None:
+            return found
+        published = min(published, after)
+    return 0
 
 
 def _judge(log: Path, epochs: list[tuple[str, dict[str, int]]], published: dict[str, int]) -> None:
