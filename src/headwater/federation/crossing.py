@@ -89,7 +89,9 @@ class Wires:
     def at(self, flow: Flow) -> Wire | None:
         source = flow.source
         lane = self._crossing.lane(source) if flow.channel is source.channel else None
-        return None if lane is None or lane.tagging else Wire(lane, flow)
+        if lane is None or lane.tagging or lane.queue.policy == "drop_newest":  # machine code drops nothing
+            return None
+        return Wire(lane, flow)
 
 
 class Wire(LonePart):

@@ -61,7 +61,7 @@ class GroupLane(Lane):
             return
         kinds = set(map(type, items))
         if bytes in kinds or int in kinds:
-            flood = None if int in kinds else self._flood(items)
+            flood = None if int in kinds or self._back else self._flood(items)
             if flood is not None:
                 first, stamps, records = flood
                 for start, end in cuts(records, self.room):
@@ -74,6 +74,7 @@ class GroupLane(Lane):
         for last, events, frame in self._frames(items):
             self._made(last, events, frame, frames)
         self.last = max(self.last, self.sent)
+        self._back = False
 
     def _made(self, last: int, events: int, frame: bytes, frames: list[bytes]) -> None:
         self.passed += events

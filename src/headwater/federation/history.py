@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headwater.federation import wire
+from headwater.federation.lane import LARGEST
 from headwater.federation.messages import Wish
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def send_past(crossing: Crossing, wishes: list[Wish]) -> None:
         past = recorder.all(crossing.wishes[wish.tag][0], wish.history)
         for rank, letter in zip(range(len(past), 0, -1), past, strict=True):
             lane = crossing.lane(letter.source)
-            if lane is not None:
+            if lane is not None and len(letter.record) <= LARGEST:
                 tags = PAST | wish.tag, PAST | min(rank, PAST - 1), PAST | wish.turn
                 lanes.setdefault(lane, []).append((letter.seq, letter.stamp, letter.record, tags))
         for lane, remembered in lanes.items():

@@ -7,6 +7,7 @@ or lose events as the policy of the link says. Its frames are numbered from 1 wi
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import numpy as np
 
 from headwater.channel.letter import Chunk, Rows
 from headwater.channel.subscription import SAMPLE
+from headwater.errors import FrameError
 from headwater.federation import wire
 from headwater.types.model import Enum, walk
 
@@ -25,12 +27,14 @@ if TYPE_CHECKING:
     from headwater.channel.source import Source
     from headwater.federation.crossing import Crossing
 
+log = logging.getLogger("headwater.federation")
 LOOK = 1.0  # seconds after which who waits looks again
 STEP = SAMPLE + 1  # of so many events one is put in by Python, with its time
 _BYTES = {bytes}
 ROWS = 8192  # rows in a frame at most
 RUN = 4096  # events in a frame at most
-BYTES = 1 << 20  # bytes of records in a frame, about
+BYTES = 1 << 20  # bytes of records in a frame, about; a larger record has one of its own
+LARGEST = wire.MAX_FRAME - 64  # bytes of a record that a frame can take
 SMALL = 48  # rows of a batch up to which they travel as records: the frame of a batch has a few hundred bytes itself
 
 # What waits: (seq, stamp, record), with a tag as a fourth where an interest ran here for the peer; (chunk, tag); or
@@ -71,6 +75,7 @@ class Lane:
         self.announced = False  # on the present link
         self.dirty = False
         self.over = False  # more waits than may
+        self._back = False  # some of what waits was taken out and put back
         self.tagging = False  # one event may be put in several times, with different tags
         self.ended = False
         self.weight = 1  # events that one call of `go` stands for
@@ -96,7 +101,7 @@ class Lane:
         if self.crossing.reliable and self._presses:
             self.peer.full.add(self)  # it looks like a mailbox to publishers
             return True  # the publisher was let in, or waits before its next event
-        if self.queue.policy == "drop_newest" or not (self.crossing.reliable or self.peer.link is not None):
+        if self.queue.policy == "drop_newest":
             self.dropped += n
             return False
         self.over = True  # the oldest are dropped when it is no longer the source's lock that is held
@@ -125,6 +130,8 @@ class Lane:
             if len(pending) != 1 or pending[0].__class__ is not bytes or self.crossing.parked:
                 return None
             record = pending[0]
+            if len(record) > LARGEST:
+                return None
             del pending[:1]
             self.number += 1
             self.last = self.sent = seq = self.last + 1
@@ -197,7 +204,7 @@ class Lane:
         if not items:
             return
         if bytes in (kinds := set(map(type, items))) or int in kinds:
-            flood = None if self.tagging or int in kinds else self._flood(items)
+            flood = None if self.tagging or int in kinds or self._back else self._flood(items)
             if flood is not None:
                 first, stamps, records = flood
                 self.number += 1
@@ -208,12 +215,15 @@ class Lane:
         for last, events, frame in self._frames(items):
             self._made(last, events, frame, frames)
         self.last = max(self.last, self.sent)  # what machine code puts in next follows on it
+        self._back = False
+        if self.ended and not self.kept and not self.pending:
+            self.crossing.drop(self)  # nobody has to acknowledge anything
 
     def _made(self, last: int, events: int, frame: bytes, frames: list[bytes]) -> None:
         self.passed += events
         self.sent = last
         frames.append(frame)
-        if self.crossing.reliable:
+        if self.crossing.reliable and (events or not self.ended or frame[4] != wire.CONTROL):
             self._unsettled += events
             self.kept.append(Kept(self.number, last, events, frame))
         elif self._waiters or self._calls:
@@ -229,6 +239,9 @@ class Lane:
             n = len(pending)
             items = pending[:n]
             del pending[:n]
+            if pending and not self.dirty:  # put in meanwhile, and not told of if it was not the first in the list
+                self.dirty = True
+                self.peer.dirty.append(self)
         if self._more:
             with self.source.lock:
                 self._more -= sum(len(item[0]) - 1 for item in items if item.__class__ is tuple and len(item) == 2)
@@ -284,8 +297,12 @@ class Lane:
             size = len(item)
             if size == 3 and not self.tagging:
                 end = self._run_end(items, start, total)
-                self.number += 1
                 run = items[start:end]
+                if len(run[0][2]) > LARGEST:
+                    self._too_large(len(run[0][2]))
+                    start = end
+                    continue
+                self.number += 1
                 yield run[-1][0], end - start, wire.encode_run(self.sid, self.number, run)
                 start = end
             elif size >= 3:
@@ -315,15 +332,28 @@ class Lane:
         if end - start == total and len(items[start][2]) * total < BYTES // 4:
             last = items[end - 1]
             if len(last) == 3 and wire.spans(base, last[1]) and set(map(len, items)) == {3}:
-                return end
+                if sum([len(item[2]) for item in items]) <= BYTES:
+                    return end
         for index in range(start, end):
             item = items[index]
             if len(item) != 3 or not wire.spans(base, item[1]):
                 return index
             size += len(item[2])
             if size > BYTES:
-                return index + 1
+                return max(index, start + 1)
         return end
+
+    def _too_large(self, size: int) -> None:
+        """An event that no frame can take: it cannot cross, and it must not keep others from it."""
+        self.dropped += 1
+        log.error(
+            "%s: an event of %d bytes cannot go to node %s, and is dropped: expected at most %d bytes; make it smaller",
+            self.source,
+            size,
+            self.peer.name,
+            LARGEST,
+        )
+        self.settle(0)
 
     def _tagged(self, items: list[Item]) -> Iterator[tuple[int, int, bytes]]:
         """Frames of events with their tags: what has the same number and record crosses once."""
@@ -338,8 +368,11 @@ class Lane:
                 tags.append((mark,))
         seqs, stamps, records = zip(*events, strict=True)
         for start, end in wire.runs(seqs, stamps, records, tags, limit=BYTES):
-            self.number += 1
             part = slice(start, end)
+            if sum(map(len, records[part])) > LARGEST:  # what one event has given
+                self._too_large(sum(map(len, records[part])))
+                continue
+            self.number += 1
             frame = wire.encode_events(self.sid, self.number, seqs[part], stamps[part], records[part], tags[part])
             yield seqs[end - 1], end - start, frame
 
@@ -349,7 +382,8 @@ class Lane:
             parts = [chunk for chunk, of in items if of == tag]
             chunk = parts[0] if len(parts) == 1 else _union(parts)
             rows, type = len(chunk), self.source.channel.type
-            if rows <= SMALL and type is not None and (tag == 0 or self.crossing.filters(tag)):
+            small = rows <= SMALL and type is not None and (tag == 0 or self.crossing.filters(tag))
+            if small and type is not None and chunk.taken().nbytes < BYTES:
                 records, seqs = type.arrow_to_records(chunk.taken()), chunk.seqs
                 numbers, stamps = seqs.tolist(), [chunk.stamp] * rows
                 self.number += 1
@@ -390,16 +424,21 @@ class Lane:
         while self.waiting - gone > self.limit and kept:
             gone += kept.popleft().events
         self.settle(gone)
-        while self.waiting > self.limit and self.pending:
-            items = self._complete(self._take())
-            excess, at = len(items) + self.waiting - self.limit, 0
-            while at < len(items) and excess > 0:
-                n = len(items[at][0]) if len(items[at]) == 2 else 1
-                gone, excess, at = gone + n, excess - n, at + 1
+        if self.waiting > self.limit and self.pending:
+            rest, excess = [], self.waiting - self.limit
+            for item in self._complete(self._take()):
+                n = len(item[0]) if len(item) == 2 else 1
+                if excess <= 0 or len(item) == 1:  # what is said of the source is no event
+                    rest.append(item)
+                elif n > excess:
+                    rest.append((item[0].part(excess, n), item[1]))
+                    gone, excess = gone + excess, 0
+                else:
+                    gone, excess = gone + n, excess - n
             with self.source.lock:
-                self.pending[:0] = items[at:]
-                self._more += sum(len(item[0]) - 1 for item in items[at:] if len(item) == 2)
-            break
+                self.pending[:0] = rest
+                self._more += sum(len(item[0]) - 1 for item in rest if len(item) == 2)
+            self._back = True  # they are before the last that was taken out
         self.dropped += gone
 
     def again(self, received: int | None, *, after: int | None = None) -> tuple[int, list[bytes]]:

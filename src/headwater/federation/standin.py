@@ -447,9 +447,9 @@ class StandIn(Source):
 
     def settled(self) -> int:
         """The last frame that no sink of this node needs again."""
-        frames = self._frames
+        frame, frames = self.frame, self._frames  # in this order: a frame that comes just now is not done
         if not frames:
-            return self.frame
+            return frame
         upto = self.upto()
         done = self.acknowledged
         while upto is not None and frames and frames[0][1] <= upto:
@@ -486,13 +486,14 @@ def _oldest(subscription: Subscription, source: StandIn) -> int | None:
         return 1 << 62 if unsettled is None else unsettled - 1
     if box.idle and not box.items:
         return 1 << 62
+    contents = box.contents()  # first: what is taken out after this is there, what was before is being handled
     handling = subscription.handling
     if not box.token and handling is None:
         return None  # in the middle of something
     oldest = 1 << 62
     if handling is not None and handling.source is source:
         oldest = _first(handling)
-    for item in box.contents():
+    for item in contents:
         if item[1].source is source:
             oldest = min(oldest, _first(item[1]))
     return oldest - 1
