@@ -306,6 +306,7 @@ class Engine:
         """A source of a peer is no more, and everything it sent has come."""
         source = peer.standins.pop(sid, None)
         if source is not None:
+            peer.ended(sid, source)
             self.node.wiring.withdraw(source)
             if peer.acknowledge([source]):  # sinks may still have events of it
                 self.keeping.tick_soon()

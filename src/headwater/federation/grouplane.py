@@ -95,6 +95,9 @@ class GroupLane(Lane):
         n = len(pending)
         items = pending[:n]
         del pending[:n]
+        if pending and not self.dirty:  # put in meanwhile, and not told of if it was not the first in the list
+            self.dirty = True
+            self.peer.dirty.append(self)
         if self._more:
             chunks = sum(len(item[0]) - 1 for item in items if item.__class__ is tuple and len(item) == 2)
             if self.still:

@@ -14,6 +14,7 @@ from headwater.federation.crossing import Crossing, Tagged
 from headwater.federation.granting import Granting, Refused
 from headwater.federation.history import send_past
 from headwater.federation.messages import Ask, Install, Installed, Told, Wish
+from headwater.federation.wire_control import Ends
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -162,9 +163,13 @@ class Installing:
             crossing.parked, crossing.deferred = False, None
             for lane in crossing.active():
                 first, again = lane.again(None, after=positions.get(lane.sid, 0))
-                if peer.resumed:
+                if lane.ended and not again and not lane.pending:
+                    crossing.drop(lane)
+                elif peer.resumed:
                     peer.control.append(peer._announce(lane, first))
                     peer.control.extend(again)
+                    if lane.ended and not lane.pending:
+                        peer.control.append(wire.encode_control(Ends(lane.sid)))
                     if lane.pending and not lane.dirty:
                         lane.dirty = True
                         peer.dirty.append(lane)

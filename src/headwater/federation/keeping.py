@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headwater.federation.engine import Engine
+    from headwater.federation.peer import Peer
 
 log = logging.getLogger("headwater.federation")
 TICK = 0.02  # seconds between acknowledgements
@@ -77,8 +78,8 @@ class Keeping:
                 next_tick = now + TICK
                 self.ticking = False  # before it is looked, so that nobody's call for a tick is lost
                 for peer in self._engine.everyone():
-                    if peer.unacknowledged and peer.acknowledge():
-                        self.ticking = True
+                    if peer.unacknowledged:
+                        self.guarded(self._acknowledge, peer)
             if now >= next_beat:
                 next_beat = now + BEAT
                 self.guarded(self._engine.installing.promise)
@@ -92,6 +93,10 @@ class Keeping:
             if not due and not self._engine.touched:
                 self._wake.wait(max(0.0, first - monotonic()))
             self._wake.clear()
+
+    def _acknowledge(self, peer: Peer) -> None:
+        if peer.acknowledge():
+            self.ticking = True
 
     def guarded(self, task: Callable[..., Any], *args: Any) -> None:
         try:

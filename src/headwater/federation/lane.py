@@ -69,6 +69,7 @@ class Lane:
         self.sent = self.last = 0 if flow is None else flow.seen
         self.pending: list[Item] = []
         self.kept: deque[Kept] = deque()
+        self._forgotten: deque[tuple[int, int]] = deque()  # number and events of frames that are kept no longer
         self._more = 0  # events in waiting chunks beyond one each
         self._unsettled = 0  # events that were sent and not acknowledged
         self.passed = self.dropped = 0  # events put into frames, and lost before that
@@ -118,6 +119,7 @@ class Lane:
 
     def first(self) -> None:
         """Machine code has put in a record, and nothing else waits: send it at once if the link is idle."""
+        self._time = self.source._stamp()  # of this one, and those that join it
         if self.dirty or self.over or not self.peer.sender.express(self._one) or self.pending:
             self.go()
 
@@ -331,9 +333,9 @@ class Lane:
         size, base = 0, items[start][1]
         if end - start == total and len(items[start][2]) * total < BYTES // 4:
             last = items[end - 1]
-            if len(last) == 3 and wire.spans(base, last[1]) and set(map(len, items)) == {3}:
-                if sum([len(item[2]) for item in items]) <= BYTES:
-                    return end
+            alike = len(last) == 3 and wire.spans(base, last[1]) and set(map(len, items)) == {3}
+            if alike and sum([len(item[2]) for item in items]) <= BYTES:
+                return end
         for index in range(start, end):
             item = items[index]
             if len(item) != 3 or not wire.spans(base, item[1]):
@@ -397,13 +399,27 @@ class Lane:
                 rows_of: Any = chunk.first + begin if whole else part.seqs
                 last = chunk.first + begin + len(part) - 1 if whole else int(rows_of[-1])
                 taken, plain = part.taken(), tag == 0 and self._plain
-                frames = wire.encode_batches(
-                    self.sid, self.number + 1, rows_of, chunk.stamp, taken, tag, plain=plain, limit=2 * BYTES
-                )
+                frames = self._parts(self.number + 1, rows_of, chunk.stamp, taken, tag, plain)
                 for index, frame in enumerate(frames):
                     self.number += 1
                     # All of a part are kept or acknowledged together: its last event tells.
                     yield last, len(part) if index == len(frames) - 1 else 0, frame
+
+    def _parts(self, number: int, seqs: Any, stamp: int, rows: Any, tag: int, plain: bool) -> list[bytes]:
+        """Frames of rows, numbered from there on; without those that no frame can take."""
+        try:
+            return wire.encode_batches(self.sid, number, seqs, stamp, rows, tag, plain=plain, limit=2 * BYTES)
+        except FrameError:  # a row alone is larger
+            total = rows.num_rows
+        if total > 1:
+            seqs, half = np.arange(seqs, seqs + total) if isinstance(seqs, int) else seqs, total // 2
+            made = self._parts(number, seqs[:half], stamp, rows.slice(0, half), tag, plain)
+            return made + self._parts(number + len(made), seqs[half:], stamp, rows.slice(half), tag, plain)
+        try:
+            return wire.encode_batches(self.sid, number, seqs, stamp, rows, tag, plain=plain)
+        except FrameError:
+            self._too_large(rows.nbytes)
+            return []
 
     # ── what was sent ──
 
@@ -412,6 +428,8 @@ class Lane:
         kept, done = self.kept, 0
         while kept and kept[0].number <= number:
             done += kept.popleft().events
+        while self._forgotten and self._forgotten[0][0] <= number:
+            self._forgotten.popleft()  # it had arrived
         if done:
             self.settle(done)
         if self.ended and not kept and not self.pending:
@@ -420,10 +438,12 @@ class Lane:
     def trim(self) -> None:
         """Drop the oldest, as the policy says, until there is room; the peer will be told of the gap."""
         self.over = False
-        kept, gone = self.kept, 0
-        while self.waiting - gone > self.limit and kept:
-            gone += kept.popleft().events
-        self.settle(gone)
+        kept, freed, gone = self.kept, 0, 0
+        while self.waiting - freed > self.limit and kept:  # what was sent is only lost if the link breaks now
+            oldest = kept.popleft()
+            self._forgotten.append((oldest.number, oldest.events))
+            freed += oldest.events
+        self.settle(freed)
         if self.waiting > self.limit and self.pending:
             rest, excess = [], self.waiting - self.limit
             for item in self._complete(self._take()):
@@ -451,6 +471,8 @@ class Lane:
             while kept and kept[0].last <= after:
                 done += kept.popleft().events
             self.settle(done)
+        self.dropped += sum(events for number, events in self._forgotten if received is None or number > received)
+        self._forgotten.clear()
         missing = [each for each in self.kept if received is None or each.number > received]
         first = missing[0].number if missing else self.number + 1
         return first, [wire.resent(each.frame) for each in missing]

@@ -141,6 +141,7 @@ class Membership:
             peer.asked.clear()
             gone = list(peer.standins.values())
             peer.standins.clear()
+            peer.over.clear()
             peer.unacknowledged.clear()
             link, peer.link = peer.link, None
             if link is not None:
@@ -236,6 +237,7 @@ class Membership:
         for source in list(peer.standins.values()):
             self._engine.node.wiring.withdraw(source)
         peer.standins.clear()
+        peer.over.clear()
         peer.unacknowledged.clear()
         kept = self._engine.installing.gone(peer, orderly=orderly)
         if self._engine.groups is not None:

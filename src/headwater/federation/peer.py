@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 PACE = 1024  # events after which an acknowledgement is sent at the latest, without waiting for the next tick
 UNREAD = 65_536  # frames beside the events that may wait for a node
+UNREAD_BYTES = 64 << 20  # the same, when it asks for more
 SOURCES = 65_536  # of a node
+OVER = 1024  # of its sources that have ended are remembered
 LARGE = 512  # bytes from which on frames are worth compressing
 
 
@@ -67,6 +69,7 @@ class Peer:
         self.crossings: dict[str, Crossing] = {}
         self.by_sid: dict[int, Lane] = {}
         self.standins: dict[int, StandIn] = {}
+        self.over: dict[int, StandIn] = {}  # the last that have ended: the other end may not know what came of them
         self.unacknowledged: set[StandIn] = set()
         self._acknowledging = threading.Lock()
         # what this node has asked for there
@@ -205,6 +208,8 @@ class Peer:
         if lane.announced or lane.pending:
             lane.put((wire.encode_control(Ends(lane.sid)),), 0)
             lane.go()
+        elif not lane.kept:  # else the next link ends it
+            lane.crossing.drop(lane)
 
     def pump(self, seconds: float) -> bool:
         """Where the calling thread is the one that reads this link: read on, so that acknowledgements come, which it
@@ -235,7 +240,7 @@ class Peer:
             with self.building:
                 self.control.clear()
                 self.control.append(wire.encode_control(Resume(self.positions())))
-                known = list(self.standins.items())
+                known = [*self.standins.items(), *self._ended()]
                 said = [(sid, source.acknowledged) for sid, source in known if source.acknowledged]
                 if said:  # it may have been lost with the link
                     self.control.append(wire.encode_ack(said))
@@ -248,9 +253,26 @@ class Peer:
     def positions(self) -> dict[int, int]:
         """The last frame of each source that came."""
         sources = list(self.standins.items())
-        found = {sid: source.frame for sid, source in sources if source.frame}
+        found = {sid: source.frame for sid, source in [*sources, *self._ended()] if source.frame or source.linked}
         found.update({track.sid: track.frame for _, source in sources if (track := source.track) is not None})
         return found
+
+    def ended(self, sid: int, source: StandIn) -> None:
+        """A source is no more, and everything it sent has come."""
+        source.linked = False
+        self.over.pop(sid, None)
+        self.over[sid] = source
+        if len(self.over) > OVER:
+            del self.over[next(iter(self.over))]
+
+    def _ended(self) -> list[tuple[int, StandIn]]:
+        """Sources that are no more, of which not all may be acknowledged yet: none of it is to come again. One that
+        only was not wanted any more may come anew, from its first frame on."""
+        if not self.over or len(self.standins) > SOURCES // 2:  # there is a limit to what can be said
+            return []
+        there = {each.sid for each in self.sources}
+        there.update(self.standins)
+        return [(sid, source) for sid, source in list(self.over.items()) if sid not in there]
 
     def link_down(self, link: Link, reason: str) -> None:
         """A link has ended; called once, by its thread."""
@@ -276,7 +298,7 @@ class Peer:
 
     def on_resume(self, positions: dict[int, int], link: Link) -> None:
         """The other end says which frames of each source it has: the rest goes again, then all that waits."""
-        if len(self.control) > UNREAD // 2:
+        if len(self.control) > UNREAD // 2 or sum(map(len, list(self.control))) > UNREAD_BYTES:
             raise FrameError("it asks again and again for what it does not take")
         groups = self.engine.groups
         rests, shared = ([], []) if groups is None else groups.resumed(self, positions)
@@ -290,14 +312,20 @@ class Peer:
                     continue
                 for lane in crossing.active():
                     first, again = lane.again(positions.get(lane.sid, 0))
-                    self.control.append(self._announce(lane, first))
-                    self.control.extend(again)
+                    if again or lane.pending or not lane.ended:
+                        self.control.append(self._announce(lane, first))
+                        self.control.extend(again)
+                    if lane.ended and not lane.pending:
+                        self.control.append(wire.encode_control(Ends(lane.sid)))
                     if lane.pending and not lane.dirty:
                         lane.dirty = True
                         self.dirty.append(lane)
                 if crossing.due:
                     crossing.told = 0
                     marked.append(crossing)
+            for sid in positions:  # it has ended, and that was lost with a link
+                if not sid & GROUP and sid not in self.by_sid:
+                    self.control.append(wire.encode_control(Ends(sid)))
             self.control.extend(shared)
             self.resumed = True
         for crossing in marked:

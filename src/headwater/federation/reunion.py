@@ -3,7 +3,8 @@
 Zenoh tries an endpoint of `connect` for ever, but a connection that came about through a third node (gossip) is not
 tried again once it breaks: if the third node has died by then, two healthy nodes would stay apart for good. Here the
 node that had dialled remembers where, and introduces the two again: a short-lived session connects to this node and
-to the lost one, each learns of the other from it, and they connect as they did the first time. The same for a node whose first connection of all has failed.
+to the lost one, each learns of the other from it, and they connect as they did the first time.
+The same is done for a node whose very first connection has failed.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def encode_batches(
     """As many frames as these rows need, numbered on from `number`: at most `limit` bytes each (kind and body).
     FrameError only if one row alone is too large."""
     rows = int(batch.num_rows)
-    if plain and 0 < rows <= FEW:  # as a rule they fit
+    if plain and 0 < rows <= FEW and batch.nbytes <= limit:  # as a rule they fit
         frame = encode_batch(source, number, seqs, stamp, batch, tag, resent=resent, plain=True)
         if len(frame) - 4 <= limit:
             return [frame]
