@@ -325,7 +325,10 @@ class Engine:
             self.keeping.changed()
 
     def gap(self, peer: Peer, source: StandIn, number: int) -> None:
-        """A frame is missing: begin again from the last one that came."""
+        """A frame is missing: begin again from the last one that came. That is said once for each gap and link."""
+        if source.gap == (peer.links, source.frame):
+            return
+        source.gap = (peer.links, source.frame)
         log.warning("node %s: frames %d to %d of %s are missing", self.node.name, source.frame + 1, number - 1, source)
         from headwater.federation.wire_control import Resume
 

@@ -166,6 +166,8 @@ class GroupLane(Lane):
         before = self._unsettled
         super().trim()
         self.trimmed += before - self._unsettled
+        self.dropped += sum(events for _, events in self._forgotten)  # who misses them cannot have them again
+        self._forgotten.clear()
 
     def after(self, number: int, upto: int) -> list[bytes]:
         """Frames that are kept, after one and up to another that has gone out."""

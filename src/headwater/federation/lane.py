@@ -31,6 +31,7 @@ log = logging.getLogger("headwater.federation")
 LOOK = 1.0  # seconds after which who waits looks again
 STEP = SAMPLE + 1  # of so many events one is put in by Python, with its time
 _BYTES = {bytes}
+MEMORY = 4096  # frames of which it is remembered that they are no longer kept
 ROWS = 8192  # rows in a frame at most
 RUN = 4096  # events in a frame at most
 BYTES = 1 << 20  # bytes of records in a frame, about; a larger record has one of its own
@@ -442,6 +443,10 @@ class Lane:
         while self.waiting - freed > self.limit and kept:  # what was sent is only lost if the link breaks now
             oldest = kept.popleft()
             self._forgotten.append((oldest.number, oldest.events))
+            if len(self._forgotten) > MEMORY:  # a peer that never acknowledges: two are remembered as one
+                _, events = self._forgotten.popleft()
+                number, more = self._forgotten.popleft()
+                self._forgotten.appendleft((number, events + more))
             freed += oldest.events
         self.settle(freed)
         if self.waiting > self.limit and self.pending:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 ANSWER = 10.0  # seconds for which an answer is waited for
+PATIENCE = 1.0  # seconds between two questions for the state of one node
 FAR = 1 << 32  # versions that a peer may be ahead
 SELDOM = 2.0  # seconds after which a node that says nothing of itself is asked again, at first
 
@@ -372,8 +373,9 @@ class Membership:
 
     def version_seen(self, peer: Peer, version: int) -> None:
         """A peer says which version of its state is the latest, should news of it have been lost."""
-        state = peer.state
-        if state is not None and state.version < version <= state.version + FAR:
+        state, now = peer.state, monotonic()
+        if state is not None and state.version < version <= state.version + FAR and now > peer.inquired + PATIENCE:
+            peer.inquired = now
             self._inquire(peer.id, peer.incarnation, version)
 
     def _link_again(self, peer: Peer) -> None:

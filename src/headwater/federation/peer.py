@@ -53,6 +53,7 @@ class Peer:
         self.dialled = False  # by this node
         self.since = 0.0  # when it was made
         self.calling = False
+        self.inquired = 0.0  # when it was last asked for its state
         self.met = monotonic()
         self.heard = 0.0  # when something last came over it
         self.resumed = False  # the other end has said what it has: events may go

@@ -152,6 +152,7 @@ class StandIn(Source):
         self.by_group = False  # and is being delivered
         self.promise: int | None = None  # no later event is older; None while that is not known
         self.repeated = 0  # frames that came again
+        self.gap = (0, -1)  # on which link, and after which frame, one was missing last
         self.unsaid = 0  # events since the last acknowledgement
         self.pace = 1024  # after so many there is one without waiting for the next tick
         self._resent_to = 0  # events up to this number may have come to an earlier process of this node

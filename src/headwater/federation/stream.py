@@ -31,6 +31,7 @@ from headwater.federation.wire import MAX_FRAME, Splitter
 log = logging.getLogger("headwater.federation")
 
 MOST = 4096  # frames that may wait while one is being handled
+MOST_BYTES = 64 << 20
 SMALL, LARGE = 64 << 10, 256 << 10  # bytes asked for in one read; a full one makes the next one large
 READING = select.POLLIN | select.POLLHUP | select.POLLERR
 WRITING = select.POLLOUT | select.POLLHUP | select.POLLERR
@@ -271,6 +272,8 @@ class Stream:
         """For `on_frame`, which has to wait for what may come after the frame it has: read on into `waiting`, from
         which it may take what it needs. Whether something came in time. Nothing comes where the stream is encrypted."""
         if not self.here or self._reason is not None or len(self.waiting) > MOST:
+            return False
+        if sum(map(len, self.waiting)) > MOST_BYTES:
             return False
         try:
             if not select.select([self._sock], [], [], timeout)[0]:
