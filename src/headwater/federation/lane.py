@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 LOOK = 1.0  # seconds after which who waits looks again
 STEP = SAMPLE + 1  # of so many events one is put in by Python, with its time
-_BYTES = {bytes}
 MEMORY = 4096  # frames of which it is remembered that they are no longer kept
 ROWS = 8192  # rows in a frame at most
 RUN = 4096  # events in a frame at most
@@ -207,13 +206,15 @@ class Lane:
         if not items:
             return
         if bytes in (kinds := set(map(type, items))) or int in kinds:
-            flood = None if self.tagging or int in kinds or self._back else self._flood(items)
-            if flood is not None:
-                first, stamps, records = flood
-                self.number += 1
-                frame = wire.encode_run_first(self.sid, self.number, first, stamps, records)
-                self._made(first + len(records) - 1, len(records), frame, frames)
-                return
+            if not (self.tagging or int in kinds or self._back):
+                while items and (flood := self._flood(items[:RUN])) is not None:
+                    first, stamps, records = flood
+                    self.number += 1
+                    frame = wire.encode_run_first(self.sid, self.number, first, stamps, records)
+                    self._made(first + len(records) - 1, len(records), frame, frames)
+                    items = items[RUN:]
+                if not items:
+                    return
             items = self._complete(items)
         for last, events, frame in self._frames(items):
             self._made(last, events, frame, frames)
@@ -274,9 +275,10 @@ class Lane:
     def _flood(self, items: list[Item]) -> tuple[int, list[int], list[bytes]] | None:
         """The first number, the times and the records, if these are nothing but records one after the other."""
         total, first = len(items), self.last + 1
-        if total > RUN or any(len(item) != 3 for item in items if item.__class__ is tuple):
+        tuples = [item for item in items if item.__class__ is tuple]
+        if any(len(item) != 3 for item in tuples):
             return None
-        records = [item if item.__class__ is bytes else item[-1] for item in items]
+        records = [item if item.__class__ is bytes else item[2] for item in items]
         lead = min(-first % STEP, total)
         stamps = [self._time or self.source.channel.node.stamp()] * lead
         for at in range(lead, total, STEP):
@@ -285,7 +287,7 @@ class Lane:
                 return None
             stamps += [item[1]] * min(STEP, total - at)
         last = items[-1]
-        if set(map(type, records)) != _BYTES or (last.__class__ is tuple and last[0] != first + total - 1):
+        if last.__class__ is tuple and last[0] != first + total - 1:
             return None
         if not wire.spans(stamps[0], stamps[-1]) or sum(map(len, records)) > BYTES:
             return None
