@@ -280,6 +280,11 @@ def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiri
     )
 
 
+def spoken(type: EventType | None) -> str:
+    """A channel's type, in words."""
+    return "bytes" if type is None else f"type {type.name} ({', '.join(str(field) for field in type.record.fields)})"
+
+
 def check_label(what: str, name: object) -> None:
     """The name of a source or subscription is any text that can be shown in a line."""
     if name is not None and not (isinstance(name, str) and 0 < len(name) <= 255 and name.isprintable()):
@@ -387,4 +392,5 @@ __all__ = [
     "known_options",
     "make_options",
     "resolve_facts",
+    "spoken",
 ]

@@ -11,7 +11,7 @@ from headwater.channel.counters import Counts
 from headwater.channel.expression import Expression
 from headwater.channel.letter import About, Chunk, Letter
 from headwater.channel.mailbox import Mailbox
-from headwater.channel.route import Entry, Flow, Judged, Lineup, Quick, Ready
+from headwater.channel.route import Bystander, Entry, Flow, Judged, Lineup, Quick, Ready
 from headwater.native.publish import LonePart
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _failed(member: Attachment, error: Exception, event: Any) -> None:
         member.subscription.handler_failed(error, event)
 
 
-class Stage:
+class Stage(Bystander):
     """A derived channel at its parent: what passes flows on through the derived channel, at the same source."""
 
     lone = None
@@ -181,18 +181,6 @@ class Stage:
     @property
     def local(self) -> bool:
         return any(entry.local for entry in self.channel.entries.values())
-
-    def started(self) -> None:
-        pass
-
-    def ended(self) -> None:
-        pass
-
-    def joined(self, lineup: Lineup) -> None:
-        pass
-
-    def left(self, lineup: Lineup) -> None:
-        pass
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         letter.source.flows[self.channel].accept(letter, ready)

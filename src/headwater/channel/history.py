@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.letter import Chunk, Letter
-from headwater.channel.route import Entry, Flow, Lineup, Ready
+from headwater.channel.route import Bystander, Entry, Flow, Ready
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Past = deque[tuple[int, int, Any]]  # sequence number, time, record
 
 
-class Recorder:
+class Recorder(Bystander):
     """A member of a channel's routes that keeps the last events of each of the channel's own sources."""
 
     width = 0
@@ -72,15 +72,3 @@ class Recorder:
 
     def reaches(self, source: Source, record: bytes | None) -> Iterable[Any]:
         return ()
-
-    def started(self) -> None:
-        pass
-
-    def ended(self) -> None:
-        pass
-
-    def joined(self, lineup: Lineup) -> None:
-        pass
-
-    def left(self, lineup: Lineup) -> None:
-        pass

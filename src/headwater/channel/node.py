@@ -26,6 +26,7 @@ from headwater.channel.asking import (
     known_options,
     make_options,
     resolve_facts,
+    spoken,
 )
 from headwater.channel.attachment import Attachment
 from headwater.channel.channel import Channel
@@ -52,7 +53,6 @@ from headwater.channel.wiring import Move, Wiring
 from headwater.errors import ChannelError, ClosedError, ConfigError, HeadwaterError, SubscriptionError
 from headwater.interest import as_event_type
 from headwater.store import NodeState
-from headwater.types import EventType
 
 log = logging.getLogger("headwater")
 _NAMES = count(1)
@@ -119,7 +119,7 @@ class Node:
             if found is not None:
                 if (wanted is not None or type is bytes) and wanted != found.type:
                     raise ChannelError(
-                        f"channel {name!r}: expected {_spoken(found.type)}, which it has, found {_spoken(wanted)}; "
+                        f"channel {name!r}: expected {spoken(found.type)}, which it has, found {spoken(wanted)}; "
                         "a channel has one type: open it with that, or give the source or subscription its own type"
                     )
                 return found
@@ -599,7 +599,3 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{'closed ' if self.closed else ''}Node {self.name}: {len(self._channels)} channels>"
-
-
-def _spoken(type: EventType | None) -> str:
-    return "bytes" if type is None else f"type {type.name} ({', '.join(str(field) for field in type.record.fields)})"

@@ -83,6 +83,22 @@ class Member(Protocol):
         ...
 
 
+class Bystander:
+    """A member that nothing has to be told of but events."""
+
+    def started(self) -> None:
+        pass
+
+    def ended(self) -> None:
+        pass
+
+    def joined(self, lineup: Lineup) -> None:
+        pass
+
+    def left(self, lineup: Lineup) -> None:
+        pass
+
+
 class Short(Protocol):
     """The short way of all sources of a line-up."""
 
@@ -389,13 +405,17 @@ class Flow(FlowPart):
                 for member in entry.members:
                     member.accept(letter, ready)
         for entry in route.alone:
-            result = self._native(entry).run(letter.record, self._meta(letter))
-            if result.status is not Status.REJECTED or result.faults:
-                self._judge(entry, result)
-            if result.passed:
-                out = letter if result.output is None else letter.derived(result.output)
-                for member in entry.members:
-                    member.accept(out, ready)
+            self._alone(entry, letter, ready)
+
+    def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
+        """An interest that is not matched with others."""
+        result = self._native(entry).run(letter.record, self._meta(letter))
+        if result.status is not Status.REJECTED or result.faults:
+            self._judge(entry, result)
+        if result.passed:
+            out = letter if result.output is None else letter.derived(result.output)
+            for member in entry.members:
+                member.accept(out, ready)
 
     def accept_chunk(self, chunk: Chunk, ready: Ready) -> None:
         """A batch to all who want some of it."""

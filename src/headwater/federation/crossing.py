@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.letter import Chunk, Letter
-from headwater.channel.route import Entry, Flow, Lineup, Ready
+from headwater.channel.route import Bystander, Entry, Flow, Ready
 from headwater.channel.subscription import SAMPLE
 from headwater.federation.counting import Counting
 from headwater.federation.lane import Lane
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headwater.federation.peer import Peer
 
 
-class _Member:
+class _Member(Bystander):
     """What both kinds of members have in common."""
 
     width = 0
@@ -41,15 +41,6 @@ class _Member:
 
     def started(self) -> None:
         self.crossing.started()
-
-    def ended(self) -> None:
-        pass
-
-    def joined(self, lineup: Lineup) -> None:
-        pass
-
-    def left(self, lineup: Lineup) -> None:
-        pass
 
 
 class Merged(_Member):

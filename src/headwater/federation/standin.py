@@ -58,34 +58,13 @@ class RemoteFlow(Flow):
         super().__init__(source, channel, lineup)
         self.tags: dict[int, Entry] = source.peer.tags(channel.name)
 
-    def accept(self, letter: Letter, ready: Ready) -> None:
-        """An event for whoever of this node's sinks wants it."""
-        self.seen += 1
-        self.spread += 1
-        route = self.route
-        for entry in route.always:
-            self._passed += entry.width
-            for member in entry.members:
-                member.accept(letter, ready)
-        if route.matching is not None:
-            match = self._match
-            if match is None:
-                match = self._match = route.matching.counting_in(self._totals)
-            for entry in match(letter.record):
-                self._passed += entry.width
-                for member in entry.members:
-                    member.accept(letter, ready)
-        for entry in route.alone:
-            if not self.source.elsewhere(entry):  # type: ignore[attr-defined]
-                self._alone(entry, letter, ready)
-
     def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
-        result = self._native(entry).run(letter.record, self._meta(letter))
-        self._judge(entry, result)
-        if result.passed:
-            out = letter if result.output is None else letter.derived(result.output)
-            for member in entry.members:
-                member.accept(out, ready)
+        if not self.source.elsewhere(entry):  # type: ignore[attr-defined]
+            super()._alone(entry, letter, ready)
+
+    def _chunk_alone(self, entry: Entry, chunk: Chunk, ready: Ready) -> None:
+        if not self.source.elsewhere(entry):  # type: ignore[attr-defined]
+            super()._chunk_alone(entry, chunk, ready)
 
     def tagged(self, tag: int, letter: Letter, ready: Ready) -> None:
         """What an interest at the source has passed."""
@@ -95,30 +74,12 @@ class RemoteFlow(Flow):
             for member in entry.members:
                 member.accept(letter, ready)
 
-    def accept_chunk(self, chunk: Chunk, ready: Ready) -> None:
-        alone = self.route.alone
-        if any(self.source.elsewhere(entry) for entry in alone):  # type: ignore[attr-defined]
-            here = tuple(entry for entry in alone if not self.source.elsewhere(entry))  # type: ignore[attr-defined]
-            route, self.route = self.route, _with_alone(self.route, here)
-            try:
-                super().accept_chunk(chunk, ready)
-            finally:
-                self.route = route
-        else:
-            super().accept_chunk(chunk, ready)
-
     def tagged_chunk(self, tag: int, chunk: Chunk, ready: Ready) -> None:
         entry = self.tags.get(tag)
         if entry is not None:
             self._passed += entry.width * len(chunk)
             for member in entry.members:
                 member.accept_chunk(chunk, len(chunk), ready)
-
-
-def _with_alone(route: Any, alone: tuple[Entry, ...]) -> Any:
-    from dataclasses import replace
-
-    return replace(route, alone=alone)
 
 
 class StandIn(Source):
