@@ -66,8 +66,8 @@ bench-%: env ## a benchmark by name: make bench-interests
 
 soak: soak-federation ## the property and fuzz tests, EFFORT times as hard (default 20), bounded by MINUTES (default 20)
 	@HEADWATER_EFFORT=$(or $(EFFORT),20) timeout -k 10 $(or $(MINUTES),20)m $(PY) -m pytest --timeout=0 -x \
-	  tests/types tests/ir tests/lang tests/native tests/match tests/channel tests/federation/test_wire_fuzz.py \
-	  tests/federation/test_live_fuzz.py tests/spark/test_agreement.py \
+	  tests/federation/test_live_fuzz.py tests/federation/test_wire_fuzz.py \
+	  tests/types tests/ir tests/lang tests/native tests/match tests/channel tests/spark/test_agreement.py \
 	  tests/spark/test_four_executions.py; \
 	  code=$$?; [ $$code -ne 124 ] || { echo "stopped after $(or $(MINUTES),20) minutes with nothing found"; exit 0; }; exit $$code
 

@@ -91,6 +91,22 @@ def test_durable_sinks_come_back_one_after_the_other() -> None:
             assert check(Path(made.path(sink)), step, last) > 0
 
 
+def test_a_node_that_stays_away_is_cleaned_up() -> None:
+    """After its lease and the time for which things are kept, nothing that it wanted is left."""
+    with world() as made:
+        for name in ("hill", "hall"):
+            made.start(name)
+        made.open("hill", lease=1.0, keep=0.3)
+        made.open("hall", seeds=["hill"], lease=1.0, keep=0.3)
+        made["hall"]("sink", channel=CHANNEL, name="hall", path=made.path("log"))
+        made["hill"]("flow", channel=CHANNEL, source="hill", maker="hill", path=made.path("published"))
+        assert made["hall"]("more", sink="hall", count=10) is True
+        assert made["hill"]("peers", wanted=["hall"]) is True
+        made.kill("hall")
+        assert made["hill"]("alone", unwanted=["hall"]) is True
+        assert made["hill"]("wishes", channel=CHANNEL, wanted=0) == {}
+
+
 # ── filters change while events flow ──
 
 

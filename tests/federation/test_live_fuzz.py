@@ -28,7 +28,7 @@ from tests.federation.hostile import Frames, Mallory, mutated
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 
 CHANNEL = "ie.tcd.sighting"
-FRAMES = 15_000 if EFFORT == 1 else 800_000  # on streams, after a proper greeting
+FRAMES = 15_000 if EFFORT == 1 else 1_000_000  # on streams, after a proper greeting
 ENVELOPES = 3_000 if EFFORT == 1 else 150_000
 STREAMS = 150 if EFFORT == 1 else 5_000  # on which the greeting itself is mutated
 ROUND = 250  # frames on one stream
