@@ -22,6 +22,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("channel",),
     ("federation",),
     ("spark",),
+    ("study",),
     ("explain",),
     ("cli",),
 )

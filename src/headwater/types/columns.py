@@ -24,11 +24,17 @@ from headwater.types.model import Array, Enum, List, Record, Scalar, Type
 
 def records_to_batch(layout: Layout, records: Sequence[bytes | memoryview]) -> Any:
     """A RecordBatch of the type's schema with one row for each record."""
-    record, schema = layout.record, arrow_schema(layout.record)
     sizes = np.fromiter(map(len, records), np.int64, len(records))
-    cells = _fixed_parts(layout, records, sizes)
-    gather = _Gather(layout, records, sizes)
-    columns = gather.fields(record, cells, gather.starts, None)
+    return packed_to_batch(layout, np.frombuffer(b"".join(records), np.uint8), sizes)
+
+
+def packed_to_batch(layout: Layout, blob: Any, sizes: Any) -> Any:
+    """The same for records that lie end to end in an array of bytes, given the size of each."""
+    record, schema = layout.record, arrow_schema(layout.record)
+    starts = np.cumsum(sizes) - sizes
+    cells = _fixed_parts(layout, blob, starts, sizes)
+    gather = _Gather(layout, blob, starts, sizes)
+    columns = gather.fields(record, cells, starts, None)
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
     try:
         batch.validate(full=True)  # UTF-8 among the rest
@@ -64,18 +70,23 @@ def flat_records(layout: Layout, batch: Any) -> list[bytes] | None:
     return made
 
 
-def _fixed_parts(layout: Layout, records: Sequence[bytes | memoryview], sizes: Any) -> Any:
+def _fixed_parts(layout: Layout, blob: Any, starts: Any, sizes: Any) -> Any:
     """The fixed parts as a matrix of bytes, a row for each record, after checking the headers."""
-    count = len(records)
+    count = len(sizes)
     if count and sizes.min() >= layout.size:
-        stacked = np.frombuffer(b"".join([r[: layout.size] for r in records]), np.uint8).reshape(count, layout.size)
+        if sizes.max() == layout.size:
+            stacked = blob.reshape(count, layout.size)
+        elif (sizes & 7).any():
+            stacked = blob[np.arange(layout.size) + starts[:, None]]
+        else:  # as of every canonical record
+            stacked = blob.view(np.uint64)[np.arange(layout.size // 8) + (starts // 8)[:, None]].view(np.uint8)
         totals = _numbers(stacked[:, :4], np.dtype("<u4"))
         header = np.frombuffer(layout.header, np.uint8)
         if (totals == sizes).all() and (stacked[:, 4:HEADER_SIZE] == header).all():
             return stacked[:, HEADER_SIZE:]
-    for i, r in enumerate(records):
+    for i, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
         try:
-            check_header(layout, r)
+            check_header(layout, blob[start : start + size].tobytes())
         except DecodeError as error:
             raise DecodeError(f"record {i}: {error}") from error
     return np.zeros((0, layout.size - HEADER_SIZE), np.uint8)
@@ -84,11 +95,11 @@ def _fixed_parts(layout: Layout, records: Sequence[bytes | memoryview], sizes: A
 class _Gather:
     """Gathers columns from records whose headers have been checked."""
 
-    def __init__(self, layout: Layout, records: Sequence[bytes | memoryview], sizes: Any) -> None:
+    def __init__(self, layout: Layout, blob: Any, starts: Any, sizes: Any) -> None:
         self.heap = layout.size
-        self.blob = np.frombuffer(b"".join(records), np.uint8)
+        self.blob = blob
         self.sizes = sizes
-        self.starts = np.cumsum(sizes) - sizes
+        self.starts = starts
 
     def fields(self, record: Record, cells: Any, base: Any, present: Any) -> list[Any]:
         """The columns of one record level; `present` says which rows have it at all (None: every one)."""
