@@ -70,6 +70,7 @@ from headwater.ir.params import MapOf, SetOf
 from headwater.lang.names import meta
 from headwater.lang.pyconst import State
 from headwater.store import NodeState
+from headwater.store.log import Log
 from headwater.types import (
     Array,
     Event,
@@ -90,10 +91,14 @@ from headwater.types import (
 from headwater.types.evolution import plan as evolution
 
 if TYPE_CHECKING:
+    from headwater.channel.replay import replay
     from headwater.federation.gateway import Gateway
+    from headwater.federation.log_client import LogClient
     from headwater.federation.network import Budget, Network
     from headwater.federation.rules import Rule
     from headwater.federation.security import Security
+    from headwater.store.log.files import LogFiles
+    from headwater.store.log.reading import ChannelReader
 
 __all__ = [
     "WAIT",
@@ -104,6 +109,7 @@ __all__ = [
     "Budget",
     "Channel",
     "ChannelError",
+    "ChannelReader",
     "ClosedError",
     "Config",
     "ConfigError",
@@ -130,6 +136,9 @@ __all__ = [
     "Latency",
     "Limits",
     "LinkDown",
+    "Log",
+    "LogClient",
+    "LogFiles",
     "ManualClock",
     "MapOf",
     "Match",
@@ -173,6 +182,7 @@ __all__ = [
     "i64",
     "meta",
     "on",
+    "replay",
     "timestamp",
     "u8",
     "u16",
@@ -180,13 +190,17 @@ __all__ = [
     "u64",
 ]
 
-# What only nodes with a network need, and what brings Zenoh and cryptography along: imported when it is asked for.
+# What not every program needs, and what brings Zenoh, cryptography and Parquet along: imported when it is asked for.
 _LATER = {
     "Budget": "headwater.federation.network",
+    "ChannelReader": "headwater.store.log.reading",
     "Gateway": "headwater.federation.gateway",
+    "LogClient": "headwater.federation.log_client",
+    "LogFiles": "headwater.store.log.files",
     "Network": "headwater.federation.network",
     "Rule": "headwater.federation.rules",
     "Security": "headwater.federation.security",
+    "replay": "headwater.channel.replay",
 }
 
 

@@ -166,7 +166,7 @@ def test_all_problems_at_once_each_with_its_place(tmp_path: Path) -> None:
         f'{path}: [queue] policy: expected one of "block", "drop_oldest", "drop_newest", "fail", found "drop-oldest"; '
         'did you mean "drop_oldest"?',
         f"{path}: [queue] limit: expected a whole number from 1 to 2147483647, found 0",
-        f"{path}: nme: expected one of the settings name, failures, history, close_timeout, dispatch, queue, "
+        f"{path}: nme: expected one of the settings name, failures, history, close_timeout, dispatch, queue, log, "
         'found "nme" = "x"; did you mean "name"?',
         f"{path}: failures: expected a whole number from 0 to 2147483647, found -1",
     ]
@@ -258,7 +258,7 @@ def test_all_problems_at_once_each_with_its_place(tmp_path: Path) -> None:
         (
             "[Queue]\nlimit = 1",
             "configuration: Queue: expected one of the settings name, failures, history, close_timeout, dispatch, "
-            'queue, found "Queue" = a table; did you mean "queue"?',
+            'queue, log, found "Queue" = a table; did you mean "queue"?',
         ),
     ],
 )  # fmt: skip

@@ -257,7 +257,14 @@ class World:
         self._lives[name] = self._lives.get(name, 0) + 1
         return process
 
-    def open(self, *names: str, seeds: Sequence[str] = (), state: bool = False, **network: Any) -> None:
+    def open(
+        self,
+        *names: str,
+        seeds: Sequence[str] = (),
+        state: bool = False,
+        log: dict[str, Any] | None = None,
+        **network: Any,
+    ) -> None:
         """Nodes that lead to each other only by wires: each connects to the seeds."""
         for name in names:
             process = self.running.get(name) or self.start(name)
@@ -265,7 +272,9 @@ class World:
             options = {"listen": f"unix/{listen}", "direct": f"unix/{direct}", **network}
             options["connect"] = [f"unix/{self.folder}/{seed}.z" for seed in seeds]
             self.wires.cut(name, ended=False)  # nothing gets to it, nor out of it, before the wires stand between
-            process.start("open", name=name, network=options, state=self.path(f"{name}.state") if state else None)
+            kept = self.path(f"{name}.state") if state else None
+            logged = None if log is None else {"path": self.path("events"), **log}
+            process.start("open", name=name, network=options, state=kept, log=logged)
         for name in names:
             paths = [self.folder / f"{name}.{self.life(name)}.{kind}" for kind in "zd"]
             eventually(lambda paths=paths: all(path.exists() for path in paths), f"the sockets of {name}", GUARD)

@@ -419,7 +419,7 @@ def test_a_handler_that_fails_is_told_and_counted(caplog: pytest.LogCaptureFixtu
         seen_b.until_saw(b"done")
         a.tell(b"done")
         seen_b.until(lambda seen: seen.count(b"done") == 2)
-        assert b.failures == {"join": 0, "leave": 0, "roll": 1, "news": 1, "ask": 1, "post": 1}
+        assert b.failures == {"join": 0, "leave": 0, "roll": 1, "news": 1, "ask": 1, "post": 1, "log": 0}
         assert a.failures == dict.fromkeys(b.failures, 0)
     assert "the handler of ask failed" in caplog.text
 

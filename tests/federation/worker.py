@@ -14,7 +14,9 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from headwater import Event, Interest, Subscription, i32, i64, u32
+import pyarrow as pa
+
+from headwater import Event, Interest, Log, State, Subscription, i32, i64, u32
 from headwater.channel.delivery import Reliable
 from headwater.federation.network import Network
 from headwater.federation.node import Node
@@ -42,6 +44,22 @@ class Tenths(Event, name="test.Tenths"):
     badge: u32
     tenth: i64
 
+
+class Sum(Event, name="test.Sum"):
+    """What a transformation makes of a Count."""
+
+    maker: str
+    n: i64
+    level: i64
+
+
+def every_third(event: Count, *, seen: State = State(n=0)) -> bool:
+    seen.n += 1
+    return seen.n % 3 == 0
+
+
+SUM = "{ output.maker = input.maker; output.n = input.n; output.level = input.level + 1000; return input.n % 4 == 0; }"
+SPECIAL: dict[str, Any] = {"transformation": Interest(SUM, Count, output=Sum), "state": every_third}
 
 TYPES: dict[str, type[Event]] = {"seen": Seen, "tenths": Tenths}
 
@@ -82,12 +100,15 @@ class Rows:
 
 
 class Flow(threading.Thread):
-    """A source that publishes on and on."""
+    """A source that publishes on and on, one by one or (`many`) each burst as a batch.
 
-    def __init__(self, source: Any, maker: str, path: str, pace: int) -> None:
+    What it may have published is in a file, which grows, and what `publish` has returned for in another one."""
+
+    def __init__(self, source: Any, maker: str, path: str, pace: int, many: bool) -> None:
         super().__init__(daemon=True)
-        self.source, self.maker, self.pace = source, maker, pace
+        self.source, self.maker, self.pace, self.many = source, maker, pace, many
         self.n = 0
+        self._done = os.open(f"{path}.{maker}", os.O_WRONLY | os.O_CREAT)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.stopped = threading.Event()
         self.start()
@@ -96,8 +117,14 @@ class Flow(threading.Thread):
         while not self.stopped.wait(PAUSE):
             last = self.n + self.pace
             os.write(self._file, f"{self.maker} {last}\n".encode())  # at most so many are published if it is killed
-            for n in range(self.n + 1, last + 1):
+            if self.many:
+                numbers = list(range(self.n + 1, last + 1))
+                columns = {"maker": [self.maker] * self.pace, "n": numbers, "level": [n * 7919 % 100 for n in numbers]}
+                self.source.publish_many(pa.table(columns))
+                os.pwrite(self._done, b"%020d" % last, 0)
+            for n in () if self.many else range(self.n + 1, last + 1):
                 self.source.publish(Count(maker=self.maker, n=n, level=n * 7919 % 100))
+                os.pwrite(self._done, b"%020d" % n, 0)
             self.n = last
 
 
@@ -112,8 +139,11 @@ class Worker:
 
     # ── the node ──
 
-    def open(self, name: str, network: dict[str, Any], state: str | None = None) -> Any:
-        self.node = Node(name, network=Network.of(network), state=state)
+    def open(
+        self, name: str, network: dict[str, Any], state: str | None = None, log: dict[str, Any] | None = None
+    ) -> Any:
+        settings = None if log is None else Log(**log)
+        self.node = Node(name, network=Network.of(network), state=state, log=settings)
         return {"id": self.node.id, "endpoints": list(self.node.endpoints)}
 
     def peers(self, wanted: list[str], timeout: float = GUARD) -> Any:
@@ -177,9 +207,9 @@ class Worker:
 
     # ── counting ──
 
-    def flow(self, channel: str, source: str, maker: str, path: str, pace: int = 5) -> Any:
+    def flow(self, channel: str, source: str, maker: str, path: str, pace: int = 5, many: bool = False) -> Any:
         made = self.node.channel(channel, Count).source(source)
-        self.flows[maker] = Flow(made, maker, path, pace)
+        self.flows[maker] = Flow(made, maker, path, pace, many)
         return True
 
     def stop(self) -> Any:
@@ -195,8 +225,8 @@ class Worker:
 
     def sink(self, channel: str, name: str, path: str, where: str | None = None, durable: bool = False) -> Any:
         sink = self.sinks[name] = Sink(path)
-        subscribe = self.node.channel(channel, Count).subscribe
-        sink.subscription = subscribe(sink, where, name=name, delivery=Reliable(durable=durable))
+        subscribe, wanted = self.node.channel(channel, Count).subscribe, SPECIAL.get(where or "", where)
+        sink.subscription = subscribe(sink, wanted, name=name, delivery=Reliable(durable=durable))
         return True
 
     def came(self, sink: str, wanted: dict[str, int], timeout: float = GUARD) -> Any:

@@ -11,7 +11,7 @@ from headwater.channel.asking import Asked, make_options
 from headwater.channel.attachment import Stage
 from headwater.channel.config import Dispatch, Queue
 from headwater.channel.delivery import Delivery, Order
-from headwater.channel.history import Recorder
+from headwater.channel.history import Remembers
 from headwater.channel.report import ChannelReport
 from headwater.channel.route import Entry, Flow, Lineup
 from headwater.channel.subscription import Subscription
@@ -40,7 +40,7 @@ class Channel:
         self.closed = False
         self.sources: dict[str, Source] = {}  # its own
         self.derived: list[Channel] = []
-        self.recorder: Recorder | None = None  # where its own sources' events are remembered
+        self.recorder: Remembers | None = None  # where its own sources' events are remembered
         self.past = Tally()  # of sources that are no more, and whose facts nobody states any more
         self.entries: dict[object, Entry] = {}  # those with members
         self.known: WeakValueDictionary[object, Entry] = WeakValueDictionary()  # and those that are to get some

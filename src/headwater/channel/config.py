@@ -34,9 +34,11 @@ from typing import Any, ClassVar, Literal
 from headwater.channel.aio import LoopDispatcher
 from headwater.channel.clock import Clock
 from headwater.channel.dispatch import Dispatcher, InlineDispatcher
+from headwater.channel.names import Pattern
 from headwater.channel.pool import Arrival, ThreadDispatcher, Urgency, by_deadline, by_priority
 from headwater.channel.settings import Choice, Count, Name, Seconds, Settings, near, quoted, show
-from headwater.errors import ConfigError, ConfigProblem
+from headwater.errors import ChannelError, ConfigError, ConfigProblem
+from headwater.store.log.settings import Log
 
 Policy = Literal["block", "drop_oldest", "drop_newest", "fail"]
 
@@ -218,6 +220,7 @@ class Config:
 
     `failures`: how many times in a row a handler may raise before its subscription is paused; 0: as often as it likes.
     `history`: events that each source remembers, for sinks that ask for the past when they come.
+    `log`: a Log, or the path of a folder; where and how what the node's sources publish is logged.
     `close_timeout`: seconds that closing the node takes at most; what has not been delivered by then is dropped.
     """
 
@@ -227,6 +230,7 @@ class Config:
     failures: int = 10
     history: int = 0
     close_timeout: float = 30.0
+    log: Log | None = None
 
     settings: ClassVar[Settings] = Settings(
         name=Name(), failures=Count(0), history=Count(0, 10_000_000), close_timeout=Seconds()
@@ -243,6 +247,8 @@ class Config:
             found.append(ConfigProblem(f"{place} dispatch", f"one of {names}", show(value["dispatch"])))
         if "queue" in value and not isinstance(value["queue"], Queue):
             found.append(ConfigProblem(f"{place} queue", "a Queue", show(value["queue"])))
+        if not isinstance(value.get("log"), Log | None):
+            found.append(ConfigProblem(f"{place} log", "a Log or None", show(value["log"])))
         return found
 
     @classmethod
@@ -298,7 +304,9 @@ class Config:
             parts["queue"] = (
                 queue if isinstance(queue, Queue) else _read_table(Queue, queue, f"{prefix}[queue]", problems)
             )
-        problems += cls.settings.problems(values, f"{place or 'configuration'}:", known=("dispatch", "queue"))
+        if "log" in values:
+            parts["log"] = _read_log(values.pop("log"), f"{prefix}[log]", problems)
+        problems += cls.settings.problems(values, f"{place or 'configuration'}:", known=("dispatch", "queue", "log"))
         if problems:
             raise ConfigError(problems, _title(problems, place))
         return cls(**values, **parts)
@@ -309,6 +317,8 @@ class Config:
         lines += [f"failures = {self.failures}", f"close_timeout = {self.close_timeout}"]
         lines += ["", "[dispatch]", f'strategy = "{self.dispatch.name}"', *_lines(self.dispatch)]
         lines += ["", "[queue]", *_lines(self.queue)]
+        if self.log is not None:
+            lines += ["", "[log]", *_log_lines(self.log)]
         return "\n".join(lines) + "\n"
 
     def __str__(self) -> str:
@@ -385,6 +395,61 @@ def _lines(value: Any) -> list[str]:
     """A table's settings, as TOML."""
     shown = ((item.name, getattr(value, item.name)) for item in fields(value) if item.name in type(value).settings)
     return [f"{name} = {json.dumps(found)}" for name, found in shown if found is not None]
+
+
+def log_of(given: Log | str | os.PathLike[str] | Mapping[str, Any] | None) -> Log | None:
+    """The log that is meant: itself, that in a folder, or a table's as in a TOML file."""
+    problems: list[ConfigProblem] = []
+    made = None if given is None else _read_log(given, "log", problems)
+    if problems:
+        raise ConfigError(problems, _title(problems, ""))
+    return made
+
+
+def _read_log(found: Any, place: str, problems: list[ConfigProblem]) -> Log | None:
+    match found:
+        case Log():
+            return found
+        case str() | os.PathLike():
+            values: dict[str, Any] = {"path": found}
+        case Mapping():
+            values = dict(found)
+        case _:
+            problems.append(ConfigProblem(place, "a Log, the path of a folder, or a table", show(found)))
+            return None
+    names = [item.name for item in fields(Log)]
+    wrong = [key for key in values if key not in names]
+    for key in wrong:
+        problems.append(
+            ConfigProblem(
+                f"{place} {key}", f"one of the settings {', '.join(names)}", show(values[key]), near(key, names)
+            )
+        )
+    if "path" not in values:
+        problems.append(ConfigProblem(f"{place} path", "the path of a folder", "nothing"))
+    if wrong or "path" not in values:
+        return None
+    if isinstance(values.get("channels"), list):
+        values["channels"] = tuple(values["channels"])
+    patterns = values.get("channels", "**")
+    try:
+        for each in (patterns,) if isinstance(patterns, str) else patterns:
+            Pattern(each)
+        return Log(values.pop("path"), **values)
+    except ConfigError as error:
+        problems += [
+            ConfigProblem(f"{place} {each.place.partition(': ')[2]}", each.expected, each.found, each.hint)
+            for each in error.problems
+        ]
+    except (ChannelError, TypeError) as error:
+        problems.append(ConfigProblem(f"{place} channels", "patterns of names of channels", str(error)))
+    return None
+
+
+def _log_lines(log: Log) -> list[str]:
+    shown = {item.name: getattr(log, item.name) for item in fields(log)}
+    shown["path"] = log.folder
+    return [f"{name} = {json.dumps(found, ensure_ascii=False)}" for name, found in shown.items() if found is not None]
 
 
 def _title(problems: list[ConfigProblem], place: str) -> str:

@@ -458,6 +458,10 @@ class Mailbox:
         """Whether nothing waits (or nothing may be delivered) and nobody runs it."""
         return bool(self.token) and (not self.items or self.held)
 
+    def give_way(self) -> bool:
+        """It is full, and its publisher about to wait, between two events: whether there is another way for those."""
+        return False
+
     @property
     def is_full(self) -> bool:
         return self._presses and self.waiting >= self.limit and not self.held and not self.closed

@@ -14,32 +14,30 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from headwater.channel import reporting
+from headwater.channel.advertising import advertise
 from headwater.channel.asking import (
     Asked,
     Options,
     attach,
     check_label,
     check_params,
-    check_priority,
-    check_seconds,
     interest_for,
     known_options,
     make_options,
-    resolve_facts,
     spoken,
 )
 from headwater.channel.attachment import Attachment
 from headwater.channel.channel import Channel
 from headwater.channel.clock import Clock, SystemClock
-from headwater.channel.config import Config, Dispatch
+from headwater.channel.config import Config, Dispatch, log_of
 from headwater.channel.correlate import Condition, Tree
 from headwater.channel.correlation import Correlation
 from headwater.channel.counters import Counts
 from headwater.channel.delivery import check_keeping, check_zones
 from headwater.channel.dispatch import Dispatcher, DispatchStatus
 from headwater.channel.ending import Closing, Ending
-from headwater.channel.forms import BytesIntake, Intake
-from headwater.channel.history import Recorder
+from headwater.channel.history import LogPast, Recorder
+from headwater.channel.logs import NodeLogs
 from headwater.channel.mailbox import Mailbox, go_all
 from headwater.channel.names import Pattern, check_name, is_pattern, nearest
 from headwater.channel.report import NodeReport
@@ -53,6 +51,7 @@ from headwater.channel.wiring import Move, Wiring
 from headwater.errors import ChannelError, ClosedError, ConfigError, HeadwaterError, SubscriptionError
 from headwater.interest import as_event_type
 from headwater.store import NodeState
+from headwater.store.log.settings import Log
 
 log = logging.getLogger("headwater")
 _NAMES = count(1)
@@ -63,7 +62,8 @@ class Node:
     """The event service of this process.
 
     `config` is a Config, the path of a TOML file, or a dict; `clock` is for tests that advance time by hand; `on_error`
-    is called with the subscription, the exception and the event whenever a handler raises.
+    is called with the subscription, the exception and the event whenever a handler raises. With `log`, a Log or the
+    path of a folder, what its sources publish is logged.
 
     >>> with Node() as node:
     ...     sightings = node.channel("ie.tcd.sighting", "badge: u32, level: f64")
@@ -81,11 +81,14 @@ class Node:
         config: Config | str | PathLike[str] | Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         on_error: Failure | None = None,
+        log: Log | str | PathLike[str] | Mapping[str, Any] | None = None,
     ) -> None:
         self.config = Config.of(config)
         self.name = name or self.config.name or f"node-{next(_NAMES)}"
         if (problem := Name().problem("node: name", self.name)) is not None:
             raise ConfigError([problem])
+        settings = log_of(log) or self.config.log
+        self.logs = None if settings is None else NodeLogs(settings, self.name)
         self.clock: Clock = clock or SystemClock()
         self.on_error = on_error
         self.closed = self.draining = False
@@ -114,7 +117,7 @@ class Node:
         check_name(name)
         wanted = None if type is None or type is bytes else as_event_type(type)
         with self.wiring.lock:
-            self._must_be_open("channel")
+            self.must_be_open("channel")
             found = self._channels.get(name)
             if found is not None:
                 if (wanted is not None or type is bytes) and wanted != found.type:
@@ -139,9 +142,11 @@ class Node:
 
     def _add_channel(self, channel: Channel) -> Channel:
         self._channels[channel.name] = channel
-        if self.config.history and channel.parent is None:
-            channel.recorder = Recorder(channel, self.config.history)
-            self.wiring.move([Move(channel, self.wiring.entry(channel, None), channel.recorder, joins=True)])
+        if channel.parent is None and self.logs is not None and self.logs.wants(channel.name):
+            channel.recorder = LogPast(channel)
+        elif self.config.history and channel.parent is None:
+            recorder = channel.recorder = Recorder(channel, self.config.history)
+            self.wiring.move([Move(channel, self.wiring.entry(channel, None), recorder, joins=True)])
         for subscription in list(self.subscriptions.values()):
             self._join_later(subscription, channel)
         return channel
@@ -156,7 +161,7 @@ class Node:
         if interest is None:
             raise SubscriptionError("derive: expected a filter or a transformation, found None")
         with self.wiring.lock:
-            self._must_be_open("derive")
+            self.must_be_open("derive")
             if parent.closed:
                 raise ClosedError(f"channel {parent.name!r} is closed")
             if name in self._channels:
@@ -200,55 +205,12 @@ class Node:
 
     # ── sources ──
 
-    def add_source(
-        self,
-        channel: Channel,
-        name: str | None,
-        *,
-        type: Any,
-        facts: Any,
-        priority: int,
-        ask: Callable[[], Any] | None,
-        every: float | None,
-        zones: Any = None,
-    ) -> Source:
-        intake: Intake | BytesIntake
-        if channel.type is None:
-            if type not in (None, bytes) or facts is not None:
-                what = "facts" if facts is not None else "types"
-                raise ChannelError(
-                    f"channel {channel.name!r} has no type and carries bytes: its sources cannot have {what}"
-                )
-            intake = BytesIntake()
-        else:
-            intake = Intake(channel.type if type is None else as_event_type(type), channel.type)
-        stated = resolve_facts(facts, channel)
-        check_label("source", name)
-        check_priority("source", priority)
-        if ask is not None and not callable(ask):
-            raise SubscriptionError(f"source: ask: expected a function that returns events, found {ask!r}")
-        if every is not None and ask is None:
-            raise SubscriptionError("source: expected ask= with every=, found every= alone: whom should it ask?")
-        period = None if every is None else check_seconds("source: every", every)
-        scope = check_zones(zones) or frozenset()
-        with self.wiring.lock:
-            self._must_be_open("source")
-            if channel.closed:
-                raise ClosedError(f"source: channel {channel.name!r} is closed")
-            if name is None:
-                name = self._free("source", channel.sources)
-            elif name in channel.sources:
-                raise ChannelError(
-                    f"source {name!r}: expected a name that no source of {channel.name} has; it is in use"
-                )
-            source = Source(channel, name, intake, facts=stated, priority=priority, ask=ask, zones=scope)
-            source.stated = (
-                dict(facts) if isinstance(facts, Mapping) else {} if stated is None else {"condition": stated.text}
-            )
-            self.wiring.advertise(source)
-        if period is not None:
-            source._timer = self.timers.every(period, lambda due, missed: source.ask(), priority=priority)
-        return source
+    def add_source(self, channel: Channel, name: str | None, **options: Any) -> Source:
+        return advertise(self, channel, name, **options)
+
+    def free_name(self, what: str, taken: Container[str]) -> str:
+        """A name for what was given none."""
+        return next(name for number in self._numbers if (name := f"{what}-{number}") not in taken)
 
     def close_source(self, source: Source) -> None:
         self._withdraw(source)
@@ -283,10 +245,6 @@ class Node:
                 except Exception as error:  # the source's fault: the sink that pulls goes on without it
                     log.error("%s: asking it raised %s: %s", source, type(error).__name__, error, exc_info=error)
         return given > 0
-
-    def _free(self, what: str, taken: Container[str]) -> str:
-        """A name for what was given none."""
-        return next(name for number in self._numbers if (name := f"{what}-{number}") not in taken)
 
     # ── subscriptions ──
 
@@ -341,14 +299,14 @@ class Node:
         check_label("subscribe", name)
         check_keeping(options.delivery, name, self.state)
         with self.wiring.lock:
-            self._must_be_open("subscribe")
+            self.must_be_open("subscribe")
             if name is not None and name in self.subscriptions:
                 raise SubscriptionError(
                     f"name: expected one that no subscription of this node has, found {name!r} in use"
                 )
             made = kind(
                 self,
-                name or self._free("subscription", self.subscriptions),
+                name or self.free_name("subscription", self.subscriptions),
                 asked,
                 options,
                 None if options.handler is None else self._dispatcher(options.dispatch),
@@ -571,17 +529,25 @@ class Node:
 
         While it drains, handlers may still publish. Called from a handler, it does not wait for that handler. What
         was not delivered is dropped, counted, and named in the result. Sinks that pull may still take what waits."""
-        return Ending(self, drain=drain, timeout=timeout).close()
+        ended = Ending(self, drain=drain, timeout=timeout).close()
+        self._close_logs()
+        return ended
 
     async def aclose(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
         """The same from a coroutine, without stopping the loop."""
-        return await Ending(self, drain=drain, timeout=timeout).aclose()
+        ended = await Ending(self, drain=drain, timeout=timeout).aclose()
+        self._close_logs()
+        return ended
+
+    def _close_logs(self) -> None:
+        if self.logs is not None and self.over.is_set():
+            self.logs.close()
 
     def dispatchers(self) -> list[Dispatcher]:
         """Those that were needed so far."""
         return list(self._dispatchers.values())
 
-    def _must_be_open(self, what: str) -> None:
+    def must_be_open(self, what: str) -> None:
         if self.closed:
             raise ClosedError(f"{what}: node {self.name!r} is closed; open another")
 

@@ -143,7 +143,7 @@ def _source(it: Source, look: _Look) -> SourceReport:
         counts=tally.counts(look.queued[it]),
         latency=tally.fates.latency,
         channel=it.channel.name,
-        published=it.seq,
+        published=it.seq - it._flow.base,
         facts=it.stated,
         zones=tuple(sorted(it.zones)),
         placements=tuple(placements),

@@ -192,7 +192,7 @@ class Lineup:
     @property
     def seen(self) -> int:
         """Events that have come here so far."""
-        return self.retired + sum(flow.seen for flow in self.flows)
+        return self.retired + sum(flow.seen - flow.base for flow in self.flows)
 
     @property
     def matched(self) -> list[Entry]:
@@ -318,7 +318,7 @@ class Lineup:
         """A source has closed."""
         self.flows.remove(flow)
         self.past.inherit(flow.tally())
-        self.retired += flow.seen
+        self.retired += flow.seen - flow.base
         self._retired_direct += flow.direct
         for entry in self._alone:
             self._gone[entry] = self._gone.get(entry, Judged()) + flow.judged(entry)
@@ -328,7 +328,7 @@ class Lineup:
         self.flows.remove(flow)
         other.flows.append(flow)
         for lineup, sign in (self, 1), (other, -1):
-            lineup.retired += sign * flow.seen
+            lineup.retired += sign * (flow.seen - flow.base)
             lineup._retired_direct += sign * flow.direct
         for entry in self._alone:
             self._gone[entry] = self._gone.get(entry, Judged()) + flow.judged(entry)
@@ -349,6 +349,7 @@ class Flow(FlowPart):
         "_passed",
         "_totals",
         "_wired",
+        "base",
         "channel",
         "fates",
         "lineup",
@@ -361,9 +362,11 @@ class Flow(FlowPart):
 
     def __init__(self, source: Source, channel: Channel, lineup: Lineup) -> None:
         self.source, self.channel, self.lineup = source, channel, lineup
-        self.seen = 0
-        self.spread = 0  # those of them that came by `accept` or `accept_chunk`
-        self._passed = self._evaluated = self._mark = 0  # `_evaluated` is up to event `_mark`, by routes that are over
+        # The number of the last event; and of the last one before this process, if its source is logged.
+        self.seen = self.base = source.logged_upto(channel)
+        self.spread = self.base  # those of them that came by `accept` or `accept_chunk`
+        self._passed = self._evaluated = 0
+        self._mark = self.base  # `_evaluated` is up to event `_mark`, by routes that are over
         self._totals = new_totals()
         self.fates = Fates()
         self._wired: int | None = None  # while the short way leads to another node: `direct` as it was before
@@ -377,7 +380,8 @@ class Flow(FlowPart):
         self._mark, self._match = self.seen, None
         if self._wired is not None:
             self.spread, self._wired = self.seen - self._wired, None
-        lone = None if self.source.closed or route.lone is None else route.lone.at(self)
+        closed = self.source.closed or self.source.log is not None  # what is logged goes no short way
+        lone = None if closed or route.lone is None else route.lone.at(self)
         if lone is not None and lone.out is not None:
             self._wired = self.seen - self.spread
         self.route, self.lone = route, lone
@@ -470,7 +474,7 @@ class Flow(FlowPart):
         """What became of its events; its source stands still."""
         undecided, *faults = self._totals.tolist()
         return Tally(
-            published=self.seen,
+            published=self.seen - self.base,
             evaluated=self._evaluated + (self.seen - self._mark) * self.route.width,
             passed=self._passed + self.direct,  # what goes the short way passes
             undecided=undecided,
@@ -499,6 +503,15 @@ class Flow(FlowPart):
             assert entry.interest is not None
             found = self._natives[entry] = entry.interest.native()
         return found
+
+    def past_native(self, entry: Entry) -> Native:
+        """What judges batches of the past: with the state that it has here, if any."""
+        assert entry.interest is not None
+        return self._native(entry) if self.lineup.how(entry) == "alone" else entry.interest.native()
+
+    def goes_on(self, entry: Entry, native: Native) -> None:
+        """An interest goes on here with the state that it came to elsewhere; the source stands still."""
+        self._natives[entry] = native
 
     def past_judge(self, entry: Entry) -> Callable[[Letter], Letter | None]:
         """What an interest makes of an event of the past: the same as of one that comes."""

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.report import SourceReport
     from headwater.channel.route import Entry
+    from headwater.store.log.writing import ChannelLog
 
 NATIVE = True  # whether machine code goes the short way, where it can; Python does the same, more slowly
 DOC = """Publish one event: an instance, a dict, or its fields as keywords. Returns its sequence number.
 
 Raises before anything is done if the event does not fit the type (`EncodeError`) or contradicts the source's facts
 (`FactError`), if the source is closed (`ClosedError`), or a sink's queue is full and its policy is to say so, or stays
-full for too long (`QueueFull`)."""
+full for too long (`QueueFull`), or, where it is logged, it cannot be written (`StoreError`)."""
 _NUMBERS = count()
 
 
@@ -50,6 +51,7 @@ class Source(SourcePart):
     place: str | None = None  # else the node and the channel that it is of
     promise: int | None = None  # of a stand-in for another node's: none of its later events is older (nanoseconds)
     position_key: str | None = None  # where sinks remember how far they are, of sources that outlive this process
+    log: ChannelLog | None = None  # where its events are written before anything else is done with them
     _flow: Flow  # of its own channel
     _full: set[Mailbox]  # of all in the node, those that publishers must wait for
 
@@ -63,7 +65,9 @@ class Source(SourcePart):
         priority: int,
         ask: Callable[[], Any] | None,
         zones: frozenset[str] = frozenset(),
+        log: ChannelLog | None = None,
     ) -> None:
+        self.log = log
         self.channel, self.name, self.facts, self.priority = channel, name, facts, priority
         self.key = name  # unique in its channel
         self._zones = zones
@@ -89,12 +93,19 @@ class Source(SourcePart):
     def start(self) -> None:
         """Its flows are there: it may publish."""
         self._flow = self.flows[self.channel]
+        if self.log is not None:
+            self._slow = self.publish = _logging_publisher(self)
+            return
         self._slow = _publisher(self)
         self.publish = (_short_way().publish(self) if NATIVE and offered() else None) or self._slow
 
     def flow(self, channel: Channel, lineup: Lineup) -> Flow:
         """Its flow in a channel."""
         return Flow(self, channel, lineup)
+
+    def logged_upto(self, channel: Channel) -> int:
+        """The number of its last event in the log when it comes, as far as a channel is concerned: it goes on there."""
+        return 0 if self.log is None or channel is not self.channel else self.log.last(self.name)
 
     def placed(self, channel: Channel, entry: Entry) -> tuple[str, str] | None:
         """Where an interest in its events runs, and why there; None if here, like all others."""
@@ -185,6 +196,8 @@ class Source(SourcePart):
 
     def _send(self, record: bytes, event: Any) -> int:
         """A checked event to all who want it."""
+        if self.log is not None:
+            return self._send_logged(self.log, record, event)
         ready: Ready = []
         with self.lock:
             if self.closed:
@@ -194,6 +207,28 @@ class Source(SourcePart):
             flow.accept(Letter(event, record, self, seq, self._stamp(), perf_counter_ns(), self.priority), ready)
         go_all(ready)
         return seq
+
+    def _send_logged(self, log: ChannelLog, record: bytes, event: Any) -> int:
+        """The same, once it is in the log. Times are in whole microseconds, as the log has them."""
+        ready: Ready = []
+        with self.lock:
+            if self.closed:
+                self._check_open()
+            flow = self._flow
+            seq, stamp = flow.seen + 1, self._stamp() // 1000 * 1000
+            ticket = log.append(self.name, seq, stamp, record)
+            flow.accept(Letter(event, record, self, seq, stamp, perf_counter_ns(), self.priority), ready)
+        self._settle(log, ticket, ready)
+        return seq
+
+    def _settle(self, log: ChannelLog, ticket: int, ready: Ready) -> None:
+        """Have it on the disk, if that is wanted, before anybody is told."""
+        try:
+            log.settle(ticket)
+        except BaseException:
+            hand_over(iter(ready))
+            raise
+        go_all(ready)
 
     def _publish_batch(self, batch: Any) -> int:
         if self._test is not None:
@@ -210,10 +245,15 @@ class Source(SourcePart):
             if self.closed:
                 self._check_open()
             flow = self._flow
-            last = flow.seen + rows
-            chunk = Chunk(batch, self, flow.seen + 1, self._stamp(), perf_counter_ns(), self.priority)
-            flow.accept_chunk(chunk, ready)
-        go_all(ready)
+            last, stamp, ticket, log = flow.seen + rows, self._stamp(), 0, self.log
+            if log is not None:
+                stamp = stamp // 1000 * 1000
+                ticket = log.append_batch(self.name, flow.seen + 1, stamp, batch)
+            flow.accept_chunk(Chunk(batch, self, flow.seen + 1, stamp, perf_counter_ns(), self.priority), ready)
+        if log is None:
+            go_all(ready)
+        else:
+            self._settle(log, ticket, ready)
         return int(last)
 
     # ── sinks that cannot keep up ──
@@ -248,7 +288,7 @@ class Source(SourcePart):
         with self.lock:
             if self.closed:
                 self._check_open()
-            full = [mailbox for mailbox in self._flow.reaches(record) if mailbox.is_full]
+            full = [each for each in self._flow.reaches(record) if each.is_full and not each.give_way()]
         for mailbox in full:
             if mailbox.queue.policy == "fail":
                 raise self._full_error(mailbox, "its policy is to fail")
@@ -454,6 +494,21 @@ def _publisher(source: Source) -> Publish:
 
     publish.__qualname__, publish.__doc__ = "Source.publish", DOC
     runs(publish, lambda variables: variables["lone"].mailbox if variables.get("lone") is not None else None)
+    return publish
+
+
+def _logging_publisher(source: Source) -> Publish:
+    """The same for a source whose events are logged: there is no short way."""
+    fast, full, send = source._fast, source._full, source._send
+
+    def publish(event: Any = None, /, **fields: Any) -> int:
+        if fields or (record := fast(event)) is None:
+            record, event = source._encode(event, fields)
+        if full:
+            source._admit(record)
+        return send(record, event)
+
+    publish.__qualname__, publish.__doc__ = "Source.publish", DOC
     return publish
 
 

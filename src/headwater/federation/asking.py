@@ -130,6 +130,7 @@ class Asking:
         with self._node.wiring.lock:
             demand = NOTHING if channel.closed else self._demands.of(channel, peer)
             positions = self._positions(channel, peer)
+            reached, since, known = self._engine.reaches.said(channel, peer, demand)
             begin = self._begin(peer, channel)
             hearing = None if self._engine.groups is None else self._engine.groups.hearing
             group = None if hearing is None else hearing.eligible(channel, peer, demand)
@@ -155,6 +156,9 @@ class Asking:
             multicast=group is not None,
             positions=positions,
             routes=[list(route) for route in demand.routes],
+            reached=reached,
+            since=since,
+            known=known,
         )
         misfit = self._misfit(peer, channel) if demand.wishes else ""
         try:
@@ -224,6 +228,7 @@ class Asking:
             asked.demand = replace(demand, there=demand.there - gone)
             asked.points, asked.refused = dict(answer.points), refused
             asked.incarnation = peer.incarnation
+        self._engine.reaches.installed(peer, channel.name, demand, answer.points)
         if asked.marked >= answer.mark:  # no mark will follow for it
             self.begun(peer, channel.name, asked, version)
         place = f"{channel.name}@{peer.name}"
@@ -272,11 +277,11 @@ class Asking:
             done = [sink for asked_in, sinks in asked.begins if asked_in <= version for sink in sinks]
             asked.begins = [each for each in asked.begins if each[0] > version]
         for sink in done:
-            sink.begun(f"{peer.id} {channel}")
+            sink.begun(peer.place(channel))
 
     def _begin(self, peer: Peer, channel: Channel) -> list[Subscription]:
         """Sinks that are still to begin with the past of a peer."""
-        place = f"{peer.id} {channel.name}"
+        place = peer.place(channel.name)
         return [sink for sink in self._sinks(channel) if sink.late and sink.begins(place)]
 
     # ── changing what is wanted ──
@@ -329,6 +334,17 @@ class Asking:
                 if marks and demand.wishes and asked.marked < asked.due and not _all_refused(asked):
                     return False
         return True
+
+    def heard(self, peer: Peer, channel: str, source: int) -> bool:
+        """Whether a source of a peer is known here, and what is wanted of it is in force or was refused."""
+        state = peer.state
+        if state is None or not any(ad.sid == source for ad in state.sources):
+            return False
+        with self._node.wiring.lock:
+            here = [each for each in self._node.channels() if each.name == channel]
+            if not here and self._wanted(channel):
+                return False  # it is about to be declared here too
+        return self.settled(here, marks=True)
 
 
 def _all_refused(asked: Installation) -> bool:

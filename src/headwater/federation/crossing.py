@@ -148,6 +148,10 @@ class Crossing:
         self.counting = Counting(self)
         self.share: Share | None = None  # in the channel's multicast group, if its events go there
         self.routes: tuple[tuple[str, ...], ...] = ()  # if only gateways want it: the federations behind each
+        # Of sources that are logged, by name: what the peer has of their events, until that is taken up.
+        self.reached: dict[str, tuple[dict[int, int], dict[int, int]]] = {}
+        self.resuming = False  # lanes that are there begin again from it, too
+        self.unmarked = False  # a mark waits for lanes that read the log
 
     def lane(self, source: Source) -> Lane | None:
         """The lane of a source of this node and channel; None for events that come through here from elsewhere."""
@@ -158,7 +162,38 @@ class Crossing:
             lane = self.lanes[source] = Lane(self, source) if own else None
             if lane is not None:
                 self.peer.by_sid[lane.sid] = lane
+                self._resume(lane)
             return lane
+
+    def resume(self, reached: dict[str, dict[int, int]], since: dict[str, dict[int, int]], *, anew: bool) -> None:
+        """The peer says how far it is with sources that are logged. Those that it already gets go on as they do, unless
+        it was started again, or this node was (`anew`)."""
+        if anew:
+            self.reached.clear()
+        going = set() if anew else {source.name for source, lane in self.lanes.items() if lane is not None}
+        for name, after in reached.items():
+            if name not in going:
+                self.reached[name] = after, since.get(name, {})
+        self.resuming = anew
+
+    def _resume(self, lane: Lane) -> None:
+        """A lane goes on from where the peer is with its source; that stands still."""
+        source = lane.source
+        if source.log is not None and self.reliable and source.name in self.reached:
+            after, since = self.reached.pop(source.name)
+            lane.resume(after, since)
+            self.peer.stir_later(lane)
+
+    def waits_for_log(self) -> bool:
+        """Whether lanes still read what the log has from before a mark: then it goes when they have it."""
+        self.unmarked = any(lane.behind is not None for lane in self.active())
+        return self.unmarked
+
+    def caught_up(self) -> None:
+        """A lane has read all that the log has."""
+        if self.unmarked and not any(lane.behind is not None for lane in self.active()):
+            self.unmarked = False
+            self.peer.marks.append(self)
 
     def drop(self, lane: Lane) -> None:
         """A lane whose source is no more, and of which everything has been acknowledged."""
@@ -187,6 +222,12 @@ class Crossing:
             if flow.source.local and flow.source.channel is self.channel
         }
         self.counting.started()
+        if self.reached:
+            for source in [flow.source for flow in self.channel.flows() if flow.source.name in self.reached]:
+                lane = self.lane(source)
+                if lane is not None and self.resuming and source.name in self.reached:
+                    self._resume(lane)
+        self.resuming = False
         if self.to_start is not None:
             todo, self.to_start = self.to_start, None
             todo()

@@ -151,7 +151,7 @@ class Demands:
                 placed[entry] = "source: it has state or output, or may run for long"
                 wishes.append(self._wish(channel, entry, tagged=True))
         wishes += self._merged(channel, filters, everything, placed)
-        sinks = list(_sinks(entries))
+        sinks = list(sinks_behind(entries))
         self._clean(channel, entries)
         return Demand(
             tuple(wishes),
@@ -167,14 +167,14 @@ class Demands:
     ) -> Iterator[Wish]:
         """The fewest filters that together pass what all of them pass; by zones, since those are judged beside them."""
         if everything:
-            yield structs.replace(EVERYTHING, sinks=_durable(_sinks(channel.entries.values())))
+            yield structs.replace(EVERYTHING, sinks=_durable(sinks_behind(channel.entries.values())))
             return
         groups: dict[frozenset[str] | None, list[Entry]] = {}
         for entry in filters:
             groups.setdefault(entry.zones, []).append(entry)
         for group in groups.values():
             needed, covered = minimal([entry.interest for entry in group])
-            durable = _durable(_sinks(group))  # those of the covered too: what is kept for them is the same
+            durable = _durable(sinks_behind(group))  # those of the covered too: what is kept for them is the same
             for index in needed:
                 yield structs.replace(self._wish(channel, group[index], tagged=False), sinks=durable)
             for index in covered:
@@ -185,7 +185,7 @@ class Demands:
 
     def _wish(self, channel: Channel, entry: Entry, *, tagged: bool) -> Wish:
         interest = entry.interest
-        sinks = list(_sinks([entry]))
+        sinks = list(sinks_behind([entry]))
         history, turn = _past(sinks)
         return Wish(
             self.tag(channel.name, entry),
@@ -238,7 +238,7 @@ def _routes(sinks: list[Subscription]) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted(routes))
 
 
-def _sinks(entries: Iterable[Entry]) -> Iterator[Subscription]:
+def sinks_behind(entries: Iterable[Entry]) -> Iterator[Subscription]:
     """The subscriptions behind interests, those of derived channels included."""
     for entry in entries:
         for member in entry.members:
@@ -246,4 +246,4 @@ def _sinks(entries: Iterable[Entry]) -> Iterator[Subscription]:
             if subscription is not None:
                 yield subscription
             elif (channel := getattr(member, "channel", None)) is not None and member.local:
-                yield from _sinks(channel.entries.values())
+                yield from sinks_behind(channel.entries.values())

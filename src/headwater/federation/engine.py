@@ -42,12 +42,15 @@ from headwater.federation.keeping import TICK, Keeping
 from headwater.federation.lane import Lane
 from headwater.federation.links import Links
 from headwater.federation.listener import Listener
+from headwater.federation.log_shelf import Shelf
+from headwater.federation.logs import LogServer
 from headwater.federation.membership import Membership
 from headwater.federation.messages import pack
 from headwater.federation.network import Network
 from headwater.federation.offences import UNKNOWN, Offences, who_sent
 from headwater.federation.peer import Peer
 from headwater.federation.places import stream_endpoints
+from headwater.federation.reached import Reaches
 from headwater.federation.seen import Seen
 from headwater.federation.sender import Pulse
 from headwater.federation.session import Exchange
@@ -92,9 +95,12 @@ class Engine:
         self.gates: list[Callable[[str, tuple[tuple[str, ...], ...]], bool]] = []
         self._origins: WeakValueDictionary[str, Seen] = WeakValueDictionary()
         self.demands = Demands(node, network.placement)
+        self.reaches = Reaches(node, self.demands)
         self.keeping, self.links, self.membership = Keeping(self), Links(self), Membership(self)
         self.installing, self.asking = Installing(self), Asking(self)
         self.control = ControlEvents(self)
+        logs = node.logs
+        self.logs = None if logs is None else LogServer(self, Shelf(logs.settings.path, logs.node))
         self.touched: set[Channel] = set()
         self._more = threading.Event()  # and again something else
         self.fabric = self._fabric()
@@ -125,6 +131,7 @@ class Engine:
         fabric.on_join, fabric.on_leave = self.membership.joined, self.membership.left
         fabric.on_roll, fabric.on_news = self.membership.on_roll, self.membership.on_news
         fabric.on_ask, fabric.on_post = self._on_ask, self.links.on_post
+        fabric.on_log = None if self.logs is None else self.logs.answer
         return fabric
 
     # ── beginning and end ──
@@ -186,6 +193,8 @@ class Engine:
         if self.listener is not None:
             self.listener.close()
         self.fabric.close()
+        if self.logs is not None:
+            self.logs.close()
         self.keeping.stop()
         self.keeping.changed()
 
@@ -266,6 +275,8 @@ class Engine:
                 return self.seal("state", pack(self.membership.state()), to=peer.id)
             case messages.Ask():
                 reply = self.installing.tell(peer, request)
+            case messages.Heard():
+                reply = messages.Accepted("" if self.asking.heard(peer, request.channel, request.source) else "not yet")
         return self.seal("reply", pack(reply), to=peer.id)
 
     def ask(self, peer: Peer, request: Any, timeout: float = ANSWER) -> Any:
@@ -358,6 +369,8 @@ class Engine:
         self.membership.tell_news()
         self.installing.sweep(touched)
         for channel in touched:
+            with self.node.wiring.lock:
+                self.reaches.unwanted(channel)
             self.asking.sync(channel)
 
     # ── waiting ──

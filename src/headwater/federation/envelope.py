@@ -140,7 +140,8 @@ class Verifier:
 
     `loopback`: whether all endpoints of this node are, so that without any security a bare key is enough to be heard.
     `me`: this node's id; an envelope for another node is refused. At most so many `senders` are remembered, those heard
-    last; what one that was forgotten has said before is refused by its time.
+    last; what one that was forgotten has said before is refused by its time. `runs`: that one sender may be several
+    processes at a time, which share a certificate; else a later run puts an end to those before.
     """
 
     def __init__(
@@ -152,9 +153,11 @@ class Verifier:
         me: str = "",
         senders: int = SENDERS,
         width: int = WIDTH,
+        runs: bool = False,
         now: Callable[[], int] = time.time_ns,
     ) -> None:
         self.federation, self.me = federation, me
+        self._runs = runs
         self._prover = Prover(security, federation, loopback=loopback)
         self._limit = security.limit
         self._bound = round(security.skew * 1e9) if security.proves else None
@@ -241,8 +244,11 @@ class Verifier:
         if content.incarnation > now + bound:  # else it would shut out all later runs of this sender
             raise refuse("time", content.sender, "its incarnation is of the future; set the clocks of both machines")
 
+    def _key(self, content: Content) -> str:
+        return f"{content.sender}/{content.incarnation}" if self._runs else content.sender
+
     def _check_new(self, content: Content, proven: Proven) -> None:
-        known = self._senders.get(content.sender)
+        known = self._senders.get(self._key(content))
         if known is None:
             if self._bound is not None and content.time <= self._floor:
                 raise refuse("replayed", content.sender, "it is older than what this node remembers")
@@ -257,15 +263,16 @@ class Verifier:
 
     def _remember(self, content: Content, proven: Proven, now: int) -> None:
         self._check_new(content, proven)  # again: another thread may have opened the same envelope meanwhile
-        known = self._senders.get(content.sender)
+        key = self._key(content)
+        known = self._senders.get(key)
         if known is None or content.incarnation > known.incarnation:
             known = _Sender(proven.fingerprint, content.incarnation, self._width)
-            self._senders[content.sender] = known
+            self._senders[key] = known
             if len(self._senders) > self._most:
                 _, oldest = self._senders.popitem(last=False)
                 if self._bound is not None and oldest.time + self._bound >= now:  # else its time alone refuses it
                     self._floor = max(self._floor, oldest.time)
-        self._senders.move_to_end(content.sender)
+        self._senders.move_to_end(key)
         known.window.mark(content.counter)
         known.time = max(known.time, content.time)
 

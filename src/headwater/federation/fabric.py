@@ -7,13 +7,15 @@ A `Fabric` is one node's place in one federation. Keys, all below `headwater/<fe
     news                       put by anyone, everyone subscribes        -> on_news
     ask/<id>                   queryable of one node                     -> on_ask
     post/<id>                  subscriber of one node                    -> on_post
+    log/<id>                   queryable of a node with a log            -> on_log
 
 Threads. `on_post` runs in a thread of Zenoh's that has nothing else to do: one for all posts to this node, in the
 order of each sender. It must not wait: once a few hundred posts are held up, nothing at all is received over those
 connections, and a sender that cannot send for 0.55 leases gives its connection up. So `ask` and `roll_call` refuse to
 be called there (their answer might never arrive). `on_join`, `on_leave`, `on_roll` and `on_news` run one after the
-other in the order of arrival in one thread of the fabric, `on_ask` in another: they may ask. What handlers raise is
-counted (`failures`) and logged; an asker hears of it.
+other in the order of arrival in one thread of the fabric, `on_ask` in another: they may ask. `on_log` runs in threads
+of its own, two at a time: what reads much keeps nobody else waiting. What handlers raise is counted (`failures`) and
+logged; an asker hears of it.
 
 How soon a frozen or cut-off node is noticed: `lease` seconds at most, 0.45 of it if nothing is being posted to it. It
 is the lease of the node that vanishes that counts: a node tells the others how long to wait. A killed process is
@@ -50,6 +52,8 @@ END = 0.9  # seconds that closing waits for Zenoh
 ATTEMPTS = 20  # to get ports that were free a moment ago
 ASKS = 1024  # questions that may wait in a node
 CONTROLS = 65_536  # news and roll calls that may wait in a node
+READS = 2  # questions about its log that a node answers at a time
+QUESTION = 1 << 20  # bytes of a question about a log
 
 
 class Fabric:
@@ -99,6 +103,7 @@ class Fabric:
         self.on_news: Callable[[bytes], None] | None = None
         self.on_ask: Callable[[bytes], bytes] | None = None
         self.on_post: Callable[[bytes], None] | None = None
+        self.on_log: Callable[[bytes], bytes] | None = None  # set before `open`, else there is nothing to ask
 
         self._root = f"headwater/{federation}"
         self._count = Counters()
@@ -112,6 +117,7 @@ class Fabric:
         self._inside = threading.local()  # .post: this is a thread of Zenoh, in on_post
         self._control = Worker(f"{node}-control", CONTROLS)
         self._answers = Worker(f"{node}-answers", ASKS)
+        self._reads = Worker(f"{node}-log", ASKS, threads=READS)
         self._session: Any = None
         self._token: Any = None
         self._reunion: Reunion | None = None
@@ -134,17 +140,21 @@ class Fabric:
                 self.close()
                 raise
             # A client's session only opens with a connection; ours opens now and connects when it can.
-            self._control.start()
-            self._answers.start()
+            self._start()
             self._opener = threading.Thread(target=self._open_later, name=f"{self.node}-opening", daemon=True)
             self._opener.start()
             return
         except ConfigError:
             self.close()
             raise
+        self._start()
+        self._declare(session)
+
+    def _start(self) -> None:
         self._control.start()
         self._answers.start()
-        self._declare(session)
+        if self.on_log is not None:
+            self._reads.start()
 
     def _open_session(self) -> Any:
         for attempt in range(ATTEMPTS):
@@ -209,6 +219,8 @@ class Fabric:
         session.declare_subscriber(f"{root}/news", _direct(self._took_news), allowed_origin=remote)
         session.declare_queryable(f"{root}/ask/{self.node}", _direct(self._took_ask), allowed_origin=remote)
         session.declare_queryable(f"{root}/roll/{self.node}", _direct(self._took_roll), allowed_origin=remote)
+        if self.on_log is not None:
+            session.declare_queryable(f"{root}/log/{self.node}", _direct(self._took_read), allowed_origin=remote)
         live = session.liveliness()
         live.declare_subscriber(f"{root}/alive/*/*", _direct(self._took_token), history=True)
         self._token = live.declare_token(f"{root}/alive/{self.node}/{self.incarnation}")
@@ -241,6 +253,7 @@ class Fabric:
         self._publishers.clear()
         self._control.stop()
         self._answers.stop()
+        self._reads.stop()
 
     def _end_session(self, session: Any) -> None:
         try:
@@ -266,7 +279,7 @@ class Fabric:
 
     @property
     def counters(self) -> dict[str, dict[str, int]]:
-        """By kind (join, leave, roll, news, ask, post): messages and bytes, in and out, since the start.
+        """By kind (join, leave, roll, news, ask, post, log): messages and bytes, in and out, since the start.
 
         Bytes are those of payloads. A question counts out at the asker and in at each node asked, an answer likewise.
         """
@@ -456,6 +469,14 @@ class Fabric:
 
     def _took_ask(self, query: Any) -> None:
         self._took_query("ask", query, self._answers, lambda: self.on_ask)
+
+    def _took_read(self, query: Any) -> None:
+        if query.payload is not None and len(query.payload) > QUESTION:
+            self._failed("log", "it is too large")
+            query.reply_err(FAILED + b"the question is too large")
+            query.drop()
+            return
+        self._took_query("log", query, self._reads, lambda: self.on_log)
 
     def _took_query(
         self, kind: str, query: Any, worker: Worker, handler: Callable[[], Callable[[bytes], bytes] | None]

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-KINDS = ("join", "leave", "roll", "news", "ask", "post")
+KINDS = ("join", "leave", "roll", "news", "ask", "post", "log")
 JOIN = 1.0  # seconds that an end waits for what a thread is doing
 
 
@@ -44,19 +44,22 @@ class Counters:
 
 
 class Worker:
-    """One thread that does what is put, in order; what waits is bounded."""
+    """One thread, or several, that do what is put, in order; what waits is bounded."""
 
-    def __init__(self, name: str, most: int) -> None:
+    def __init__(self, name: str, most: int, *, threads: int = 1) -> None:
         self._name = name
         self._most = most
+        self._count = threads
         self._queue: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition(threading.Lock())
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._stopped = False
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-        self._thread.start()
+        for _ in range(self._count):
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def put(self, work: Callable[[], None], *, always: bool = False) -> bool:
         """Whether it is taken: not when `most` wait already (unless `always`)."""
@@ -82,10 +85,10 @@ class Worker:
             del work  # what it holds ends now, not with the next work
 
     def stop(self) -> None:
-        """End after the work in hand; what waits is dropped. Waits for the thread, but not for long."""
+        """End after the work in hand; what waits is dropped. Waits for the threads, but not for long."""
         with self._wake:
             self._stopped = True
-            self._wake.notify()
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(JOIN)
+            self._wake.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(JOIN)

@@ -68,15 +68,18 @@ class GroupLane(Lane):
                     self.number += 1
                     part = slice(start, end)
                     frame = wire.encode_run_first(self.sid, self.number, first + start, stamps[part], records[part])
-                    self._made(first + end - 1, end - start, frame, frames)
+                    self.framed(first + end - 1, end - start, frame, frames)
                 return
             items = self._complete(items)
         for last, events, frame in self._frames(items):
-            self._made(last, events, frame, frames)
+            self.framed(last, events, frame, frames)
         self.last = max(self.last, self.sent)
         self._back = False
 
-    def _made(self, last: int, events: int, frame: bytes, frames: list[bytes]) -> None:
+    def give_way(self) -> bool:
+        return False  # to a member of the group that needs it, what is missing goes over its link
+
+    def framed(self, last: int, events: int, frame: bytes, frames: list[bytes]) -> None:
         self.passed += events
         self.sent = last
         self.made += len(frame)

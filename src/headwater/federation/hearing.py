@@ -52,6 +52,8 @@ class Hearing:
         zoned = any(entry.zones is not None for entry in channel.entries.values() if entry.local)
         if not plain or zoned or demand.promises or demand.routes:
             return None
+        if demand.reliable and any(ad.log and ad.channel == channel.name for ad in peer.sources):
+            return None  # what is missing after a restart comes from the log, over the link
         return self._groups.group(channel.name)
 
     def join(self, peer: Peer, channel: str, group: Group | None) -> None:

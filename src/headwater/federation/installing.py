@@ -58,6 +58,8 @@ class Installing:
             if request.version < crossing.version and crossing.incarnation == peer.incarnation:
                 # an old question that has come late
                 return Installed(crossing.points, mark=crossing.due, group=_group(crossing))
+            if not crossing.version and not set(request.known) <= _durable(request):
+                crossing.parked, crossing.durable = True, set(request.known)
             if crossing.parked and not self._all_back(peer, principal, crossing, request):
                 return Installed(crossing.points, mark=request.version)
             return self._change(peer, principal, crossing, request)
@@ -65,7 +67,7 @@ class Installing:
     def _all_back(self, peer: Peer, principal: Principal, crossing: Crossing, request: Install) -> bool:
         """Whether all durable sinks are there for which something is kept: nothing goes before that, or some would
         miss what others get. Those that do not come back soon will not."""
-        if crossing.durable <= {name for wish in request.wishes for name in wish.sinks}:
+        if crossing.durable <= _durable(request):
             return True
 
         def give_up() -> None:
@@ -125,7 +127,8 @@ class Installing:
         crossing.incarnation = peer.incarnation
         crossing.reliable, crossing.promises = request.reliable, request.promises
         crossing.lead_to(tuple(map(tuple, request.routes)))
-        crossing.durable = {name for wish in request.wishes for name in wish.sinks}
+        crossing.resume(request.reached, request.since, anew=restarted or not crossing.version)
+        crossing.durable = _durable(request)
         self._put_in_force(crossing, moves, fresh, group if crossing.wishes else None)
         crossing.version = request.version  # not before: a mark of this version goes after what is of the past
         if crossing.parked:
@@ -163,14 +166,14 @@ class Installing:
             crossing.parked, crossing.deferred = False, None
             for lane in crossing.active():
                 first, again = lane.again(None, after=positions.get(lane.sid, 0))
-                if lane.ended and not again and not lane.pending:
+                if lane.ended and not again and not lane.pending and not lane.behind:
                     crossing.drop(lane)
                 elif peer.resumed:
                     peer.control.append(peer._announce(lane, first))
                     peer.control.extend(again)
-                    if lane.ended and not lane.pending:
+                    if lane.ended and not lane.pending and not lane.behind:
                         peer.control.append(wire.encode_control(Ends(lane.sid)))
-                    if lane.pending and not lane.dirty:
+                    if (lane.pending or lane.behind) and not lane.dirty:
                         lane.dirty = True
                         peer.dirty.append(lane)
                 else:
@@ -260,11 +263,22 @@ class Installing:
         for peer in self._engine.everyone():
             for channel in channels:
                 crossing = peer.crossings.get(channel.name)
+                if crossing is not None and crossing.reached:
+                    self._late(crossing)
                 if crossing is not None:
                     lanes = list(crossing.lanes.items())
                     brief = [each for each, lane in lanes if each.withdrawn and lane is not None and not lane.ended]
                     if brief:
                         self.sources_gone(brief)
+
+    def _late(self, crossing: Crossing) -> None:
+        """Sources that have come after a peer has said what it has of them."""
+        for source in list(crossing.channel.sources.values()):
+            if source.local and source.name in crossing.reached and not crossing.parked:
+                with source.lock:
+                    lane = crossing.lane(source)
+                if lane is not None:
+                    lane.go()
 
     def moved(self, source: Source) -> None:
         """A source has gone to other zones; its lock is held. Who gets its events is told between the same two."""
@@ -290,10 +304,14 @@ class Installing:
             for crossing in list(peer.crossings.values()):
                 if crossing.promises and peer.resumed:
                     for source in list(crossing.channel.sources.values()):
-                        if source.local and (lane := crossing.lane(source)) is not None:
+                        if not source.local:
+                            continue
+                        with source.lock:
+                            lane = crossing.lane(source)
+                        if lane is not None:
                             with source.lock:
                                 now = self._node.stamp()
-                                quiet = not lane.pending
+                                quiet = not lane.pending and lane.behind is None
                             if not lane.announced:
                                 lane.dirty = True
                                 peer.dirty.append(lane)
@@ -309,6 +327,11 @@ class Installing:
             return Told({})
         with self._node.wiring.lock, self._node.wiring.still([crossing.channel]):
             return crossing.counting.told()
+
+
+def _durable(request: Install) -> set[str]:
+    """The names of the durable sinks that are there."""
+    return {name for wish in request.wishes for name in wish.sinks}
 
 
 def _group(crossing: Crossing) -> str:

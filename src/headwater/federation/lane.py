@@ -21,6 +21,7 @@ from headwater.channel.letter import Chunk, Rows
 from headwater.channel.subscription import SAMPLE
 from headwater.errors import FrameError
 from headwater.federation import wire
+from headwater.federation.behind import Behind
 from headwater.types.model import Enum, walk
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Lane:
         self._back = False  # some of what waits was taken out and put back
         self.tagging = False  # one event may be put in several times, with different tags
         self.ended = False
+        self.behind: Behind | None = None  # while its events come from the log
         self.weight = 1  # events that one call of `go` stands for
         self._time = 0  # when frames were last made
         type = source.channel.type
@@ -91,6 +93,8 @@ class Lane:
     # ── in: under the source's lock ──
 
     def put(self, item: Item, n: int) -> None:
+        if self.behind is not None and n and self.behind.closing is None:
+            return  # it is in the log
         if len(self.pending) + self._more + self._unsettled + n > self.limit and not self._room(n):
             return
         if n > 1:
@@ -145,14 +149,60 @@ class Lane:
                 self.kept.append(Kept(self.number, seq, 1, frame))
             return frame
 
+    # ── from the log, where the source has one: its lock is held ──
+
+    largest = LARGEST
+
+    def resume(self, after: dict[int, int], since: dict[int, int]) -> None:
+        """Begin again after the events that the peer has, by tag; what is on its way goes to nobody."""
+        self.kept.clear()
+        self._forgotten.clear()
+        said = [item for item in self.pending if item.__class__ is tuple and len(item) == 1]
+        self.pending[:] = said
+        self._more, self.newest = 0, 0
+        self.settle(self._unsettled)
+        self.peer.full.discard(self)
+        self.behind = Behind(self, after, since, self.source.flows[self.crossing.channel].seen, again=True)
+        self.behind.begun = True
+
+    def give_way(self) -> bool:
+        """It is full: whether its publisher need not wait, since what comes now can be read from the log later."""
+        source = self.source
+        if source.log is None or self.crossing.share is not None or self.behind is not None:
+            return self.behind is not None and self.behind.closing is None
+        for entry, _ in self.crossing.wishes.values():
+            if entry.interest is not None and entry.interest.program.stateful:
+                return False  # its state has gone on
+        self.behind = Behind(self, {}, {}, source.flows[self.crossing.channel].seen, again=False)
+        self.peer.full.discard(self)
+        return True
+
+    def caught_up(self, seq: int) -> None:
+        """All that was in the log is in frames: what is put in from now on follows on it."""
+        self.behind = None
+        self.last = self.sent = max(self.last, seq)
+        self.crossing.caught_up()
+        self.settle(0)
+
+    def _read_on(self, frames: list[bytes]) -> bool:
+        """Frames of what the log has next; whether what waits in the lane may follow."""
+        behind = self.behind
+        if behind is None:
+            return True
+        if self._unsettled < self.limit and not behind.step(frames):
+            self.peer.reading.append(self)
+        return self.behind is None
+
     # ── as publishers see it ──
 
     @property
     def waiting(self) -> int:
-        return len(self.pending) + self._more + self._unsettled
+        return len(self.pending) + self._more + self._unsettled + (self.behind is not None)
 
     @property
     def is_full(self) -> bool:
+        if self.behind is not None and self.behind.closing is None:
+            return False
         return self._presses and self.crossing.reliable and not self.ended and self.waiting >= self.limit
 
     def wait(self, until: Callable[[], bool], timeout: float | None) -> bool:
@@ -202,7 +252,13 @@ class Lane:
     def build(self, frames: list[bytes]) -> None:
         """Frames of all that waits, and, if that is to be reliable, kept."""
         self.dirty = False
+        if self.behind is not None and self.behind.begun and not self._read_on(frames):
+            return
+        behind = self.behind  # if it is so now, what waits is from before that, and all of it is taken
         items = self._take()
+        if behind is not None and not behind.begun:
+            behind.begun = True
+            self.peer.reading.append(self)
         if not items:
             return
         if bytes in (kinds := set(map(type, items))) or int in kinds:
@@ -211,19 +267,19 @@ class Lane:
                     first, stamps, records = flood
                     self.number += 1
                     frame = wire.encode_run_first(self.sid, self.number, first, stamps, records)
-                    self._made(first + len(records) - 1, len(records), frame, frames)
+                    self.framed(first + len(records) - 1, len(records), frame, frames)
                     items = items[RUN:]
                 if not items:
                     return
             items = self._complete(items)
         for last, events, frame in self._frames(items):
-            self._made(last, events, frame, frames)
+            self.framed(last, events, frame, frames)
         self.last = max(self.last, self.sent)  # what machine code puts in next follows on it
         self._back = False
-        if self.ended and not self.kept and not self.pending:
+        if self.ended and not self.kept and not self.pending and self.behind is None:
             self.crossing.drop(self)  # nobody has to acknowledge anything
 
-    def _made(self, last: int, events: int, frame: bytes, frames: list[bytes]) -> None:
+    def framed(self, last: int, events: int, frame: bytes, frames: list[bytes]) -> None:
         self.passed += events
         self.sent = last
         frames.append(frame)
@@ -304,7 +360,7 @@ class Lane:
                 end = self._run_end(items, start, total)
                 run = items[start:end]
                 if len(run[0][2]) > LARGEST:
-                    self._too_large(len(run[0][2]))
+                    self.too_large(len(run[0][2]))
                     start = end
                     continue
                 self.number += 1
@@ -348,7 +404,7 @@ class Lane:
                 return max(index, start + 1)
         return end
 
-    def _too_large(self, size: int) -> None:
+    def too_large(self, size: int) -> None:
         """An event that no frame can take: it cannot cross, and it must not keep others from it."""
         self.dropped += 1
         log.error(
@@ -375,7 +431,7 @@ class Lane:
         for start, end in wire.runs(seqs, stamps, records, tags, limit=BYTES):
             part = slice(start, end)
             if sum(map(len, records[part])) > LARGEST:  # what one event has given
-                self._too_large(sum(map(len, records[part])))
+                self.too_large(sum(map(len, records[part])))
                 continue
             self.number += 1
             frame = wire.encode_events(self.sid, self.number, seqs[part], stamps[part], records[part], tags[part])
@@ -421,7 +477,7 @@ class Lane:
         try:
             return wire.encode_batches(self.sid, number, seqs, stamp, rows, tag, plain=plain)
         except FrameError:
-            self._too_large(rows.nbytes)
+            self.too_large(rows.nbytes)
             return []
 
     # ── what was sent ──
@@ -435,7 +491,10 @@ class Lane:
             self._forgotten.popleft()  # it had arrived
         if done:
             self.settle(done)
-        if self.ended and not kept and not self.pending:
+        if self.behind is not None:
+            if not self.dirty and self._unsettled < self.limit:
+                self.peer.engine.keeping.later(0.0, self.go)
+        elif self.ended and not kept and not self.pending:
             self.crossing.drop(self)
 
     def trim(self) -> None:
@@ -486,7 +545,7 @@ class Lane:
 
     def forget(self) -> None:
         """Nobody will ask for what was kept."""
-        self.ended = True
+        self.ended, self.behind = True, None
         self.kept.clear()
         self.pending.clear()
         self._more = 0

@@ -103,7 +103,10 @@ class Membership:
         """A source as others are told of it."""
         origin, path = getattr(source, "origin", ""), getattr(source, "path", ())
         zones = sorted(source.zones)
-        return SourceAd(source.number, source.name, source.channel.name, zones, source.priority, origin, list(path))
+        log = "" if source.log is None else source.log.id
+        return SourceAd(
+            source.number, source.name, source.channel.name, zones, source.priority, origin, list(path), log
+        )
 
     def tell_news(self) -> None:
         """What has changed of this node's channels and sources since they were last told."""
@@ -157,7 +160,7 @@ class Membership:
     def _forget_positions(self, source: StandIn) -> None:
         """A source will not come back: how far sinks were with it need not be remembered."""
         state = self._engine.node.state
-        if state is not None and source.position_key is not None:
+        if state is not None and source.position_key is not None and not source.ad.log:
             for sink in state.sinks():
                 state.forget(sink, source.position_key)
 

@@ -23,6 +23,7 @@ MAX_ENDPOINTS = 32
 
 Tag = Annotated[int, Meta(ge=0, le=MAX_TAG)]
 Zones = Annotated[list[Name], Meta(max_length=4096)]
+ByTag = Annotated[dict[Name, dict[Tag, Number]], Meta(max_length=MAX_LIST)]
 _ALL = "true"  # the program that carries a type
 
 
@@ -87,6 +88,12 @@ class Install(msgspec.Struct, frozen=True, tag=True):
     multicast: bool = False
     positions: Positions = {}  # by sid: what durable sinks have seen before a restart
     routes: list[list[str]] = []  # if only gateways want it: the federations behind each that want it
+    # Of sources that are logged, by name and tag: up to which event all has come that was wanted, and from where on the
+    # state of an interest counts.
+    reached: ByTag = {}
+    since: ByTag = {}
+    # Durable sinks that have had events of them: nothing goes before they are there, or it has taken too long.
+    known: Annotated[list[str], Meta(max_length=MAX_LIST)] = []
 
 
 class Installed(msgspec.Struct, frozen=True, tag=True):
@@ -128,7 +135,14 @@ class Told(msgspec.Struct, frozen=True, tag=True):
     crossed: int = 0  # events that went to the node that asks, for all of its sinks together
 
 
-Request = Install | Routed | Describe | Ask
+class Heard(msgspec.Struct, frozen=True, tag=True):
+    """Whether the other node knows a source of this one, and all that it wants of it is in force."""
+
+    channel: Name
+    source: Number  # its number
+
+
+Request = Install | Routed | Describe | Ask | Heard
 Reply = Installed | Accepted | Told
 
 _REQUEST = msgspec.msgpack.Decoder(Request)

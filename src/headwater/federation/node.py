@@ -19,10 +19,12 @@ from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.errors import ChannelError
 from headwater.store import NodeState
+from headwater.store.log.settings import Log
 
 if TYPE_CHECKING:
     from headwater.channel.asking import Asked, Options
     from headwater.federation.engine import Engine
+    from headwater.federation.logs import LogReads
     from headwater.federation.network import Network
     from headwater.federation.report import FederationReport, RemoteCounts
     from headwater.federation.security import Security
@@ -38,7 +40,8 @@ class Node(LocalNode):
     each other, and sinks at one get the events of sources at all. Without them no network is opened. `scout` finds
     nodes by multicast. `security` has certificates, users and rules, without which nothing but this machine is reached.
     `network` is all of this, and more, as one value. `state` is the file in which durable subscriptions, and the node's
-    key, are kept.
+    key, are kept. `log` is a Log, or the path of a folder: what this node's sources publish is logged there, and
+    reaches reliable sinks at other nodes even if this process is killed and started again.
 
     `config` is a Config, the path of a TOML file, or a dict; `clock` is for tests that advance time by hand; `on_error`
     is called with the subscription, the exception and the event whenever a handler raises.
@@ -63,9 +66,10 @@ class Node(LocalNode):
         config: Config | str | PathLike[str] | Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         on_error: Failure | None = None,
+        log: Log | str | PathLike[str] | Mapping[str, Any] | None = None,
     ) -> None:
         plain, table = split(config)
-        super().__init__(name, config=plain, clock=clock, on_error=on_error)
+        super().__init__(name, config=plain, clock=clock, on_error=on_error, log=log)
         self._own_state = state is not None and not isinstance(state, NodeState)
         self.engine: Engine | None = None
         self.sequencers: dict[str, Sequencer] = {}  # by channel
@@ -211,6 +215,13 @@ class Node(LocalNode):
 
         return federation(self)
 
+    @property
+    def log_reads(self) -> LogReads:
+        """What others have asked this node's log for, and the rows and bytes that have left it for that."""
+        from headwater.federation.logs import LogReads
+
+        return LogReads() if self.engine is None or self.engine.logs is None else self.engine.logs.counts
+
     def remote_counts(self, subscription: Subscription) -> list[RemoteCounts]:
         """What a subscription's interest has done at the sources of other nodes, which are asked for it: how many
         events were evaluated there, and how many crossed."""
@@ -257,7 +268,12 @@ class Node(LocalNode):
             if drain:
                 self.engine.flush(max(0.0, end - monotonic()))
             self.engine.close()
+        self._close_logs()
         self._close_state()
+
+    def _close_logs(self) -> None:
+        if self.engine is None or self.engine.closed:  # else nodes may still be behind, and are sent what is there
+            super()._close_logs()
 
     def _close_state(self) -> None:
         if self.state is not None and self._own_state:

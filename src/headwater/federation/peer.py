@@ -63,6 +63,7 @@ class Peer:
         self.control: deque[bytes] = deque()
         self.dirty: deque[Lane] = deque()
         self.marks: deque[Crossing] = deque()
+        self.reading: list[Lane] = []  # lanes that go on reading the log when others had their turn
         self.sender = Sender(self._collect, f"{engine.node.name}-{self.name}", engine.pulse)
         self.stir: Callable[..., None] = self.sender.stir
         self.full: set[Any] = engine.node.full
@@ -90,6 +91,15 @@ class Peer:
 
     def channel(self, name: str) -> ChannelAd | None:
         return None if self.state is None else next((each for each in self.state.channels if each.name == name), None)
+
+    def log(self, channel: str) -> str:
+        """The log that its sources of a channel have, if any."""
+        return next((source.log for source in self.sources if source.channel == channel and source.log), "")
+
+    def place(self, channel: str, log: str | None = None) -> str:
+        """Where sources of a channel are, so that sinks know whose past they have had: the log, or this node."""
+        known = self.log(channel) if log is None else log
+        return f"log {self.name} {known}" if known else f"{self.id} {channel}"
 
     def tags(self, channel: str) -> dict[int, Entry]:
         return self.engine.demands.tags(channel)
@@ -134,8 +144,15 @@ class Peer:
             for crossing in marks:
                 if crossing.parked:
                     continue
+                if crossing.waits_for_log():
+                    continue
                 self._before_mark(crossing, frames)
                 frames.append(self._mark(crossing))
+            more = bool(self.reading)
+            while self.reading:
+                self.stir_later(self.reading.pop())
+        if more or self.marks:
+            self.stir()  # the flusher sees to it: this thread is at it already
         if self.network.compress != "none":
             frames = [_compressed(frame, self.network.compress) for frame in frames]
         return frames
@@ -206,7 +223,7 @@ class Peer:
     def end_lane(self, lane: Lane) -> None:
         """A source is no more: what it has sent is still delivered, then the peer forgets it."""
         lane.ended = True
-        if lane.announced or lane.pending:
+        if lane.announced or lane.pending or lane.behind:
             lane.put((wire.encode_control(Ends(lane.sid)),), 0)
             lane.go()
         elif not lane.kept:  # else the next link ends it
@@ -313,12 +330,12 @@ class Peer:
                     continue
                 for lane in crossing.active():
                     first, again = lane.again(positions.get(lane.sid, 0))
-                    if again or lane.pending or not lane.ended:
+                    if again or lane.pending or lane.behind or not lane.ended:
                         self.control.append(self._announce(lane, first))
                         self.control.extend(again)
-                    if lane.ended and not lane.pending:
+                    if lane.ended and not lane.pending and not lane.behind:
                         self.control.append(wire.encode_control(Ends(lane.sid)))
-                    if lane.pending and not lane.dirty:
+                    if (lane.pending or lane.behind) and not lane.dirty:
                         lane.dirty = True
                         self.dirty.append(lane)
                 if crossing.due:

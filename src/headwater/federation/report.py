@@ -33,8 +33,8 @@ SHOWN = 100  # rows of a table for people
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneReport:
-    """A source of this node on its way to another: `sent` events, `waiting` to be sent or acknowledged, frames `kept`
-    until they are, and events `dropped` because there was no room."""
+    """A source of this node on its way to another: `sent` events in so many `frames`, `waiting` to be sent or
+    acknowledged, frames `kept` until they are, and events `dropped` because there was no room."""
 
     channel: str
     source: str
@@ -42,6 +42,7 @@ class LaneReport:
     waiting: int
     kept: int
     dropped: int
+    frames: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +266,7 @@ def _peer(engine: Engine, peer: Peer) -> PeerReport:
                 waiting=each.waiting,
                 kept=len(each.kept),
                 dropped=each.dropped,
+                frames=each.number,
             )
             for each in lanes
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from contextlib import nullcontext
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from headwater.channel.subscription import SAMPLE
 from headwater.errors import ClosedError, EncodeError, FrameError, HeadwaterError
 from headwater.federation.checking import check_of
 from headwater.federation.history import PAST, of_the_past
+from headwater.federation.reached import Reached, key_of
 from headwater.federation.seen import node_of
 from headwater.federation.wire_events import EVENT_AT
 from headwater.types import EventType
@@ -95,8 +97,13 @@ class StandIn(Source):
         self.key = f"{ad.name}@{peer.name}"
         self.id = f"{channel.name}/{self.key}"
         self.node = peer.name
-        self.place = f"{peer.id} {channel.name}"
+        self.place = peer.place(channel.name, ad.log)
         self.position_key = f"{peer.id}/{peer.incarnation}/{ad.sid}"
+        self.reached: Reached | None = None  # if it is logged, and so outlives its process
+        if ad.log:
+            self.position_key = key_of(peer.name, ad.log, ad.name)
+            self.reached = peer.engine.reaches.of(self.position_key, channel.name)
+            self.reached.came(peer.asked.get(channel.name), ad.sid)
         self._type = type
         self._plan = None if channel.type is None or type is None else fitting(type, channel.type)
         expected = channel.type if self._plan is None else type  # code for the channel's type is there as a rule
@@ -160,6 +167,9 @@ class StandIn(Source):
         """Of its events up to this one no more will come: those that did not were not wanted."""
         with self.lock:
             self.received = max(self.received, seq)
+            if self.reached is not None and not self.closed:  # else what came before this was not taken
+                for tag in (0, *self._flow.tags):  # type: ignore[attr-defined]
+                    self.reached.reach(tag, seq)
 
     def elsewhere(self, entry: Entry) -> bool:
         """Whether an interest runs at the source, so that it must not run here."""
@@ -202,6 +212,8 @@ class StandIn(Source):
                 return
             if not self._arrived(events.number, last):
                 return
+            if self.reached is not None:
+                self._reach(self.reached, seqs, tags, last)
             accept = flow.accept
             if tags is None:
                 for seq, stamp, record in zip(seqs, events.stamps, records, strict=True):
@@ -221,6 +233,14 @@ class StandIn(Source):
                 self.promise = max(self.promise or 0, events.stamps[-1])
         go_all(list(dict.fromkeys(ready)))
         self._release()
+
+    def _reach(self, reached: Reached, seqs: Sequence[int], tags: Sequence[tuple[int, ...]] | None, last: int) -> None:
+        if tags is None:
+            reached.reach(0, last)
+            return
+        for seq, marks in zip(seqs, tags, strict=True):
+            for mark in marks:
+                reached.reach(mark, seq)
 
     def _deliver_past(self, events: Events) -> None:
         """Events from before a sink came that has asked for the past."""
@@ -332,6 +352,8 @@ class StandIn(Source):
                 lone.token.append(None)
                 return True
             flow.seen += len(records)
+            if self.reached is not None:
+                self.reached.reach(0, last)
         malformed = _handle(lone, records)
         if malformed:
             self.malformed += malformed
@@ -359,7 +381,9 @@ class StandIn(Source):
         entry = None if tag == 0 else self._flow.tags.get(tag)  # type: ignore[attr-defined]
         if tag and entry is None:  # of an interest that was withdrawn meanwhile
             with self.lock, self._turn:
-                self._arrived(frame.number, int(frame.seqs[-1]))
+                arrived = not self.closed and self._arrived(frame.number, int(frame.seqs[-1]))
+                if arrived and self.reached is not None:
+                    self.reached.reach(tag, int(frame.seqs[-1]))
             return
         output = None if entry is None or entry.interest is None else entry.interest.output
         made = type if output is None else output
@@ -376,6 +400,8 @@ class StandIn(Source):
                 return
             if not self._arrived(frame.number, int(seqs[-1])):
                 return
+            if self.reached is not None:
+                self.reached.reach(tag, int(seqs[-1]))
             if self._seen is not None:
                 new = [row for row, seq in enumerate(seqs.tolist()) if self._seen.first_time(seq, tag)]
                 if len(new) < len(seqs):

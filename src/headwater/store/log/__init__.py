@@ -1,8 +1,33 @@
 """The event log: what a node's own sources published, written ahead and at rest as Parquet that anybody reads."""
 
-from headwater.store.log.layout import channels
-from headwater.store.log.progress import Progress
-from headwater.store.log.settings import Log
-from headwater.store.log.writing import ChannelLog, Recovered
+from __future__ import annotations
 
-__all__ = ["ChannelLog", "Log", "Progress", "Recovered", "channels"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from headwater.store.log.settings import Log
+
+if TYPE_CHECKING:
+    from headwater.store.log.files import LogFiles
+    from headwater.store.log.layout import channels
+    from headwater.store.log.progress import Progress
+    from headwater.store.log.reading import ChannelReader
+    from headwater.store.log.writing import ChannelLog, Recovered
+
+# Imported when they are first asked for: a node without a log does without Parquet.
+_LATER = {
+    "ChannelLog": "writing",
+    "ChannelReader": "reading",
+    "LogFiles": "files",
+    "Progress": "progress",
+    "Recovered": "writing",
+    "channels": "layout",
+}
+
+__all__ = ["ChannelLog", "ChannelReader", "Log", "LogFiles", "Progress", "Recovered", "channels"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -43,7 +43,8 @@ class ChannelLog:
     """Open it with `ChannelLog.open`. Threads may share it; one process has it at a time.
 
     `id` says which log this is, also after a restart under another address or key. `recovered` says what was cut off
-    when it was opened, if the process or the power had ended while something was written.
+    when it was opened, if the process or the power had ended while something was written. `syncs` counts how often it
+    was synced.
     """
 
     def __init__(self, settings: Log, channel: str, node: str, type: EventType | None) -> None:
@@ -52,7 +53,7 @@ class ChannelLog:
         self._turn = threading.Condition(threading.Lock())
         self._each = settings.sync == "publish"
         self._mark = None if type is None else type.layout.header
-        self._ticket = self._synced = 0
+        self._ticket = self._synced = self.syncs = 0
         self._syncing = self._resting = False
         self._armed = False  # whether what is due for the events so far is planned
         self._sync_job = self._age_job = self._retry = 0  # what is planned
@@ -267,6 +268,7 @@ class ChannelLog:
                 upto, done, current = self._ticket, list(self._rolled), self._writer
             for writer in (*done, current):
                 writer.sync()
+            self.syncs += 1
             with self._lock:
                 for writer in done:
                     self._rolled.remove(writer)

@@ -1,0 +1,121 @@
+"""The logs of a node: one for each of its channels that is logged, opened with the first source there."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+
+from headwater.channel.names import Pattern
+from headwater.errors import ClosedError, EncodeError
+from headwater.store.log.settings import Log
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.store.log.writing import ChannelLog
+
+log = logging.getLogger("headwater")
+OWN = "headwater."  # channels on which a node speaks of itself
+ROWS = 16_384  # events that are read in one go
+
+
+class NodeLogs:
+    """Of one node; `settings` say where they are, and which channels are logged."""
+
+    def __init__(self, settings: Log, node: str) -> None:
+        self.settings, self.node = settings, node
+        patterns = (settings.channels,) if isinstance(settings.channels, str) else settings.channels
+        self._patterns = [Pattern(each) for each in patterns]
+        self._open: dict[str, ChannelLog] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def wants(self, channel: str) -> bool:
+        """Whether a channel of that name is logged."""
+        return not channel.startswith(OWN) and any(each.matches(channel) for each in self._patterns)
+
+    def of(self, channel: Channel) -> ChannelLog | None:
+        """The log of a channel, if it has one; StoreError if it cannot be opened."""
+        if not self.wants(channel.name):
+            return None
+        with self._lock:
+            if self._closed:
+                raise ClosedError(f"log of {channel.name}: node {self.node!r} is closed; open another")
+            from headwater.store.log.writing import ChannelLog  # late: a node without a log needs none of it
+
+            found = self._open.get(channel.name)
+            if found is None or found.type != channel.type:
+                if found is not None:  # the channel was closed, and another has its name
+                    found.close()
+                    del self._open[channel.name]
+                found = ChannelLog.open(self.settings, channel.name, self.node, channel.type)
+                self._open[channel.name] = found
+                if found.recovered is not None:
+                    log.warning("node %s: the log of %s was recovered: %s", self.node, channel.name, found.recovered)
+            return found
+
+    def known(self, channel: str) -> ChannelLog | None:
+        """The log of a channel of that name, if it is open."""
+        with self._lock:
+            return self._open.get(channel)
+
+    def close(self) -> None:
+        """Let go of them all; what was written can still be read."""
+        with self._lock:
+            self._closed = True
+            for each in self._open.values():
+                each.close()
+
+
+class Logged(NamedTuple):
+    """Events of one source from its log, in their order: numbers, times (nanoseconds), and rows of the channel's type,
+    or, where that carries bytes, records."""
+
+    seqs: Any
+    stamps: Any
+    batch: Any
+    data: list[bytes] | None
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    def records(self, type: Any) -> list[bytes]:
+        found: list[bytes] = self.data if self.data is not None else type.arrow_to_records(self.batch)
+        return found
+
+
+def read(found: ChannelLog, channel: Channel, source: str, after: int, upto: int) -> Iterator[Logged]:
+    """Events of a source, after < number <= upto. Those that are none of the channel's present type, because they lack
+    a field that it must have, are left out."""
+    if after >= upto:
+        return
+    from headwater.store.log.schema import SEQ, TIME
+
+    reader, type = found.reader(), channel.type
+    for batch in reader.scan(node=found.node, source=source, after=after, upto=upto, rows=ROWS):
+        seqs = batch.column(SEQ).to_numpy(zero_copy_only=False)
+        stamps = batch.column(TIME).cast("int64").to_numpy(zero_copy_only=False) * 1000
+        if type is None:
+            yield Logged(seqs, stamps, None, batch.column("data").to_pylist())
+            continue
+        try:
+            rows = type.conform(batch)
+        except EncodeError:
+            whole = np.ones(len(seqs), bool)
+            for field in type.record.fields:
+                if not field.optional and field.name in batch.schema.names:
+                    whole &= pc.is_valid(batch.column(field.name)).to_numpy(zero_copy_only=False)
+                elif not field.optional:
+                    whole[:] = False
+            kept = np.flatnonzero(whole)
+            if not len(kept):
+                continue
+            rows, seqs, stamps = type.conform(batch.take(kept)), seqs[kept], stamps[kept]
+        yield Logged(seqs, stamps, rows, None)
+
+
+__all__ = ["Log", "Logged", "NodeLogs", "read"]

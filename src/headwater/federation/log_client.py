@@ -1,0 +1,469 @@
+"""Reading the logs of a federation's nodes, from any process, without being a node.
+
+    with LogClient("tcp/127.0.0.1:7447") as client:
+        for span in client.sources("ie.tcd.sighting"):
+            loud = Interest("level > 0.9", client.type("ie.tcd.sighting"))
+            for batch in client.read("ie.tcd.sighting", span.node, span.source, interest=loud): ...
+
+Interests run at the nodes. A client opens in milliseconds and nobody is told of it: it asks the node that it connects
+to, which passes questions on to the others.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from secrets import token_bytes
+from typing import Any
+
+import pyarrow as pa
+import zenoh
+
+from headwater.errors import (
+    ChannelError,
+    ClosedError,
+    ConfigError,
+    ConfigProblem,
+    FederationError,
+    HeadwaterError,
+    SecurityError,
+    Unreachable,
+)
+from headwater.federation import fabric_settings as wiring
+from headwater.federation import log_messages
+from headwater.federation.envelope import Opened, Sealer, Verifier
+from headwater.federation.fabric_settings import plain
+from headwater.federation.log_asking import Answers
+from headwater.federation.log_messages import ChannelLogged, Head, Listing, Logged, Question, Read
+from headwater.federation.log_union import Union
+from headwater.federation.messages import pack, pack_params
+from headwater.federation.network import Network, endpoints
+from headwater.federation.security import Security
+from headwater.federation.tls import zenoh_settings
+from headwater.interest import Interest, Limits
+from headwater.store.log.reading import Span
+from headwater.types import EventType
+
+LISTING = 10.0  # seconds in which nodes say what they have
+ANSWER = 30.0  # seconds for a page; a node takes half a second, and others may be waiting before
+NAME = "reader"  # of a client that has no certificate
+
+
+@dataclass(slots=True)
+class ReadCounts:
+    """What came: pages, rows and bytes of events; and how many events the nodes evaluated for that."""
+
+    pages: int = 0
+    evaluated: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+    def add(self, head: Head, size: int) -> None:
+        self.pages += 1
+        self.evaluated += head.evaluated
+        self.rows += head.rows
+        self.bytes += size
+
+
+class LogClient:
+    """The logs of the nodes of one federation. Threads may share it.
+
+    A process that was forked from one that had a client open cannot have any: Zenoh's threads do not live on in it. One
+    that is forked before, as Spark's workers are, or spawned, can.
+
+    `connect` is where some node of the federation listens, or several such places, of which one is enough; `security`
+    as for a node. `network` has all of it as one value. `compress`: "lz4" or "zstd", for a slow network.
+    """
+
+    def __init__(
+        self,
+        connect: str | Sequence[str] | None = None,
+        *,
+        federation: str | None = None,
+        security: Security | Mapping[str, Any] | str | None = None,
+        network: Network | Mapping[str, Any] | None = None,
+        compress: str = "",
+        timeout: float = ANSWER,
+    ) -> None:
+        secure = None if security is None else Security.of(security)
+        places = endpoints(connect) or None
+        self.network = Network.of(network, connect=places, federation=federation, security=secure)
+        self.security = self.network.security
+        if not self.network.connect:
+            hint = "where a node of the federation listens, such as tcp/127.0.0.1:7447"
+            raise ConfigError([ConfigProblem("LogClient: connect", hint, "nothing")])
+        if compress not in ("", "lz4", "zstd"):
+            raise ConfigError([ConfigProblem("LogClient: compress", "nothing, lz4 or zstd", repr(compress))])
+        self._compress, self._timeout = compress, timeout
+        self._loopback = self.security.check_endpoints(self.network.connect, place="LogClient")
+        self._lock = threading.Lock()
+        self._session: Any = None
+        self._pid = os.getpid()
+        self._closed = False
+        self._counts = ReadCounts()
+        self._unions: dict[str, Union] = {}
+        self._places: dict[tuple[str, str], str] = {}  # channel and node as the log has it -> id of the node
+        with self._lock:
+            self._open()
+
+    # ── opening and closing ──
+
+    def _open(self) -> None:
+        """A session of this process, and a key of its own; the lock is held."""
+        _check_fork()
+        security, federation = self.security, self.network.federation
+        self._identity = security.identity(None if security.certificate is not None else NAME)
+        self.id = self._identity.id
+        self._sealer = Sealer(self._identity, federation, time.time_ns(), security)
+        self._verifier = Verifier(security, federation, loopback=self._loopback, me=self.id, runs=True)
+        wired = wiring.check(
+            federation, self.id, listen=(), connect=self.network.connect, scout=False, mode="client",
+            lease=self.network.lease, settings=zenoh_settings(security),
+        )  # fmt: skip
+        try:
+            config = zenoh.Config.from_json5(json.dumps(wiring.session_config(wired, ())))
+        except (zenoh.ZError, TypeError, ValueError) as error:
+            raise ConfigError([ConfigProblem("settings", "settings that Zenoh knows", plain(error))]) from error
+        try:
+            self._session = zenoh.open(config)
+        except zenoh.ZError as error:
+            where = ", ".join(self.network.connect)
+            raise Unreachable(
+                f"no node of federation {federation!r} answers at {where}, or it does not let this client in: "
+                f"{plain(error)}"
+            ) from error
+        self._pid = os.getpid()
+
+    def _live(self) -> Any:
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the log client is closed")
+            if self._session is not None and self._pid != os.getpid():
+                _check_fork()
+            if self._session is None:
+                self._open()
+            return self._session
+
+    def _mend(self) -> bool:
+        """Something was not answered: if no connection is left, which is said, the next question opens a new one."""
+        with self._lock:
+            session = self._session
+            if session is None or self._pid != os.getpid() or session.info.transports():
+                return session is None
+            self._session = None
+        _end(session)
+        return True
+
+    def close(self) -> None:
+        """May be called again."""
+        with self._lock:
+            self._closed = True
+            session, self._session = self._session, None
+            if self._pid != os.getpid() and session is not None:
+                _ABANDONED.append(session)  # it is the parent's: ending it here would wait for threads that are there
+                session = None
+        if session is not None:
+            _end(session)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def __enter__(self) -> LogClient:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @classmethod
+    def shared(cls, connect: str | Sequence[str] | None = None, **settings: Any) -> LogClient:
+        """The client of this process with these settings: opened when first asked for, open until the process ends,
+        and opened anew where its connection broke."""
+        wanted = endpoints(connect), settings
+        with _SHARING:
+            for given, client in _SHARED:
+                if given == wanted and not client.closed:
+                    return client
+            made = cls(connect, **settings)
+            _SHARED[:] = [each for each in _SHARED if not each[1].closed]
+            _SHARED.append((wanted, made))
+            return made
+
+    @property
+    def counts(self) -> ReadCounts:
+        """What has come so far, in all; a copy."""
+        with self._lock:
+            return ReadCounts(self._counts.pages, self._counts.evaluated, self._counts.rows, self._counts.bytes)
+
+    # ── what there is ──
+
+    def channels(self) -> list[str]:
+        """The names of channels that nodes have logs of, as far as this client may subscribe to them."""
+        return sorted({name for _, listing in self._listings("") for name in listing.channels})
+
+    def sources(self, channel: str) -> list[Span]:
+        """What there is of each source, at each node that is there now."""
+        return [
+            Span(node, each.source, each.first, each.last, each.events)
+            for node, found in sorted(self._parts(channel).items())
+            for each in found.sources
+        ]
+
+    def logs(self, channel: str) -> dict[str, str]:
+        """By node, the id of its log of the channel: another one is another log, with other sequence numbers."""
+        return {node: found.id for node, found in self._parts(channel).items()}
+
+    def type(self, channel: str) -> EventType | None:
+        """The type of the channel's events, of all nodes together; None for a channel of bytes."""
+        return self._union(channel).type
+
+    def schema(self, channel: str) -> pa.Schema:
+        """The log's own columns and the fields, of all nodes together."""
+        return self._union(channel).schema
+
+    def _union(self, channel: str) -> Union:
+        if channel not in self._unions:
+            self._parts(channel)
+        return self._unions[channel]
+
+    def _parts(self, channel: str) -> dict[str, ChannelLogged]:
+        found: dict[str, ChannelLogged] = {}
+        for opened, listing in self._listings(channel):
+            part = listing.channel
+            if part is None:
+                continue
+            decision = self.security.allows(opened.principal, "advertise", channel)
+            if not decision:
+                raise SecurityError(
+                    f"{opened.sender} may not advertise {channel}: {decision.why}", "rule", opened.sender
+                )
+            if listing.node != opened.sender.rpartition(".")[0]:
+                raise SecurityError(f"{opened.sender} speaks of {listing.node}", "sender", opened.sender)
+            if listing.node in found:
+                raise FederationError(
+                    f"channel {channel}: expected one node {listing.node!r} with a log, found two: their sources "
+                    "cannot be told apart; give one of them another name"
+                )
+            found[listing.node] = part
+            self._places[channel, listing.node] = opened.sender
+        if not found:
+            raise ChannelError(
+                f"channel {channel!r}: expected one that a node has a log of, found none in federation "
+                f"{self.network.federation!r}; there are {', '.join(self.channels()) or 'none at all'}"
+            )
+        self._unions[channel] = Union.of(channel, found)
+        return found
+
+    def _listings(self, channel: str) -> list[tuple[Opened, Listing]]:
+        question = Logged(token_bytes(16), channel)
+        answers = self._ask("*", question, LISTING)
+        if not answers.done.wait(LISTING + 1.0) or answers.late:
+            self._mend()
+            raise Unreachable(f"not all nodes of federation {self.network.federation!r} have answered in {LISTING:g} s")
+        found = []
+        for answer in answers.taken:
+            opened, head, data = self._opened(answer, question)
+            if head.error:
+                raise FederationError(f"node {opened.sender}: {head.error}")
+            found.append((opened, log_messages.listing(data)))
+        if not found and self._mend():
+            raise Unreachable(f"no node of federation {self.network.federation!r} is connected any more")
+        return found
+
+    # ── reading ──
+
+    def read(
+        self,
+        channel: str,
+        node: str,
+        source: str,
+        after: int = 0,
+        upto: int | None = None,
+        *,
+        interest: Interest | None = None,
+        columns: Sequence[str] | None = None,
+        max_bytes: int = log_messages.PAGE,
+    ) -> Reading:
+        """The events of a source with `after` < sequence number <= `upto` (default: all there are now), in order.
+
+        With an interest, which runs there, those that pass; of a transformation, what it makes of them. Batches have
+        the log's own columns and the fields, or those of both that are named in `columns`.
+
+        `Unreachable`: the node has gone; what was read so far is good, and reading can go on after it once the node is
+        back. `FederationError`: the node refuses."""
+        union = self._union(channel)
+        schema = union.wanted(None if interest is None else interest.output, columns)
+        program = params = fuel = None
+        if interest is not None:
+            program = interest.dumps(with_text=False)
+            params = pack_params(interest.params) if interest.params else None
+            fuel = interest.limits.fuel if interest.limits.fuel != Limits().fuel else None
+        asked = None if columns is None else list(columns)
+        page = max(1, min(max_bytes, log_messages.PAGE))
+        first = Read(token_bytes(16), channel, source, after, upto, program, params, fuel, asked, page, self._compress)
+        return Reading(self, node, first, schema, union, made=interest is not None and interest.output is not None)
+
+    def _place(self, channel: str, node: str) -> str:
+        """The id of the node that has a log."""
+        found = self._places.get((channel, node))
+        if found is None:
+            with suppress(ChannelError):
+                self._parts(channel)
+            found = self._places.get((channel, node))
+        if found is None:
+            raise Unreachable(f"node {node!r} with a log of {channel} is not in federation {self.network.federation!r}")
+        return found
+
+    def _start(self, node: str, question: Read) -> tuple[str, Answers]:
+        place = self._place(question.channel, node)
+        return place, self._ask(place, question, self._timeout)
+
+    def _finish(self, node: str, place: str, question: Read, answers: Answers) -> tuple[Head, memoryview]:
+        answers.done.wait(self._timeout + 1.0)
+        if not answers.taken:
+            self._places.pop((question.channel, node), None)  # it may come back with another key
+            self._mend()
+            raise Unreachable(answers.failed or f"node {node} has gone, or did not answer in {self._timeout:g} s")
+        opened, head, data = self._opened(answers.taken[0], question)
+        if opened.sender != place:
+            raise SecurityError(f"expected an answer of {place}, found one of {opened.sender}", "key", opened.sender)
+        if head.error:
+            raise FederationError(f"node {node}: {head.error}")
+        if not question.after <= head.next <= head.upto or (question.upto is not None and head.upto != question.upto):
+            raise SecurityError(f"node {node} has answered another question", "malformed", opened.sender)
+        with self._lock:
+            self._counts.add(head, len(data))
+        return head, data
+
+    # ── questions and answers ──
+
+    def _ask(self, node: str, question: Question, timeout: float) -> Answers:
+        to = "" if node == "*" else node
+        session = self._live()  # before sealing: it may be a new one, with a key of its own
+        sealed = self._sealer.seal(log_messages.KIND, pack(question), to=to)
+        answers = Answers()
+        try:
+            session.get(
+                f"headwater/{self.network.federation}/log/{node}",
+                zenoh.handlers.Callback(answers.took, answers.ended, indirect=False),
+                target=zenoh.QueryTarget.ALL,
+                consolidation=zenoh.ConsolidationMode.NONE,
+                timeout=timeout,
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                express=True,
+                payload=sealed,
+            )
+        except zenoh.ZError as error:
+            self._mend()
+            raise Unreachable(f"cannot ask: {plain(error)}") from error
+        return answers
+
+    def _opened(self, answer: bytes, question: Question) -> tuple[Opened, Head, memoryview]:
+        envelope, data = log_messages.split(answer)
+        opened = self._verifier.open(envelope, expected_kind=log_messages.REPLY)
+        head = log_messages.head(opened.body)
+        if head.error and not head.nonce:  # the question was not even opened
+            raise SecurityError(f"node {opened.sender} refuses: {head.error}", "refused", opened.sender)
+        if head.nonce != question.nonce or head.digest != log_messages.digest(data):
+            raise SecurityError(f"refused an answer of {opened.sender}: it is another's, or was changed", "forged")
+        return opened, head, data
+
+
+class Reading(Iterator[pa.RecordBatch]):
+    """Batches of one range, a page at a time; the next page is on its way while the caller works on this one.
+
+    `schema` is that of every batch, `counts` what has come so far, `position` the sequence number up to which
+    everything has been handed out."""
+
+    def __init__(
+        self, client: LogClient, node: str, first: Read, schema: pa.Schema, union: Union, *, made: bool
+    ) -> None:
+        self.schema, self.counts, self.position = schema, ReadCounts(), first.after
+        self._union, self._made = union, made
+        self._client, self._node, self._question = client, node, first
+        self._under_way: tuple[str, Answers] | None = None
+        self._over = first.upto is not None and first.after >= first.upto
+        if not self._over:
+            self._under_way = client._start(node, first)
+
+    def __iter__(self) -> Reading:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        while not self._over:
+            if self._under_way is None:  # it failed before, and is tried again
+                self._under_way = self._client._start(self._node, self._question)
+            under_way, self._under_way = self._under_way, None
+            head, data = self._client._finish(self._node, under_way[0], self._question, under_way[1])
+            self.counts.add(head, len(data))
+            if head.next >= head.upto:
+                self._over = True
+            else:
+                question = self._question
+                self._question = Read(
+                    token_bytes(16), question.channel, question.source, head.next, head.upto, question.program,
+                    question.params, question.fuel, question.columns, question.max_bytes, question.compress,
+                )  # fmt: skip
+                self._under_way = self._client._start(self._node, self._question)
+            self.position = head.next
+            if head.rows:
+                return self._batch(data)
+        raise StopIteration
+
+    def _batch(self, data: memoryview) -> pa.RecordBatch:
+        """The events of a page, in the schema that was promised."""
+        try:
+            with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+                table = stream.read_all()
+            table.validate(full=True)
+            return self._union.fitted(table, self.schema, self._node, self._question.source, made=self._made)
+        except (pa.ArrowException, OSError, ValueError, HeadwaterError) as error:
+            raise FederationError(f"node {self._node}: its events cannot be read: {error}") from error
+
+
+# ── of the process ──
+
+_SHARED: list[tuple[Any, LogClient]] = []
+_SHARING = threading.Lock()
+_ABANDONED: list[Any] = []  # sessions of a parent process
+_USED: list[int] = []  # the process that has opened a session
+
+
+def _check_fork() -> None:
+    """Zenoh would wait for ever for threads that only the parent has."""
+    if not _USED:
+        _USED.append(os.getpid())
+    elif _USED[0] != os.getpid():
+        raise FederationError(
+            "expected a process of its own for a log client, found one that was forked from a process with an open "
+            "one; open none before the fork, or start processes with 'spawn'"
+        )
+
+
+def _end(session: Any) -> None:
+    with suppress(zenoh.ZError):
+        session.close()
+
+
+def _forked() -> None:
+    global _SHARING
+    _SHARING = threading.Lock()
+    _ABANDONED.extend(client._session for _, client in _SHARED)
+    _SHARED.clear()
+
+
+@atexit.register
+def _close_shared() -> None:
+    for _, client in _SHARED:
+        client.close()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+__all__ = ["LogClient", "ReadCounts", "Reading"]

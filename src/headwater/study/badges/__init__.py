@@ -1,0 +1,1 @@
+"""The active badge study: its day, its subscribers, its published tables, and ours beside them."""

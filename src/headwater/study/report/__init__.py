@@ -1,0 +1,1 @@
+"""Reports of studies: what was found, as values; plots; and one page that needs nothing else."""

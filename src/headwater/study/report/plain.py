@@ -1,0 +1,41 @@
+"""Tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headwater.study.report.table import Column, Row, Table, shown
+
+SHOWN = 40  # rows; files have them all
+_WIDEST = 60  # characters of a cell
+
+
+def plain(table: Table, *, most: int = SHOWN) -> str:
+    """A table's title, headings and rows as text: words on the left, numbers on the right."""
+    heads = [f"{each.group}: {each.title}" if each.group else each.title for each in table.columns]
+    cells = [_cells(row, table.columns) for row in table.rows[:most]]
+    widths = [max(len(row[at]) for row in [heads, *cells]) for at in range(len(heads))]
+    lines = [table.title, *(_line(row, widths, table.columns) for row in [heads, *cells])]
+    if len(table.rows) > most:
+        lines.append(f"  … and {len(table.rows) - most:,} more")
+    return "\n".join(lines)
+
+
+def _cells(row: Row, columns: Sequence[Column]) -> list[str]:
+    return [cut(shown(value, column), _WIDEST) for value, column in zip(row.values, columns, strict=True)]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
+    padded = (
+        cell.rjust(width) if column.number else cell.ljust(width)
+        for cell, width, column in zip(cells, widths, columns, strict=True)
+    )
+    return ("  " + "  ".join(padded)).rstrip()
+
+
+def cut(text: str, most: int) -> str:
+    """A text that is no longer than that."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+__all__ = ["cut", "plain"]

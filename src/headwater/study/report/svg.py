@@ -1,0 +1,306 @@
+"""Small plots as SVG text: no script, colours from the page's style sheet, a description for those who do not see them.
+
+Each plot is drawn for a width in pixels; a page shows a wide and a narrow drawing of the same numbers in turn. Exact
+numbers are in titles, which browsers show under the pointer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from itertools import pairwise
+from math import log10
+
+COLOURS = 12  # --c0 to --c11 of the style sheet; further series begin again
+_TEXT = 12  # pixels
+_LETTER = 6.4  # pixels, about
+_MICRO = 1_000_000
+_NOTHING = 1e-9  # less than this is drawn as nothing: there is no scale for it
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One of `bars`: a label, the value, what it is compared with (a mark), a colour's number, the value as text.
+
+    `title` is what is said under the pointer; a bar that is `apart` has some room before it.
+    """
+
+    label: str
+    value: float
+    mark: float | None = None
+    colour: int = 0
+    text: str = ""
+    title: str = ""
+    apart: bool = False
+
+    @property
+    def said(self) -> str:
+        return self.text or f"{self.value:,.0f}"
+
+    @property
+    def tip(self) -> str:
+        return f"{self.title or self.label}: {self.said}"
+
+
+class _Sheet:
+    """Elements of a drawing, as they come."""
+
+    def __init__(self, width: float, height: float, label: str) -> None:
+        self._parts = [
+            f'<svg class="plot" viewBox="0 0 {_n(width)} {_n(height)}" width="{_n(width)}" height="{_n(height)}" '
+            f'role="img" aria-label="{escape(label, quote=True)}">'
+        ]
+
+    def add(self, text: str) -> None:
+        self._parts.append(text)
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, style: str) -> None:
+        self.add(f'<line class="{style}" x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"/>')
+
+    def text(self, x: float, y: float, text: str, *, anchor: str = "start", style: str = "label") -> None:
+        self.add(f'<text class="{style}" x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{escape(text)}</text>')
+
+    def path(self, points: str, style: str, title: str = "") -> None:
+        inside = f"<title>{escape(title)}</title>" if title else ""
+        self.add(f'<path class="{style}" d="{points}">{inside}</path>')
+
+    def rect(self, x: float, y: float, width: float, height: float, style: str, title: str = "") -> None:
+        inside = f"<title>{escape(title)}</title>" if title else ""
+        self.add(
+            f'<rect class="{style}" x="{_n(x)}" y="{_n(y)}" width="{_n(max(width, 0))}" height="{_n(height)}" '
+            f'rx="2">{inside}</rect>'
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([*self._parts, "</svg>"])
+
+
+def _n(value: float) -> str:
+    """As few digits as a drawing needs."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+# ── axes ──
+
+
+def ticks(top: float, count: int = 5) -> list[float]:
+    """Round numbers from 0 to at least `top`, about `count` steps."""
+    if top < _NOTHING:
+        return [0.0, 1.0]
+    rough = top / count
+    power = 1.0
+    while power * 10 <= rough:
+        power *= 10
+    while power > rough:
+        power /= 10
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
+    found = [0.0]
+    while found[-1] < top:
+        found.append(found[-1] + step)
+    return found
+
+
+def powers(low: float, high: float) -> list[float]:
+    """Powers of ten that enclose two positive numbers."""
+    low = max(low, _NOTHING)
+    found = [1.0]
+    while found[0] > low:
+        found.insert(0, found[0] / 10)
+    while found[-1] < high:
+        found.append(found[-1] * 10)
+    while len(found) > 2 and found[1] <= low:
+        found.pop(0)
+    return found
+
+
+def _scale(values: Sequence[float], *, log: bool, count: int = 5) -> tuple[list[float], float]:
+    """The ticks, and the value at the foot of the axis."""
+    top = max(values, default=0.0)
+    if not log:
+        return ticks(top, count), 0.0
+    positive = [value for value in values if value >= _NOTHING]
+    found = powers(min(positive, default=1.0), max(top, 1.0))
+    return (found if len(found) > 1 else [found[0], found[0] * 10]), found[0]
+
+
+def _part(value: float, foot: float, top: float, *, log: bool) -> float:
+    """How far along an axis a value is, from 0 to 1."""
+    if not log:
+        return (value - foot) / (top - foot)
+    return 0.0 if value <= foot else log10(value / foot) / log10(top / foot)
+
+
+def short(value: float) -> str:
+    """A number on an axis."""
+    for unit, each in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= each:
+            return f"{value / each:g}{unit}"
+    return f"{value:g}"
+
+
+# ── over time ──
+
+
+def areas(
+    series: Mapping[str, Sequence[int]], *, start: int, step: int, width: int, height: int = 0, label: str, unit: str
+) -> str:
+    """Series stacked over time, the first at the bottom. Times are microseconds since 1970, shown in UTC."""
+    frame = _Frame(
+        series, start=start, step=step, width=width, height=height or _tall(width), label=label, stacked=True
+    )
+    names = list(series)
+    sums = [[0.0] * frame.steps]
+    for name in names:
+        sums.append([below + value for below, value in zip(sums[-1], series[name], strict=True)])
+    for number, (name, (low, high)) in enumerate(zip(names, pairwise(sums), strict=True)):
+        forth = " ".join(f"{_n(frame.x(at + 0.5))},{_n(frame.y(value))}" for at, value in enumerate(high))
+        back = " ".join(f"{_n(frame.x(at + 0.5))},{_n(frame.y(low[at]))}" for at in reversed(range(frame.steps)))
+        frame.sheet.path(f"M{forth} L{back} Z", f"area f{number % COLOURS}", f"{name}: {sum(series[name]):,} {unit}")
+    return str(frame.done(unit))
+
+
+def lines(
+    series: Mapping[str, Sequence[int]],
+    *,
+    start: int,
+    step: int,
+    width: int,
+    height: int = 0,
+    label: str,
+    unit: str,
+    log: bool = False,
+) -> str:
+    """Series as lines over time."""
+    frame = _Frame(series, start=start, step=step, width=width, height=height or _tall(width), label=label, log=log)
+    for number, (name, values) in enumerate(series.items()):
+        points = " ".join(f"{_n(frame.x(at + 0.5))},{_n(frame.y(value))}" for at, value in enumerate(values))
+        frame.sheet.path(f"M{points}", f"line s{number % COLOURS}", f"{name}: {sum(values):,} {unit}")
+    return str(frame.done(unit))
+
+
+def _tall(width: int) -> int:
+    return 300 if width > 600 else 240
+
+
+class _Frame:
+    """Axes of a plot over time."""
+
+    def __init__(
+        self,
+        series: Mapping[str, Sequence[int]],
+        *,
+        start: int,
+        step: int,
+        width: int,
+        height: int,
+        label: str,
+        stacked: bool = False,
+        log: bool = False,
+    ) -> None:
+        self.steps = max((len(values) for values in series.values()), default=0)
+        self._start, self._step = start, step
+        columns = list(zip(*series.values(), strict=True))
+        heights = [float(sum(each)) for each in columns] if stacked else [float(v) for each in columns for v in each]
+        self._log = log
+        self._ticks, self._foot = _scale(heights, log=log, count=5 if width > 600 else 4)
+        self.left, self.right, self.top, self.bottom = 44.0, width - 8.0, 22.0, height - 24.0
+        self.sheet = _Sheet(width, height, label)
+        for value in self._ticks:
+            self.sheet.line(self.left, self.y(value), self.right, self.y(value), "grid")
+            self.sheet.text(self.left - 6, self.y(value) + 4, short(value), anchor="end")
+        self._hours(width)
+
+    def _hours(self, width: int) -> None:
+        span = self.steps * self._step
+        hour = 3600 * _MICRO
+        for every in (1, 2, 3, 4, 6, 12, 24, 48, 168):
+            if span / (every * hour) <= width / 70:
+                break
+        first = -(-self._start // (every * hour)) * every * hour
+        for at in range(first, self._start + span + 1, every * hour):
+            x = self.x((at - self._start) / self._step)
+            moment = datetime.fromtimestamp(at / _MICRO, UTC)
+            text = f"{moment:%H:%M}" if every < 24 else f"{moment:%d %b}"
+            self.sheet.line(x, self.bottom, x, self.bottom + 4, "axis")
+            anchor = "end" if x > self.right - 16 else "middle"
+            self.sheet.text(x, self.bottom + 18, text, anchor=anchor)
+
+    def x(self, at: float) -> float:
+        return self.left + (self.right - self.left) * at / max(self.steps, 1)
+
+    def y(self, value: float) -> float:
+        part = _part(value, self._foot, self._ticks[-1], log=self._log)
+        return self.bottom - (self.bottom - self.top) * part
+
+    def done(self, unit: str) -> _Sheet:
+        self.sheet.line(self.left, self.bottom, self.right, self.bottom, "axis")
+        self.sheet.text(2, 12, f"{unit}{', logarithmic' if self._log else ''}", style="unit")
+        return self.sheet
+
+
+# ── bars ──
+
+
+def bars(items: Sequence[Bar], *, width: int, label: str, unit: str, log: bool = False) -> str:
+    """Horizontal bars, one below the other, each with its value; a mark where the value it is compared with is."""
+    values = [each.value for each in items] + [each.mark for each in items if each.mark is not None]
+    at, foot = _scale(values, log=log)
+    if log and 0 < min(values, default=0) < 5 * foot:  # or the shortest bar would hardly be one
+        foot /= 10
+        at.insert(0, foot)
+    above = width < 600  # no room beside the bars: labels above them
+    left = 4.0 if above else min(14 + _LETTER * max((len(each.label) for each in items), default=0), width * 0.4)
+    right = width - 12 - _LETTER * max((len(each.said) for each in items), default=0)
+    tops, y = [], 28.0
+    for each in items:
+        y += 12 if each.apart else 0
+        y += 20 if above and each.label else 0
+        tops.append(y)
+        y += 22
+    sheet = _Sheet(width, y + 24, label)
+
+    def x(value: float) -> float:
+        return left + (right - left) * max(0.0, min(1.0, _part(value, foot, at[-1], log=log)))
+
+    for value in at:
+        sheet.line(x(value), 22, x(value), y + 2, "grid")
+        sheet.text(x(value), y + 18, short(value), anchor="middle" if x(value) > 16 else "start")
+    for each, top in zip(items, tops, strict=True):
+        sheet.rect(left, top, max(x(each.value) - left, 1), 17, f"bar f{each.colour % COLOURS}", each.tip)
+        if each.mark is not None:
+            sheet.line(x(each.mark), top - 2, x(each.mark), top + 19, "mark")
+        if above:
+            sheet.text(left, top - 5, each.label)
+        else:
+            sheet.text(left - 8, top + 13, each.label, anchor="end")
+        sheet.text(max(x(each.value), x(each.mark or 0)) + 6, top + 13, each.said, style="value")
+    sheet.text(left, 12, f"{unit}{', logarithmic' if log else ''}", style="unit")
+    return str(sheet)
+
+
+def columns(items: Sequence[Bar], *, width: int, height: int = 260, label: str, unit: str, log: bool = False) -> str:
+    """Many thin bars side by side, without labels of their own; marks as in `bars`."""
+    values = [each.value for each in items] + [each.mark for each in items if each.mark is not None]
+    at, foot = _scale(values, log=log)
+    left, right, low, high = 44.0, width - 8.0, height - 8.0, 22.0
+    sheet = _Sheet(width, height, label)
+
+    def y(value: float) -> float:
+        return low - (low - high) * max(0.0, min(1.0, _part(value, foot, at[-1], log=log)))
+
+    for value in at:
+        sheet.line(left, y(value), right, y(value), "grid")
+        sheet.text(left - 6, y(value) + 4, short(value), anchor="end")
+    pitch = (right - left) / max(len(items), 1)
+    for number, each in enumerate(items):
+        x = left + pitch * number
+        sheet.rect(
+            x + pitch * 0.1, y(each.value), pitch * 0.8, low - y(each.value), f"bar f{each.colour % COLOURS}", each.tip
+        )
+        if each.mark is not None:
+            sheet.line(x, y(each.mark), x + pitch, y(each.mark), "mark")
+    sheet.line(left, low, right, low, "axis")
+    sheet.text(2, 12, f"{unit}{', logarithmic' if log else ''}", style="unit")
+    return str(sheet)
