@@ -70,7 +70,9 @@ def derived(frame: Any, job: Job) -> Any:
 
 
 def in_order(frame: Any, job: Job, mode: str, *, name: str = "outcome") -> Any:
-    """A program with state: each source's rows in sequence order, in one task. Memory stays bounded by the batch."""
+    """A program with state: each source's rows in sequence order, in one task. Memory stays bounded by the batch.
+
+    Where nodes are known, a source is one of a node: another node's source of the same name has a state of its own."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -86,8 +88,9 @@ def in_order(frame: Any, job: Job, mode: str, *, name: str = "outcome") -> Any:
     def headwater_stateful(batches: Iterator[Any]) -> Iterator[Any]:
         return worker.in_order(package, batches, mode, _STRUCT, name)
 
-    source, seq = (F.col(_STRUCT).getField(worker.META_PREFIX + which) for which in ("source", "seq"))
-    return rows.repartition(source).sortWithinPartitions(source, seq).mapInArrow(headwater_stateful, schema)
+    known = [which for which in ("node", "source") if which in job.meta]
+    *source, seq = (F.col(_STRUCT).getField(worker.META_PREFIX + which) for which in (*known, "seq"))
+    return rows.repartition(*source).sortWithinPartitions(*source, seq).mapInArrow(headwater_stateful, schema)
 
 
 __all__ = ["Job", "derived", "in_order", "verdict"]

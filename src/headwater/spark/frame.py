@@ -1,14 +1,16 @@
 """Interests on Spark DataFrames: `where`, `derive`, `outcome`; `choice` and `explain` say how each would run.
 
 An interest is anything with `.program` and `.params`, or a `Program` with `params=`. `meta` names the columns that
-hold what the service knew of each event: `meta={"source": "source", "seq": "seq"}`. DataFrames of classic Spark and of
-Spark Connect are taken alike.
+hold what the service knew of each event: `meta={"source": "source", "seq": "seq"}`. Without it the columns of a log
+(`LOG_META`) are taken where the DataFrame has them; `meta={}` says that there are none. DataFrames of classic Spark and
+of Spark Connect are taken alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 from headwater.errors import ExecutionError
@@ -24,6 +26,11 @@ from headwater.spark.sql import name
 from headwater.spark.worker import needed_fields
 
 Kind = Literal["column", "arrow function"]
+
+# The columns of a log that hold what the service knew of each event.
+LOG_META: Mapping[str, str] = MappingProxyType(
+    {"node": "event_node", "source": "event_source", "seq": "event_seq", "time": "event_time"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +154,7 @@ def _job(given: _Given, columns: Mapping[str, str], meta: Mapping[str, str]) -> 
 
 def _bound(frame: Any, given: _Given, meta: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:
     """The columns and meta that the program reads, checked against the frame."""
-    known = bind_meta(frame, meta)
+    known = bind_meta(frame, log_meta(frame.columns) if meta is None else meta)
     if given.program.stateful:
         lacking = [which for which in ("source", "seq") if which not in known]
         if lacking:
@@ -157,6 +164,11 @@ def _bound(frame: Any, given: _Given, meta: Mapping[str, str] | None) -> tuple[d
                 'meta={"source": "<column>", "seq": "<column>"}'
             )
     return bind_columns(frame, given.program.input, needed_fields(given.program)), known
+
+
+def log_meta(columns: Collection[str]) -> dict[str, str]:
+    """What of `LOG_META` a frame with these columns has."""
+    return {which: column for which, column in LOG_META.items() if column in columns}
 
 
 def meta_read(program: Program) -> tuple[str, ...]:

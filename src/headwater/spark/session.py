@@ -32,29 +32,35 @@ done
 exec {java} "$@"
 """
 _LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
-_DEFAULTS = {
+_QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "ERROR",
-    "spark.driver.host": "127.0.0.1",  # a local session has no business on the network
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 }
+_HERE = {  # a session on this machine has no business on the network
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+_LOCAL = {"spark.sql.shuffle.partitions": "2"}
+_LOOPBACK = re.compile(r"spark://(127(\.\d+){3}|localhost|\[::1\])(:\d+)?$")
 
 
 def session(app: str = "headwater", master: str = "local[*]", *, remote: str | None = None, **conf: str) -> Any:
-    """A SparkSession: the one that runs already, else a new one.
+    """A SparkSession: the one that runs already, else a new one: on this machine, or on the cluster at `master`.
 
     With `remote` ("sc://host:15002", or "local" for a server of its own) it is a Spark Connect session. `conf` takes
     Spark's own names: `session(**{"spark.driver.memory": "4g"})`.
     """
     from pyspark.sql import SparkSession
 
-    here = master.startswith("local") if remote is None else remote.startswith("local")
-    settings = {**(_DEFAULTS if here else {}), **conf}
-    if remote is None or here:
+    local = master.startswith("local") if remote is None else remote.startswith("local")
+    here = local or (remote is None and _LOOPBACK.match(master) is not None)
+    settings: dict[str, str] = {}
+    if remote is None or local:  # Java runs here
+        settings |= _QUIET
         os.environ["JAVA_HOME"] = str(find_java())
+    settings |= (_HERE if here else {}) | (_LOCAL if local else {}) | conf
     if here:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are whatever `python3` is on the path
@@ -67,6 +73,13 @@ def session(app: str = "headwater", master: str = "local[*]", *, remote: str | N
         for name in settings:
             warnings.filterwarnings("ignore", f"Failed to set {re.escape(name)} .*CANNOT_MODIFY_CONFIG")
         return builder.getOrCreate()
+
+
+def running() -> Any:
+    """The session that runs already in this thread; None if there is none."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 def find_java() -> Path:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,6 +28,7 @@ from headwater.types.model import I32, Field, Record
 
 KEPT = 16  # compiled programs kept by a worker
 META_PREFIX = "headwater.meta."  # of the columns that carry what the service knows, beside the event's own
+SOURCE = (META_PREFIX + "node", META_PREFIX + "source")  # which source an event is of
 
 
 class _Wire(msgspec.Struct, array_like=True, frozen=True):
@@ -117,13 +119,13 @@ def in_order(package: bytes, batches: Iterable[Any], mode: str, key: str, name: 
     `mode` is "where" (rows that pass), "outcome" (all rows, and the verdict as column `name`) or "derive" (output
     events). What the program reads is in the struct column `key`, which is left out of the result.
     """
-    ready, source, started = engine(package).afresh(), None, False
+    ready, source, started = engine(package).afresh(), (), False
     for batch in batches:
         judged = pa.RecordBatch.from_struct_array(batch.column(key))
         rest = batch.select([n for n in batch.schema.names if n != key])
-        sources = judged.column(META_PREFIX + "source")
-        for start, end in _runs(sources):
-            here = sources[start].as_py()
+        identity = [judged.column(n) for n in SOURCE if n in judged.schema.names]
+        for start, end in runs(*identity):
+            here = tuple(column[start].as_py() for column in identity)
             if started and here != source:
                 ready = ready.afresh()
             source, started = here, True
@@ -138,11 +140,14 @@ def in_order(package: bytes, batches: Iterable[Any], mode: str, key: str, name: 
                 yield pa.RecordBatch.from_arrays([*rows.columns, result.selection], names=[*rows.schema.names, name])
 
 
-def _runs(sources: Any) -> Iterator[tuple[int, int]]:
-    """Where a sorted column changes."""
-    if not len(sources):
+def runs(*columns: Any) -> Iterator[tuple[int, int]]:
+    """The stretches of rows, (start, end), in which none of these columns changes; null is equal to null."""
+    rows = len(columns[0])
+    if not rows:
         return
-    encoded = pc.fill_null(pc.dictionary_encode(sources).indices, -1)
-    changes = pc.indices_nonzero(pc.not_equal(encoded[1:], encoded[:-1])).to_pylist()
-    bounds = [0, *(at + 1 for at in changes), len(sources)]
-    yield from pairwise(bounds)
+    changed = np.zeros(rows - 1, bool)
+    for column in columns:
+        encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+        codes = pc.fill_null(encoded.indices, -1).to_numpy()
+        changed |= codes[1:] != codes[:-1]
+    yield from pairwise([0, *(np.flatnonzero(changed) + 1).tolist(), rows])

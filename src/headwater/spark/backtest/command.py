@@ -1,0 +1,67 @@
+"""`headwater backtest`: the report a user wants before switching a rule on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = """\
+examples:
+  headwater backtest subscriptions.toml events/
+  headwater backtest subscriptions.toml events/ --channel orl.sighting --bucket 1h --json report.json --csv tables/
+"""
+
+
+def add_backtest(commands: Any) -> None:
+    """Add the command to a parser's sub-commands."""
+    sub = commands.add_parser(
+        "backtest",
+        help="try subscriptions on a log: what each would have received, and what would have crossed",
+        description="Try a set of subscriptions on a log, all in one pass: what each would have received, and what "
+        "would have crossed between nodes unfiltered, filtered, merged and by multicast.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    sub.add_argument("subscriptions", type=Path, help="a TOML or Python file")
+    sub.add_argument("log", type=Path, help="the folder of a log")
+    sub.add_argument("--channel", help="its name; default: as the file says, or the only one in the log")
+    sub.add_argument("--master", default="local[*]", help="of a Spark cluster (default: %(default)s)")
+    sub.add_argument("--remote", help="of a Spark Connect server, as in sc://host:15002")
+    sub.add_argument("--bucket", default="auto", help="stretches of time: 15m, 1h, 1d, none (default: %(default)s)")
+    sub.add_argument("--json", type=Path, metavar="FILE", help="write the whole report as JSON (- for standard output)")
+    sub.add_argument("--csv", type=Path, metavar="FOLDER", help="write its tables as CSV files")
+    sub.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; what is wrong with the arguments shows before Spark starts."""
+    from headwater.spark.backtest.backtest import backtest, bucket_width
+    from headwater.spark.backtest.subscriptions import load
+    from headwater.spark.session import session
+    from headwater.store.log.reading import ChannelReader, channels
+
+    bucket_width(args.bucket)
+    given = load(args.subscriptions)
+    channel = args.channel or given.channel
+    if channel is None and len(found := channels(args.log)) == 1:
+        channel = found[0]
+    events: Any = args.log if channel is None else ChannelReader(args.log, channel)
+    spark = session("headwater backtest", args.master, remote=args.remote)
+    try:
+        found_all = backtest(spark, events, given, channel=channel, bucket=args.bucket)
+    finally:
+        spark.stop()
+    if args.csv is not None:
+        found_all.write_csv(args.csv)
+    if args.json is not None and str(args.json) == "-":
+        sys.stdout.write(found_all.to_json() + "\n")
+        return 0
+    if args.json is not None:
+        args.json.write_text(found_all.to_json() + "\n", encoding="utf-8")
+    sys.stdout.write(f"{found_all}\n")
+    return 0
+
+
+__all__ = ["add_backtest", "run"]
