@@ -1,0 +1,90 @@
+"""One source's range of sequence numbers: what a task reads, and how."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+
+from headwater.errors import LinkDown, Unreachable
+from headwater.interest import Interest
+from headwater.spark.live.options import Place
+from headwater.spark.live.packing import unpack
+from headwater.spark.live.places import Reading, open_place
+from headwater.spark.live.shaping import arrow_of, shaped
+from headwater.store.log.judging import Judge
+from headwater.types.model import Record
+
+ATTEMPTS = 6  # of reaching a node, over a few seconds, before a task fails
+_SEQ = "event_seq"
+T = TypeVar("T")
+
+
+class Range(InputPartition):  # type: ignore[misc]
+    """Events `after` < seq <= `upto` of one source, judged by a packed interest."""
+
+    def __init__(self, node: str, source: str, after: int, upto: int, interest: str | None) -> None:
+        super().__init__(None)
+        self.node, self.source, self.after, self.upto, self.interest = node, source, after, upto, interest
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """What a node answers; one that is away for a moment is asked again."""
+    for attempt in range(ATTEMPTS):
+        try:
+            return ask()
+        except (Unreachable, LinkDown):
+            if attempt + 1 == ATTEMPTS:
+                raise
+            _wait(attempt)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _wait(attempt: int) -> None:
+    time.sleep(0.1 * 2**attempt * (1 + random.random()))
+
+
+def read_range(part: Range, place: Place, channel: str, record: Record, schema: Any) -> Iterator[Any]:
+    """The range's batches in Spark's types. After a node was away, reading goes on where it stopped."""
+    target = arrow_of(schema)
+    columns = record.by_name
+    asked = [f.name for f in record.fields if f.name != _SEQ]
+    interest = unpack(part.interest) if part.interest is not None else None
+    reached, attempt = part.after, 0
+    while True:
+        try:
+            log = open_place(place)
+            # A stateful interest must see its source from the beginning, also when it is read again.
+            after = part.after if interest is not None and interest.program.stateful else reached
+            for batch in _batches(log, place, channel, part, after, interest, asked):
+                if reached > after:
+                    batch = batch.filter(pc.greater(batch.column(_SEQ), reached))
+                if batch.num_rows == 0:
+                    continue
+                yield shaped(batch.select([n for n in batch.schema.names if n in columns]), record, target)
+                reached, attempt = batch.column(_SEQ)[-1].as_py(), 0
+            return
+        except (Unreachable, LinkDown):
+            attempt += 1
+            if attempt == ATTEMPTS:
+                raise
+            _wait(attempt)
+
+
+def _batches(
+    log: Reading, place: Place, channel: str, part: Range, after: int, interest: Interest | None, names: list[str]
+) -> Iterator[Any]:
+    """The columns wanted of the events that pass, and the number by which reading goes on."""
+    # What a transformation makes is asked for whole.
+    columns = None if interest is not None and interest.output is not None else [*names, _SEQ]
+    if interest is None or not interest.program.stateful or place.log is not None:
+        yield from log.read(channel, part.node, part.source, after, part.upto, interest=interest, columns=columns)
+        return
+    # Nodes do not run what has state over part of a log: it is run here, over all of it.
+    judge = Judge(interest, log.schema(channel), columns=columns)
+    for batch in log.read(channel, part.node, part.source, after, part.upto, columns=judge.needs):
+        yield judge(batch)

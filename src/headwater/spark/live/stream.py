@@ -1,0 +1,209 @@
+"""`readStream`: one partition per source; offsets are sequence numbers; each range has its own interest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from headwater.errors import ChannelError, ExecutionError, StoreError
+from headwater.interest import Interest
+from headwater.spark.live.offsets import Key, Offset, flat_seqs, shares
+from headwater.spark.live.options import ReadOptions
+from headwater.spark.live.packing import loose, package, unpack
+from headwater.spark.live.places import Extent, open_place
+from headwater.spark.live.ranges import Range, patiently, read_range
+from headwater.types.model import Record
+
+_log = logging.getLogger("headwater.spark")
+
+
+class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Plans ranges on the driver and reads them in the tasks."""
+
+    def __init__(
+        self, options: ReadOptions, record: Record, schema: Any, events: Record, interest: Interest | None
+    ) -> None:
+        if interest is not None and interest.program.stateful:
+            raise ExecutionError(
+                "option where: this interest has state, which a stream of ranges does not carry from one to the next. "
+                "Subscribe to the channel where it is published (its state is kept at the source), read the channel "
+                'as a batch with spark.read.format("headwater"), or keep the state in Spark: read the stream without '
+                "the interest and use transformWithState"
+            )
+        self.options, self.record, self.schema, self.events = options, record, schema, events
+        self.package = package(interest) if interest is not None else None
+        self._target: dict[Key, int] | None = None
+        self._planned: dict[str, Any] | None = None
+
+    # ── offsets ──
+
+    def initialOffset(self) -> dict[str, Any]:
+        start = self.options.start
+        if start == "latest":
+            return Offset({_key(span): span.last for span in self._sources()}).to_json()
+        return Offset({} if start == "earliest" else flat_seqs(start)).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self.options.limit
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = {_key(span): span.last for span in self._sources()}
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        return Offset({_key(span): span.last for span in self._sources()}).to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        before = Offset.from_json(start)
+        after, begins, lasts = dict(before.seqs), dict[Key, int](), dict[Key, int]()
+        lost: dict[Key, list[int]] = {}
+        spans = {_key(span): span for span in self._sources()}
+        for key, span in spans.items():
+            last = span.last if self._target is None else min(span.last, self._target.get(key, 0))
+            if key not in before.seqs:
+                if last < span.first:
+                    continue
+                after[key] = begins[key] = span.first - 1
+            elif span.last < before.seqs[key]:
+                self._replaced(key, span, before.seqs[key])
+                continue
+            elif span.first > before.seqs[key] + 1:
+                lost[key] = [before.seqs[key] + 1, span.first - 1]
+                after[key] = begins[key] = span.first - 1
+            lasts[key] = max(last, after[key])
+        for key, seen in before.ahead.items():
+            # Nodes come and go, but a source does not leave a folder unless retention took all of it.
+            if key not in spans and self.options.place.log is not None and seen > before.seqs.get(key, 0):
+                lost[key] = [before.seqs.get(key, 0) + 1, seen]
+                after[key] = begins[key] = lasts[key] = seen
+        if lost:
+            self._report(lost)
+        uptos = self._admitted(limit, spans, after, lasts)
+        if all(before.seqs.get(key) == upto for key, upto in uptos.items()):
+            return start
+        ahead = {key: lasts[key] for key, upto in uptos.items() if lasts[key] > upto}
+        kept = {key: seen for key, seen in before.ahead.items() if key not in uptos}
+        begins = {key: begin for key, begin in begins.items() if key in uptos}
+        end = Offset({**before.seqs, **uptos}, begins, {**kept, **ahead}, lost, self.package).to_json()
+        self._planned = end
+        return end
+
+    def _admitted(
+        self, limit: ReadLimit, spans: dict[Key, Extent], after: dict[Key, int], lasts: dict[Key, int]
+    ) -> dict[Key, int]:
+        """The number up to which each source is read, so that all together keep to the limit."""
+        if not isinstance(limit, ReadMaxRows):
+            return lasts
+        waiting = {key: last - after[key] for key, last in lasts.items() if last > after[key]}
+        granted = shares(limit.max_rows, waiting, turn=sum(after.values()))
+        uptos = {}
+        for key, last in lasts.items():
+            if key not in granted or granted[key] >= waiting[key]:
+                uptos[key] = last
+            elif granted[key]:
+                uptos[key] = self._reach(spans[key], after[key], last, granted[key])
+        return uptos
+
+    def _reach(self, span: Extent, after: int, last: int, count: int) -> int:
+        """The number of the `count`-th event after `after`: where numbers have gaps it lies further than `count`."""
+        numbers = span.last - span.first + 1
+        if span.events is None or span.events >= numbers:
+            return min(last, after + count)
+        if self.options.place.log is None:  # not worth asking a node for every number: about as many
+            return min(last, after + max(count, count * numbers // max(1, span.events)))
+        log = open_place(self.options.place)
+        for batch in log.read(self.options.channel, span.node, span.source, after, last, columns=["event_seq"]):
+            if count <= batch.num_rows:
+                return int(batch.column("event_seq")[count - 1].as_py())
+            count -= batch.num_rows
+        return last
+
+    def _sources(self) -> Sequence[Extent]:
+        place, channel = self.options.place, self.options.channel
+        try:
+            found: Sequence[Extent] = patiently(lambda: open_place(place).sources(channel))
+        except ChannelError:
+            if place.log is not None:
+                raise
+            return ()  # its nodes are away, and the query waits for them
+        return found
+
+    # ── what is not there any more ──
+
+    def _report(self, lost: dict[Key, list[int]]) -> None:
+        said = "; ".join(f"{node}/{source}: {first} to {last}" for (node, source), (first, last) in lost.items())
+        message = f"{self.options.channel}: retention removed events before this query read them ({said})"
+        if self.options.fail_on_loss:
+            raise StoreError(
+                f"{message}. Keep events for longer (keep_seconds, keep_bytes of the log), or go on without them "
+                'with .option("failOnDataLoss", "false")'
+            )
+        _log.warning("%s; going on, as failOnDataLoss is false", message)
+
+    def _replaced(self, key: Key, span: Extent, seq: int) -> None:
+        message = (
+            f"{self.options.channel}: {key[0]}/{key[1]} was read up to {seq}, but {self.options.place} has it only up "
+            f"to {span.last}: it was replaced or cut"
+        )
+        if self.options.fail_on_loss:
+            raise StoreError(
+                f"{message}. Use another checkpointLocation, or wait until it has passed {seq} with "
+                '.option("failOnDataLoss", "false")'
+            )
+        _log.warning("%s; waiting until it passes %d, as failOnDataLoss is false", message, seq)
+
+    # ── ranges ──
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Range]:
+        before, until = Offset.from_json(start), Offset.from_json(end)
+        interest = until.interest if until.interest == self.package else self._recorded(until.interest)
+        ranges = []
+        for (node, source), upto in until.seqs.items():
+            after = until.begins.get((node, source), before.seqs.get((node, source), 0))
+            if upto > after:
+                ranges.append(Range(node, source, after, upto, interest))
+        if ranges and end != self._planned:  # planned before this driver started: the log may have changed since
+            self._still_there(ranges)
+        return ranges
+
+    def _still_there(self, ranges: list[Range]) -> None:
+        spans = {_key(span): span for span in self._sources()}
+        lost = {}
+        for part in ranges:
+            span = spans.get((part.node, part.source))
+            if span is not None and span.first > part.after + 1:
+                lost[part.node, part.source] = [part.after + 1, min(part.upto, span.first - 1)]
+            elif span is None and self.options.place.log is not None:
+                lost[part.node, part.source] = [part.after + 1, part.upto]
+        if lost:
+            self._report(lost)
+
+    def _recorded(self, packed: str | None) -> str | None:
+        """The interest that a range was planned with, on today's type. It must give the columns of this query."""
+        old = unpack(packed) if packed is not None else None
+        new = unpack(self.package) if self.package is not None else None
+        outputs = [i.output.record.fields if i is not None and i.output is not None else None for i in (old, new)]
+        if outputs[0] != outputs[1]:
+            raise ExecutionError(
+                "option output: this checkpoint has a batch under way whose interest gives other columns than the one "
+                "asked for now. Run the query once with the interest it had, so that the batch is finished, or use "
+                "another checkpointLocation"
+            )
+        return None if old is None else package(old.on(loose(self.events)))
+
+    def read(self, partition: Range) -> Iterator[Any]:
+        return read_range(partition, self.options.place, self.options.channel, self.record, self.schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Logs keep events as long as their retention says, whoever has read them."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_target": None, "_planned": None}
+
+
+def _key(span: Extent) -> Key:
+    return span.node, span.source

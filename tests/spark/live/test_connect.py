@@ -1,0 +1,26 @@
+"""The data source through Spark Connect, with a server of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_spark_connect_reads_streams_and_publishes(tmp_path: Path) -> None:
+    # The server's workers start in another folder, so relative entries would be lost.
+    given = [str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.live.connect_script", str(tmp_path)],
+        cwd=ROOT,
+        # SPARK_TESTING: a port of its own, so that two runs on one machine do not meet.
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*given, str(ROOT)]), "SPARK_TESTING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.stdout.endswith("agreed\n"), done.stdout + done.stderr
