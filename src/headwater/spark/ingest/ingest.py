@@ -1,0 +1,272 @@
+"""Files into a log: one fast pass over everything, and a second one over the files that had bad records.
+
+Nothing is in the log before everything is; a crash before that leaves nothing, one after it is finished by the next
+ingest (see `headwater.store.log.staging`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from itertools import accumulate, count
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import ConfigError, ConfigProblem, ExecutionError
+from headwater.spark.ingest import quarantine, reading, writing
+from headwater.spark.ingest.convert import conversion
+from headwater.spark.ingest.inputs import Input, Unreadable, check_whole, find_files, look
+from headwater.spark.ingest.lateness import order_of
+from headwater.spark.ingest.lowering import BAD, VERDICT, Wanted, _text, judged, wanted
+from headwater.spark.ingest.mapping import IngestMapping
+from headwater.spark.ingest.report import FileNote, IngestReport
+from headwater.store.log.layout import DAY_KEY, QUARANTINE, ChannelFolder, claim, encode_name, make_folders
+from headwater.store.log.opening import Snapshot
+from headwater.store.log.schema import check
+from headwater.store.log.staging import Staging, recover
+
+KINDS = 50  # reasons that are told apart in a report
+Tell = Callable[[str], object]
+
+
+def ingest(
+    spark: Any,
+    mapping: IngestMapping,
+    inputs: Iterable[str | os.PathLike[str]],
+    log: str | os.PathLike[str],
+    *,
+    progress: Tell | None = None,
+) -> IngestReport:
+    """Put the records of files and folders into a log's channel; `progress` is told what is being done.
+
+    Every record is in the log or in the quarantine when this returns. Files that cannot be read are in the report's
+    notes, and the others go on. `ConfigError`: a constant or default does not fit its field; `StoreError`: the type
+    does not fit what the channel has, or another process writes as this node."""
+    began, tell = time.monotonic(), progress or (lambda what: None)
+    given = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
+    folder = ChannelFolder.of(Path(log).absolute(), mapping.channel)
+    check(folder, mapping.type)
+    with ExitStack() as held:
+        held.enter_context(writing.settings(spark))
+        _check_constants(spark, mapping)
+        node = folder.node(mapping.node)
+        make_folders(node.path)
+        held.callback(os.close, claim(node))
+        recovered = recover(folder)
+        staging = held.enter_context(Staging.open(folder))
+        report = IngestReport(staging.id, mapping.channel, mapping.node, recovered=recovered)
+        tell("looking at files")
+        files = _look(given, mapping, staging.path, report)
+        _run(spark, mapping, files, staging, report, tell)
+        report.seconds = time.monotonic() - began
+    return report
+
+
+def _run(
+    spark: Any, mapping: IngestMapping, files: list[Input], staging: Staging, report: IngestReport, tell: Tell
+) -> None:
+    base = _last(staging.folder, mapping.node) + 1
+    for attempt in count():
+        report.files = len(files)
+        filled = [each for each in files if each.size]
+        if not filled:
+            return
+        places = dict(
+            zip((f.uri for f in filled), accumulate((reading.pieces(f.size) for f in filled), initial=0), strict=False)
+        )
+        tell("reading and writing")
+        written_to = staging.path / f"events-{attempt}"
+        try:
+            counts, bad_files = _pass(spark, mapping, filled, places, base, written_to, report)
+            break
+        except Exception as error:
+            files = _without_broken(files, mapping, report, error)
+    report.logged, report.empty, report.quarantined = counts["good"], counts["empty"], counts["bad"]
+    report.blank, report.headers = counts["blank"], counts["header"]
+    report.lines = report.read + report.blank + report.headers
+    _notes(mapping, filled, report)
+    written = sorted(written_to.glob(f"{DAY_KEY}=*/*.parquet"))
+    tell("looking at the order of events")
+    late = mapping.late
+    order = order_of(written, () if late.arrival else late.bounds)
+    if order.events != report.events:
+        raise ExecutionError(f"ingest: expected {report.events:,} events to be written, found {order.events:,}")
+    numbers = [counts[f"late{i}"] for i in range(len(late.bounds))] if late.arrival else order.late
+    report.late, report.late_by = tuple(zip(late.bounds, numbers, strict=True)), "records" if late.arrival else "events"
+    report.backwards, report.sources = order.backwards, len(order.last)
+    report.first, report.last = order.first_time, order.last_time
+    moves = _moves(mapping.node, staging, written)
+    if report.quarantined or report.dropped:
+        tell("finding bad records")
+        within = [each for each in filled if each.uri in bad_files] if not report.dropped else filled
+        target = staging.path / "quarantine"
+        quarantine.write_quarantine(spark, mapping, within, places, base, target, report.dropped > 0)
+        found = quarantine.read_quarantine(target)
+        if found.num_rows != report.quarantined + report.dropped:
+            raise ExecutionError(
+                f"ingest: expected {report.quarantined + report.dropped:,} bad records again in the second pass, found "
+                f"{found.num_rows:,}; did a file change meanwhile? Nothing was put into the log"
+            )
+        report.reasons = _kinds(found.column("reason").to_pylist())
+        name = f"{QUARANTINE}/ingest={staging.id}"
+        report.quarantine = str(staging.folder.path / name)
+        moves += [(f"quarantine/{p.name}", f"{name}/{p.name}") for p in sorted(target.glob("*.parquet"))]
+    tell("putting files in place")
+    if moves:
+        kind = mapping.type if written else None
+        staging.commit(moves, node=mapping.node, sources=order.last, type=kind)
+
+
+def _pass(
+    spark: Any, mapping: IngestMapping, files: list[Input], places: dict[str, int], base: int, path: Path,
+    report: IngestReport,
+) -> tuple[dict[str, int], set[str]]:  # fmt: skip
+    """Everything read once, and the good written. Returns what was counted, and the files that have bad records."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    frame = None
+    tally = []
+    for number, group in enumerate(reading.groups(mapping, files)):
+        scan = reading.scan(spark, mapping, group, places, details=False)
+        part = judged(mapping, scan, reasons=False)
+        seen = Observation(f"records-{number}")
+        blocks = F.collect_set(F.when(F.col(VERDICT) == BAD, F.shiftright(reading.AT, reading.ROWS))).alias("pieces")
+        part = part.observe(seen, *writing.metrics(mapping), blocks)
+        tally.append(seen)
+        frame = part if frame is None else frame.unionByName(part)
+    frame = writing.numbered(mapping, frame, base)
+    what, again = mapping.duplicates.what, Observation("events")
+    if what != "keep":
+        frame = writing.repeated(mapping, frame)
+        frame = frame.observe(again, F.count("*").alias("events"), F.count_if("__again").alias("again"))
+        frame = (frame.where("NOT __again") if what == "drop" else frame).drop("__again")
+    else:
+        frame = frame.observe(again, F.count("*").alias("events"))
+    writing.write(frame, path)
+    counts: Counter[str] = Counter()
+    found: set[int] = set()
+    for seen in tally:
+        metrics = dict(seen.get)
+        found.update(metrics.pop("pieces"))
+        counts.update({name: int(value or 0) for name, value in metrics.items()})
+    report.events = int(again.get["events"])
+    if what != "keep":
+        report.repeated = int(again.get["again"])
+        report.dropped = report.repeated if what == "drop" else 0
+        report.events -= report.dropped
+    bad = {
+        f.uri for f in files if any(places[f.uri] <= piece < places[f.uri] + reading.pieces(f.size) for piece in found)
+    }
+    return counts, bad
+
+
+def _moves(node: str, staging: Staging, written: list[Path]) -> list[tuple[str, str]]:
+    moves = []
+    for number, path in enumerate(written):
+        target = f"{encode_name(node)}-ingest-{staging.id}-{number:05d}.parquet"
+        moves.append((str(path.relative_to(staging.path)), f"{path.parent.name}/{target}"))
+    return moves
+
+
+def _look(given: list[Any], mapping: IngestMapping, scratch: Path, report: IngestReport) -> list[Input]:
+    files = []
+    room = scratch / "inputs"
+    room.mkdir()
+    for number, (path, problem) in enumerate(find_files(given)):
+        if problem:
+            report.notes.append(FileNote(path, problem, fatal=not problem.startswith("given twice")))
+            continue
+        try:
+            found = look(path, mapping, room, number)
+        except Unreadable as error:
+            report.notes.append(FileNote(path, str(error), fatal=True))
+            continue
+        if not found.size:
+            report.notes.append(FileNote(path, "it is empty"))
+        files.append(found)
+    return files
+
+
+def _without_broken(files: list[Input], mapping: IngestMapping, report: IngestReport, error: Exception) -> list[Input]:
+    """The files without those that cannot be read to their end; the error again if all can."""
+    kept = []
+    for each in files:
+        problem = check_whole(each, mapping)
+        if problem:
+            report.notes.append(FileNote(each.path, problem, fatal=True))
+        else:
+            kept.append(each)
+    if len(kept) == len(files):
+        raise error
+    return kept
+
+
+def _notes(mapping: IngestMapping, files: list[Input], report: IngestReport) -> None:
+    """What is odd about the columns of files, and what that does."""
+    if mapping.format not in ("csv", "parquet"):
+        return
+    for each in files:
+        for column in wanted(mapping):
+            name = column.how.route.steps[0] if column.how.route and not column.how.route.start else None
+            if name is None or each.columns.count(str(name)) == 1:
+                continue
+            fate = "its records have no value there" if column.optional or column.how.default is not None else (
+                "its records are in the quarantine")  # fmt: skip
+            what = "is not in this file" if name not in each.columns else "is in this file more than once"
+            report.notes.append(FileNote(each.path, f"column {name}, for {column.name}, {what}; {fate}"))
+
+
+def _last(folder: ChannelFolder, node: str) -> int:
+    """The greatest sequence number that the node has in the log, whatever the source."""
+    if not folder.common_metadata.exists():
+        return 0
+    with Snapshot(folder.root, folder.channel, nodes=[node]) as found:
+        groups = [group for part in found.parts for group in part.groups if group.may_have(node, None)]
+        return max((group.seqs[1] for group in groups), default=0)
+
+
+def _kinds(reasons: list[str]) -> tuple[tuple[str, int], ...]:
+    """Reasons without what differs from record to record, the most frequent first."""
+    counts = Counter(
+        re.sub(r"(, found ).*|(byte 0x\w\w at) \d+|^(element) \d+:", _kind, r, flags=re.DOTALL) for r in reasons
+    )
+    return tuple(counts.most_common(KINDS))
+
+
+def _kind(found: re.Match[str]) -> str:
+    if found[1]:
+        return ", found otherwise"
+    return "a byte" if found[2] else "an element:"
+
+
+def _check_constants(spark: Any, mapping: IngestMapping) -> None:
+    """Constants and defaults are the same for all records: what is wrong with them is known before."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as T
+
+    named: list[tuple[str, Wanted, Any]] = []
+    for each in wanted(mapping):
+        for name, value in (("value", each.how.value), ("default", each.how.default)):
+            if value is not None:
+                named.append((name, each, value))
+    if not named:
+        return
+    frame = spark.createDataFrame(
+        [tuple(_text(v) for _, _, v in named)], ", ".join(f"c{i} string" for i in range(len(named)))
+    )
+    made = []
+    for i, (_, each, _) in enumerate(named):
+        made.append(conversion(each.kind, F.col(f"c{i}"), T.StringType(), each.how, mapping.options).value.isNull())
+    row = frame.select(*(column.alias(f"c{i}") for i, column in enumerate(made))).collect()[0]
+    problems = []
+    for wrong, (name, each, value) in zip(row, named, strict=True):
+        if wrong:
+            place = each.name.removeprefix("event_") if each.name.startswith("event_") else f"fields.{each.name}"
+            problems.append(ConfigProblem(f"mapping: {place}.{name}", str(each.kind), repr(value)))
+    if problems:
+        raise ConfigError(problems)

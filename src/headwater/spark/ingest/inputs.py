@@ -1,0 +1,246 @@
+"""The files of an ingest: found, looked at, and made readable for Spark where they are not.
+
+Spark does not take every name (it reads signs in it, or takes the file for hidden), every encoding, nor line ends in
+quoted cells of files that it splits. Such files are linked or rewritten in the staging folder first; what is said of
+them names the file as it was given.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headwater.spark.ingest.mapping import IngestMapping
+from headwater.spark.ingest.unfold import unfold
+
+CHUNK = 1 << 20
+_PLAIN = re.compile(r"(?:/[A-Za-z0-9][A-Za-z0-9_.-]*)+")
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+_MAGIC = {b"\x1f\x8b": ("gzip", ".gz"), b"BZh": ("bzip2", ".bz2"), b"PK\x03\x04": ("zip", "")}
+
+
+class Unreadable(Exception):
+    """A file cannot be read; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file: its `path` as given, what Spark reads (`spark`), and for CSV its first line and the columns in it.
+
+    `starts`: where the lines of records are that were unfolded; `schema`: of a Parquet file, as text, to tell such
+    files apart."""
+
+    path: str
+    spark: str
+    size: int
+    header: str = ""
+    columns: tuple[str, ...] = ()
+    starts: Any = None
+    signs: tuple[str, str] | None = None
+    schema: str = ""
+    utf8: bool = False  # rewritten as UTF-8, whatever it was
+
+    @property
+    def uri(self) -> str:
+        """As Spark has it in `_metadata.file_path`."""
+        return f"file:{self.spark}"
+
+
+def find_files(inputs: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, str]]:
+    """Every file, in the order given, folders in the order of names; with what is wrong with it, or ""."""
+    seen: set[str] = set()
+    for each in inputs:
+        path = Path(each)
+        if path.is_dir():
+            try:
+                names = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
+            except OSError as error:
+                yield str(path), _said(error)
+                continue
+            if not names:
+                yield str(path), "a folder without files"
+            found = [str(p) for p in names]
+        elif path.exists():
+            found = [str(path)]
+        else:
+            yield str(path), "no such file or folder"
+            continue
+        for name in found:
+            real = os.path.realpath(name)
+            if real in seen:
+                yield name, "given twice; it is read once"
+            else:
+                seen.add(real)
+                yield name, ""
+
+
+def _hidden(path: Path) -> bool:
+    return any(part[0] in "._" for part in path.parts)
+
+
+def _said(error: BaseException) -> str:
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
+
+
+def look(path: str, mapping: IngestMapping, scratch: Path, number: int) -> Input:
+    """The file made ready; Unreadable if it cannot be."""
+    try:
+        made = _ready(path, mapping, scratch, number)
+        return _with_columns(made, mapping) if mapping.format == "csv" else made
+    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+        raise Unreadable(_said(error)) from None
+
+
+def _with_columns(made: Input, mapping: IngestMapping) -> Input:
+    options = mapping.options
+    if not options.header:
+        return replace(made, columns=options.columns)
+    line = _first_line(made, mapping)
+    if line is None:
+        return replace(made, size=0)
+    names = next(csv.reader([line], delimiter=options.delimiter, quotechar=options.quote, strict=False), [])
+    return replace(made, header=line, columns=tuple(name.strip() for name in names))
+
+
+def _ready(path: str, mapping: IngestMapping, scratch: Path, number: int) -> Input:
+    real = os.path.realpath(path)
+    size = Path(real).stat().st_size
+    with Path(real).open("rb") as file:
+        start = file.read(4)
+    if mapping.format == "parquet":
+        if not size:
+            return Input(path, real, 0)
+        schema = pq.read_schema(real).remove_metadata()
+        return Input(path, _linked(real, scratch, number), size, schema=str(schema), columns=tuple(schema.names))
+    for magic, (name, suffix) in _MAGIC.items():
+        if start.startswith(magic) and not (suffix and real.endswith(suffix)):
+            raise Unreadable(
+                f"it is a {name} file; " + (f"give it a name that ends in {suffix}" if suffix else "unpack it")
+            )
+    suffix = Path(real).suffix
+    if suffix in (".zst", ".lz4", ".snappy", ".deflate", ".xz", ".Z"):
+        raise Unreadable(f"expected a plain file, .gz or .bz2, found {suffix}; unpack it")
+    rewrite = not single_byte(mapping.options.encoding) and not _is_utf8(mapping.options.encoding)
+    if rewrite or mapping.options.multiline:
+        target = scratch / f"{number:06d}.txt"
+        with _open(real) as raw:
+            source = _transcoded(raw, mapping.options.encoding) if rewrite else raw
+            quote = mapping.options.quote if mapping.options.multiline else ""
+            starts, signs = unfold(source, target, quote)
+        return Input(path, str(target), target.stat().st_size, starts=starts, signs=signs, utf8=rewrite)
+    return Input(path, _linked(real, scratch, number), size)
+
+
+def _linked(real: str, scratch: Path, number: int) -> str:
+    if _PLAIN.fullmatch(real):
+        return real
+    link = scratch / f"{number:06d}{''.join(s for s in Path(real).suffixes[-1:] if s in ('.gz', '.bz2', '.parquet'))}"
+    link.symlink_to(real)
+    return str(link)
+
+
+def _open(path: str) -> IO[bytes]:
+    opener = _OPENERS.get(Path(path).suffix, open)
+    return opener(path, "rb")  # type: ignore[no-any-return]
+
+
+def _is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+
+
+def single_byte(encoding: str) -> str:
+    """The characters of the bytes 128 to 255 in an encoding that has one byte for each and is ASCII below; "" if it
+    has not. A byte that stands for nothing is U+FFFE, which no text has."""
+    try:
+        if bytes(range(128)).decode(encoding) != bytes(range(128)).decode("ascii"):
+            return ""
+        made = [bytes([byte]).decode(encoding, "replace") for byte in range(128, 256)]
+    except (LookupError, UnicodeError):
+        return ""
+    if (
+        any(len(each) != 1 for each in made)
+        or _is_utf8(encoding)
+        or "é".encode(encoding, "replace") in (b"", b"\xc3\xa9")
+    ):
+        return ""
+    several = codecs.lookup(encoding).name
+    if several.startswith(("gb", "big5", "euc", "shift", "cp93", "cp94", "cp95", "iso2022", "johab", "hz", "utf")):
+        return ""
+    return "".join("\ufffe" if each == "\ufffd" else each for each in made)
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "\udcff", error.end
+
+
+codecs.register_error("headwater-damaged", _escape)
+
+
+def _transcoded(raw: IO[bytes], encoding: str) -> IO[bytes]:
+    """As UTF-8; where the bytes are not of the encoding there is a byte 0xFF, which UTF-8 never has."""
+    decoder = codecs.getincrementaldecoder(encoding)("headwater-damaged")
+
+    class Reader(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def read(self, size: int = -1) -> bytes:
+            while True:
+                chunk = raw.read(CHUNK)
+                text = decoder.decode(chunk, not chunk)
+                if text or not chunk:
+                    return text.encode("utf-8", "surrogateescape")
+
+    return Reader()  # type: ignore[return-value]
+
+
+def _first_line(made: Input, mapping: IngestMapping) -> str | None:
+    """The first line that is not blank, as Spark will see it; None if there is none."""
+    plain = made.utf8 or _is_utf8(mapping.options.encoding)
+    with _open(made.spark) as file:
+        block = b""
+        while not (found := re.search(rb"[^\r\n]*[^\s\xef\xbb\xbf][^\r\n]*(?=[\r\n])", block)):
+            chunk = file.read(64 * 1024)
+            if not chunk:
+                break
+            block += chunk
+    line = found[0] if found else re.sub(rb".*[\r\n](?=.)|[\r\n]+\Z", b"", block, flags=re.DOTALL)
+    line = line.removeprefix(codecs.BOM_UTF8) if plain else line
+    if not line.strip():
+        return None
+    encoding = "utf-8" if plain else mapping.options.encoding
+    try:
+        return line.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"its header is not {encoding}: byte 0x{line[error.start]:02X} at {error.start + 1}") from None
+
+
+def check_whole(each: Input, mapping: IngestMapping) -> str:
+    """What is wrong with a file when all of it is read; "" if nothing is."""
+    try:
+        if mapping.format == "parquet":
+            with pq.ParquetFile(each.spark) as file:
+                for _ in file.iter_batches():
+                    pass
+        else:
+            with _open(each.spark) as stream:
+                while stream.read(CHUNK):
+                    pass
+    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+        return _said(error)
+    return ""
