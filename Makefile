@@ -31,10 +31,8 @@ $(VENV)/.package: $(VENV)/.dependencies $(SOURCES) README.md
 
 env: $(VENV)/.package ## make the environment and install Headwater into it
 
-demo: env ## run the main job: a building's event service, three nodes of it, one interest in three notations and four executions
-	@$(PY) examples/service.py
-	@$(PY) examples/federation.py
-	@$(PY) examples/four_executions.py
+demo: env ## run the main job: a recorded day played through a federation and run on Spark, with a report
+	@$(BIN)/headwater study badges --out build/badges
 
 test: check unit ## everything that must hold: format, lint, types, imports, tests
 

@@ -11,11 +11,13 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 ARGUMENTS = {"four_executions.py": ["20000"]}
 PROMISES = {
+    "backtest.py": ["visitors would receive 600 of 1800 events", "What would cross between nodes", "merging saves"],
     "four_executions.py": ["share one fingerprint", "the four executions agree", "everything agrees"],
     "eco_world.py": [
         "B has 'x > 10 and y > 10' of A, C has 'x > 10 and y > 10' of A",
         "A hears: B is at (20, 20)\nat B: 1 evaluated, 1 sent\nat C: 1 evaluated, 0 sent\nB has no constraint",
     ],
+    "study.py": ["loud in room 1", "live and Spark agree", "the report is report.html"],
     "event_types.py": ["ie.tcd.Sighting", "the same event for an older sink", "where"],
     "interests.py": ["only [5.0, 6.2, 7.3] are sent", "did you mean 'sensor'?", "wide covers narrow: True"],
     "service.py": ["heard ['anna', 'cleo']", "not consulted", "anna entered room 4", "nothing heard from the doors"],
@@ -27,6 +29,15 @@ PROMISES = {
         "left: attic",
         "heard 10 without attic",
     ],
+    "log.py": [
+        "nothing of that is lost: True",
+        "the sequence goes on: True",
+        "the last 10 events above 0.99",
+        ": sound",
+        "heard 10% of them",
+    ],
+    "spark_stream.py": ["a batch of all of them: 200", "published as alarms: 18", "the same query again: 19"],
+    "ingest.py": ["quarantined                 4", "monday.csv, line 5: temperature", "in the log: {"],
     "durable.py": ["the archive was killed while it handled order 200", "each once and in order: True"],
     "dispatching.py": ["slow sinks: stuck", "broken is paused with 1 event waiting", "['fire', 'post', 'tea']"],
 }

@@ -15,7 +15,12 @@ from typing import Any
 
 from headwater.errors import ConfigError, HeadwaterError
 from headwater.explain import explain
+from headwater.federation.replaying import add_replay
 from headwater.interest import NOTATIONS, Interest, as_event_type
+from headwater.spark.backtest.command import add_backtest
+from headwater.spark.ingest.command import add_infer, add_ingest
+from headwater.store.log.command import add_log
+from headwater.study.command import add_study
 from headwater.types import EventType, event_type
 from headwater.types.model import SCALARS
 
@@ -43,6 +48,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_listen(commands)
     _add_publish(commands)
     _add_certificates(commands)
+    add_log(commands)
+    add_replay(commands, _add_joining, _joining)
+    add_infer(commands)
+    add_ingest(commands)
+    add_backtest(commands)
+    add_study(commands)
     args = parser.parse_args(argv)
     try:
         result: int = args.run(args)

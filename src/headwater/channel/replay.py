@@ -11,7 +11,7 @@ import math
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -171,8 +171,8 @@ class _Stream:
                 if self._make is not None:
                     source = self._make(self.live, *key)
                 else:
-                    name = f"{key[0]}.{key[1]}" if any(each == key[1] for _, each in self.sources) else key[1]
-                    source = self.live.source(name)
+                    taken = self.live.sources
+                    source = self.live.source(_free(*key, taken) if key[1] in taken else key[1])
                 self.sources[key] = source
             self.heard.add(key)
             try:
@@ -326,7 +326,21 @@ def _check_apart(files: LogFiles, node: Node, target: dict[str, str]) -> None:
 def _names(spans: list[Span]) -> list[tuple[Span, str]]:
     """What each source is called: by its own name, where no other node has one of that name."""
     count = Counter(span.source for span in spans)
-    return [(span, span.source if count[span.source] == 1 else f"{span.node}.{span.source}") for span in spans]
+    taken = {name for name, times in count.items() if times == 1}
+    made = []
+    for span in spans:
+        name = span.source if count[span.source] == 1 else _free(span.node, span.source, taken)
+        taken.add(name)
+        made.append((span, name))
+    return made
+
+
+def _free(node: str, source: str, taken: Container[str]) -> str:
+    """A name for a source of a node that no other has."""
+    made = f"{node}.{source}"
+    while made in taken:
+        made = f"{node}.{made}"
+    return made
 
 
 def _live(node: Node, name: str, table: Table, recorded: str) -> Channel:

@@ -83,7 +83,9 @@ class AskedReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerReport:
     """Another node. `away` is for how many seconds it is not there, None if it is; `link` is "tcp", "tls", "unix",
-    "zenoh", or None while there is nothing to exchange; `trouble` is why it is not a direct stream."""
+    "zenoh", or None while there is nothing to exchange; `trouble` is why it is not a direct stream. `frames_in` and
+    `frames_out` are of events; `answers` are all frames that came over the present direct stream, acknowledgements and
+    what is said about interests included."""
 
     name: str
     id: str
@@ -96,6 +98,7 @@ class PeerReport:
     frames_in: int
     frames_out: int
     router: bool
+    answers: int = 0
     lanes: tuple[LaneReport, ...] = ()
     stand_ins: tuple[StandInReport, ...] = ()
     installed: tuple[InstalledReport, ...] = ()
@@ -258,6 +261,7 @@ def _peer(engine: Engine, peer: Peer) -> PeerReport:
         frames_in=sum(each.frame for each in stand_ins),
         frames_out=sum(each.number for each in lanes),
         router=peer.state is not None and peer.state.router,
+        answers=getattr(link, "frames_in", 0),
         lanes=tuple(
             LaneReport(
                 channel=each.crossing.channel.name,

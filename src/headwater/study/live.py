@@ -197,11 +197,13 @@ class Stage:
                 "open", federation=federation, endpoint=endpoints[0], log=None if log is None else str(log)
             )
             wanted = sum(map(len, nodes)) + len(sinks) - 1
+            sources = sum(count for some in nodes for count in some.values())
             for node in sinks.values():
-                if not (node.until(_all_there(node, wanted), READY) and node.ready(READY)):
+                if not (node.until(_all_there(node, wanted, self._channel, sources), READY) and node.ready(READY)):
                     raise FederationError(
-                        f"study: expected {wanted} other nodes, all with the interests, found {len(node.peers)} after "
-                        f"{READY:.0f} s: {', '.join(node.peers)}"
+                        f"study: expected {wanted} other nodes with {sources} sources, all with the interests, found "
+                        f"{len(node.peers)} with {len(node.remote_sources(self._channel))} after {READY:.0f} s: "
+                        f"{', '.join(node.peers)}"
                     )
             ready = perf_counter() - began
             firsts = [] if speed is None else [first for first in self._all("first") if first is not None]
@@ -237,8 +239,9 @@ class Stage:
         )
 
 
-def _all_there(node: Node, wanted: int) -> Callable[[], bool]:
-    return lambda: len(node.peers) >= wanted
+def _all_there(node: Node, wanted: int, channel: str, sources: int) -> Callable[[], bool]:
+    """Interests go to sources that are known, so all of them have to be."""
+    return lambda: len(node.peers) >= wanted and len(node.remote_sources(channel)) >= sources
 
 
 def _traffic(told: Mapping[str, Any]) -> LinkTraffic:
@@ -249,7 +252,7 @@ def _traffic(told: Mapping[str, Any]) -> LinkTraffic:
         crossed=told["crossed"],
         frames=told["frames"],
         bytes=told["bytes_out"],
-        back_frames=told["frames_in"],
+        back_frames=told["answers"],
         back_bytes=told["bytes_in"],
     )
 
@@ -326,8 +329,8 @@ def stage(
                 processes.append(_Process(Path(scratch) / f"player-{index}.log"))
             for process, share in zip(processes, shares, strict=True):
                 known = {name: dict(facts[name]) for name in share if name in facts}
-                share = {name: called[name] for name in share}
-                process.ask("load", recording=str(recording), channel=channel, nodes=share, facts=known)
+                here = {name: called[name] for name in share}
+                process.ask("load", recording=str(recording), channel=channel, nodes=here, facts=known)
             for process in processes:
                 process.answer()
             made = Stage(processes, channel, type, called)

@@ -77,8 +77,7 @@ class Played:
             "waiting": sum(lane.waiting for lane in lanes),
             "bytes_out": sum(peer.bytes_out for peer in report.peers),
             "bytes_in": sum(peer.bytes_in for peer in report.peers),
-            "frames_out": sum(peer.frames_out for peer in report.peers),
-            "frames_in": sum(peer.frames_in for peer in report.peers),
+            "answers": sum(peer.answers for peer in report.peers),
             "said": sum(kind.get("messages_out", 0) for kind in report.messages.values()),
             "said_bytes": sum(kind.get("bytes_out", 0) for kind in report.messages.values()),
         }
@@ -104,7 +103,7 @@ class Player:
     def open(self, federation: str, endpoint: str, log: str | None) -> Any:
         for each in self._played:
             each.open(federation, endpoint, log)
-        return [each.node.id for each in self._played]
+        return {each.node.id: len(each.sources) for each in self._played}
 
     def first(self) -> Any:
         return min((first for each in self._played if (first := each.first()) is not None), default=None)

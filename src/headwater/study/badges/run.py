@@ -117,7 +117,9 @@ def study(
     with clock.step("starting Spark"):
         spark = session("headwater study", master, remote=remote)
     with clock.step("the same 178 interests on Spark, over the logs of the nodes"):
-        found, result = on_spark(spark, out / "logs" / "all", who, master=remote or master)
+        result = on_spark(spark, out / "logs" / "all", who, master=remote or master)
+    with clock.step("what crosses when, on Spark over the recording"):
+        over_time = crossing(backtest(spark, out / "recording", _wanted(who), channel=CHANNEL, bucket="10m"))
     with clock.step("measuring the code of each interest"):
         code = tuple(code_facts(interest, name=_kind(each), shared_by=count) for each, interest, count in programs(who))
     table = day()
@@ -133,7 +135,7 @@ def study(
         ),
         code=code,
         spark=result,
-        crossing=crossing(found),
+        crossing=over_time,
         record_bytes=sum(map(len, SIGHTING.arrow_to_records(table.combine_chunks().to_batches()[0]))),
         timings=clock.spent,
         versions=versions(),
@@ -166,16 +168,19 @@ def _play(
     return Run.of(replace(run, links=links), title=title, filtered=filtered)
 
 
-def on_spark(spark: Any, log: Path, who: Sequence[Subscriber], *, master: str) -> tuple[Backtest, SparkResult]:
+def _wanted(who: Sequence[Subscriber]) -> list[Subscription]:
+    return [Subscription(name=each.name, where=each.interest(), at=each.at) for each in who]
+
+
+def on_spark(spark: Any, log: Path, who: Sequence[Subscriber], *, master: str) -> SparkResult:
     """The interests over what the nodes have logged: all in one pass, and, as a check of that, each as a Column."""
     began = perf_counter()
-    wanted = [Subscription(name=each.name, where=each.interest(), at=each.at) for each in who]
-    found = backtest(spark, log, wanted, channel=CHANNEL, bucket="10m")
+    found = backtest(spark, log, _wanted(who), channel=CHANNEL, bucket="none")
     seconds = perf_counter() - began
     counts = {row.name: row.events for row in found.subscriptions}
-    kinds = {each.name: "matcher" for each in who}
     _check(spark, log, who, counts)
-    return found, SparkResult(counts=counts, seconds=seconds, rows=found.events, kinds=kinds, master=master)
+    kinds = {each.name: "matcher" for each in who}
+    return SparkResult(counts=counts, seconds=seconds, rows=found.events, kinds=kinds, master=master)
 
 
 def _check(spark: Any, log: Path, who: Sequence[Subscriber], counts: dict[str, int]) -> None:

@@ -11,18 +11,22 @@ _WIDEST = 60  # characters of a cell
 
 
 def plain(table: Table, *, most: int = SHOWN) -> str:
-    """A table's title, headings and rows as text: words on the left, numbers on the right."""
+    """A table's title, headings and rows as text: words on the left, numbers on the right, remarks below."""
     heads = [f"{each.group}: {each.title}" if each.group else each.title for each in table.columns]
     cells = [_cells(row, table.columns) for row in table.rows[:most]]
     widths = [max(len(row[at]) for row in [heads, *cells]) for at in range(len(heads))]
     lines = [table.title, *(_line(row, widths, table.columns) for row in [heads, *cells])]
     if len(table.rows) > most:
         lines.append(f"  … and {len(table.rows) - most:,} more")
-    return "\n".join(lines)
+    remarks = [f"{row.values[0]}: {said}" for row in table.rows[:most] for said in row.remarks.values()]
+    return "\n".join([*lines, *(f"  † {each}" for each in dict.fromkeys(remarks))])
 
 
 def _cells(row: Row, columns: Sequence[Column]) -> list[str]:
-    return [cut(shown(value, column), _WIDEST) for value, column in zip(row.values, columns, strict=True)]
+    return [
+        cut(shown(value, column), _WIDEST) + (" †" if at in row.remarks else "")
+        for at, (value, column) in enumerate(zip(row.values, columns, strict=True))
+    ]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:

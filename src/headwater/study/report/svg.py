@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import escape
 from itertools import pairwise
 from math import log10
@@ -17,6 +17,13 @@ COLOURS = 12  # --c0 to --c11 of the style sheet; further series begin again
 _TEXT = 12  # pixels
 _LETTER = 6.4  # pixels, about
 _MICRO = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = 86_400  # seconds
+_EVERY = (  # seconds between ticks of an axis of time
+    *(1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600),
+    *(hours * 3600 for hours in (2, 3, 4, 6, 12)),
+    *(days * _DAY for days in (1, 2, 7, 14, 30, 91, 182, 365)),
+)
 _NOTHING = 1e-9  # less than this is drawn as nothing: there is no scale for it
 
 
@@ -214,15 +221,17 @@ class _Frame:
 
     def _hours(self, width: int) -> None:
         span = self.steps * self._step
-        hour = 3600 * _MICRO
-        for every in (1, 2, 3, 4, 6, 12, 24, 48, 168):
-            if span / (every * hour) <= width / 70:
-                break
-        first = -(-self._start // (every * hour)) * every * hour
-        for at in range(first, self._start + span + 1, every * hour):
+        every = next((each for each in _EVERY if span / (each * _MICRO) <= width / 70), _EVERY[-1])
+        while span / (every * _MICRO) > width / 70:
+            every *= 2
+        first = -(-self._start // (every * _MICRO)) * every * _MICRO
+        for at in range(first, self._start + span + 1, every * _MICRO):
             x = self.x((at - self._start) / self._step)
-            moment = datetime.fromtimestamp(at / _MICRO, UTC)
-            text = f"{moment:%H:%M}" if every < 24 else f"{moment:%d %b}"
+            moment = _EPOCH + timedelta(microseconds=at)
+            begins = span > 1.5 * _DAY * _MICRO and not at % (_DAY * _MICRO)  # a day, of several
+            text = f"{moment:%H:%M:%S}" if every < 60 else f"{moment:%H:%M}"
+            if every >= _DAY or begins:
+                text = f"{moment:%d %b}" if every < 60 * _DAY else f"{moment:%b %Y}"
             self.sheet.line(x, self.bottom, x, self.bottom + 4, "axis")
             anchor = "end" if x > self.right - 16 else "middle"
             self.sheet.text(x, self.bottom + 18, text, anchor=anchor)
@@ -243,6 +252,11 @@ class _Frame:
 # ── bars ──
 
 
+def _length(text: str) -> float:
+    """About how long a text is, in pixels."""
+    return sum(_LETTER * (1.3 if each.isupper() or each in "mwMW@%" else 1.1 if each.isdigit() else 1) for each in text)
+
+
 def bars(items: Sequence[Bar], *, width: int, label: str, unit: str, log: bool = False) -> str:
     """Horizontal bars, one below the other, each with its value; a mark where the value it is compared with is."""
     values = [each.value for each in items] + [each.mark for each in items if each.mark is not None]
@@ -251,7 +265,7 @@ def bars(items: Sequence[Bar], *, width: int, label: str, unit: str, log: bool =
         foot /= 10
         at.insert(0, foot)
     above = width < 600  # no room beside the bars: labels above them
-    left = 4.0 if above else min(14 + _LETTER * max((len(each.label) for each in items), default=0), width * 0.4)
+    left = 4.0 if above else min(14 + max((_length(each.label) for each in items), default=0), width * 0.4)
     right = width - 12 - _LETTER * max((len(each.said) for each in items), default=0)
     tops, y = [], 28.0
     for each in items:

@@ -1,0 +1,327 @@
+"""The report of a study of one's own: its sections, plots and tables, from what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+
+from headwater.spark.backtest import Backtest, Traffic
+from headwater.spark.backtest.report import width_name
+from headwater.study import own_tables
+from headwater.study.own import Compared, OwnResult
+from headwater.study.own_tables import LABEL, WAYS, some
+from headwater.study.report import svg
+from headwater.study.report.data import Timeline
+from headwater.study.report.html import Block, Figure, Notes, Page, Section, Text, Tile
+from headwater.study.report.plain import cut
+from headwater.study.report.svg import Bar
+from headwater.study.report.table import Table, duration, size
+
+STEPS = 240  # of a plot over time, at most
+SERIES = 9  # of a plot; what is beyond is taken together
+LINES = 8
+BARS = 40  # with labels of their own; more are drawn as thin columns
+
+
+def page(result: OwnResult) -> Page:
+    """The report as a page."""
+    found = result.found
+    sections = [
+        Section("log", "What was recorded", tuple(_log(result)), "The log"),
+        Section("counts", "Who gets what", tuple(_counts(result)), "Counts"),
+        Section("traffic", "What crosses between the nodes", tuple(_traffic(result)), "Traffic"),
+        Section("live", "Played live", tuple(_live(result)), "Live"),
+        Section("code", "Interests as code", tuple(_code(result)), "Code"),
+        Section("notes", "How to read this", (Notes(tuple(_notes(result))),), "Notes"),
+    ]
+    played = (
+        " They were then played through a federation of real nodes, with the interests at the sources, and counted."
+        if result.run is not None
+        else ""
+    )
+    return Page(
+        title=result.title,
+        over="Headwater",
+        lead=(
+            f"{found.events:,} events of `{result.channel}` that {some(len(found.sources), 'node')} recorded"
+            f"{_between(found.first, found.last)}, and {some(len(found.subscriptions), 'subscription')} at "
+            f"{some(len(found.sinks), 'node')}: what each gets of them, and what crosses between the nodes. "
+            f"Judged on Spark in one pass over the log.{played}",
+        ),
+        tiles=tuple(_tiles(result)),
+        sections=tuple(section for section in sections if section.blocks),
+        facts=_facts(result),
+    )
+
+
+def summary(result: OwnResult) -> tuple[Table, ...]:
+    """What a terminal shows: what crosses, and who gets what."""
+    ranked = tuple(sorted(result.subscriptions, key=lambda each: -each.spark))
+    return own_tables.ways(result), own_tables.subscriptions(result, ranked, code=False)
+
+
+# ── tiles ──
+
+
+def _tiles(result: OwnResult) -> list[Tile]:
+    found = result.found
+    tiles = []
+    if result.run is not None:
+        count, same = len(result.subscriptions), len(result.subscriptions) - len(result.differences)
+        more = "subscriptions that got, live, as many events as Spark finds"
+        tiles.append(Tile(f"{same} of {count}", "the same live", more, "good" if same == count else "bad"))
+    if (saved := found.merged.saved(found.unfiltered)) is not None:
+        more = f"{size(found.merged.bytes)} cross, for {size(found.unfiltered.bytes)} if everything went to every node"
+        tiles.append(Tile(_percent(abs(saved)), f"{'fewer' if saved >= 0 else 'more'} bytes with interests", more))
+    if (saved := found.merged.saved(found.filtered)) is not None and saved > 0:
+        more = "as an event crosses to a node once, however many of its sinks want it"
+        tiles.append(Tile(_percent(saved), "saved by merging", more))
+    if (saved := found.multicast.saved(found.merged)) is not None and saved > 0:
+        more = "of what is left, if a datagram served all nodes that want an event"
+        tiles.append(Tile(_percent(saved), "would be saved by multicast", more))
+    spent = duration(sum(result.timings.values()))
+    what = "Spark and the live run" if result.run is not None else "Spark alone"
+    tiles.append(Tile(spent, "for the whole study", f"{what}, on this machine"))
+    return tiles
+
+
+# ── the log ──
+
+
+def _log(result: OwnResult) -> list[Block]:
+    found = result.found
+    blocks: list[Block] = []
+    if (over := _timeline(found, _by_node(found))) is not None:
+        label = "Area chart: recorded events over time, stacked by node"
+        blocks.append(
+            Figure(
+                "Events over time by node",
+                partial(_areas, over, label),
+                _legend(over.series),
+                "Times are UTC.",
+            )
+        )
+    return [*blocks, own_tables.nodes(result)]
+
+
+def _by_node(found: Backtest) -> dict[str, list[int]]:
+    """What nodes published in each stretch of time, the largest first; many small ones together."""
+    order = sorted(range(len(found.sources)), key=lambda at: -found.sources[at].published.events)
+    single = order if len(order) <= SERIES else order[: SERIES - 1]
+    series = {
+        found.sources[at].source or "not known": [row.sources[at] for row in found.times if row.start] for at in single
+    }
+    if rest := order[len(single) :]:
+        series[f"{len(rest)} more nodes"] = [sum(row.sources[at] for at in rest) for row in found.times if row.start]
+    return series
+
+
+def _timeline(found: Backtest, series: Mapping[str, Sequence[int]]) -> Timeline | None:
+    """Numbers for stretches of time (those of `found.times` that have a start), in equal steps without holes."""
+    starts = [row.start for row in found.times if row.start is not None]
+    if not starts or found.width is None:
+        return None
+    step = round(found.width.total_seconds() * 1_000_000)
+    places = [round(start.timestamp() * 1_000_000) // step for start in starts]
+    wide = -(-(places[-1] - places[0] + 1) // STEPS)  # so many stretches make a step
+    steps = (places[-1] - places[0]) // wide + 1
+    made = {}
+    for name, values in series.items():
+        sums = [0] * steps
+        for place, value in zip(places, values, strict=True):
+            sums[(place - places[0]) // wide] += value
+        made[name] = tuple(sums)
+    return Timeline(start=places[0] * step, step=step * wide, series=made)
+
+
+def _areas(it: Timeline, label: str, width: int) -> str:
+    return svg.areas(it.series, start=it.start, step=it.step, width=width, label=label, unit=_unit(it))
+
+
+def _lines(it: Timeline, label: str, width: int) -> str:
+    tops = [top for values in it.series.values() if (top := max(values, default=0))]
+    apart = bool(tops) and max(tops) > 30 * min(tops)  # too far for one scale of equal steps
+    return svg.lines(it.series, start=it.start, step=it.step, width=width, label=label, unit=_unit(it), log=apart)
+
+
+def _unit(it: Timeline) -> str:
+    seconds = it.step / 1_000_000
+    for unit, each in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= each and not seconds % each:
+            count = round(seconds / each)
+            return (
+                f"events in {count} {unit}" if count > 1 else f"events in {'an' if each == 3600 else 'a'} {unit[:-1]}"
+            )
+    return f"events in {seconds:g} s"
+
+
+def _legend(series: Mapping[str, Sequence[int]]) -> tuple[tuple[int, str, str], ...]:
+    return tuple(
+        (at % svg.COLOURS, cut(name, LABEL), f"{sum(values):,}") for at, (name, values) in enumerate(series.items())
+    )
+
+
+# ── counts ──
+
+
+def _counts(result: OwnResult) -> list[Block]:
+    found = result.found
+    ranked = tuple(sorted(result.subscriptions, key=lambda each: -each.spark))
+    blocks: list[Block] = []
+    if result.run is not None:
+        blocks.append(
+            Text(
+                f"All {len(ranked):,} subscriptions got live what Spark finds."
+                if not result.differences
+                else f"**{some(len(result.differences), 'subscription')} got something else live than Spark finds**: "
+                + ", ".join(f"{each.name} ({each.difference:+,})" for each in result.differences[:10])
+                + ("." if len(result.differences) <= 10 else " and more.")
+            )
+        )
+    legend = ((0, "on Spark", ""), (-1, "live", "")) if result.run is not None else ()
+    blocks.append(Figure(_counted(ranked), partial(_received, ranked), legend))
+    largest = [at for at in _largest(found) if found.subscriptions[at].events][:LINES]
+    series = {found.subscriptions[at].name: [row.received[at] for row in found.times if row.start] for at in largest}
+    if series and (over := _timeline(found, series)) is not None:
+        title = "Events received over time" + (
+            f": the {len(largest)} subscriptions with the most" if len(largest) < len(found.subscriptions) else ""
+        )
+        label = "Line chart: events received over time by the largest subscriptions"
+        blocks.append(Figure(title, partial(_lines, over, label), _legend(over.series)))
+    return [*blocks, own_tables.subscriptions(result, ranked)]
+
+
+def _largest(found: Backtest) -> list[int]:
+    return sorted(range(len(found.subscriptions)), key=lambda at: -found.subscriptions[at].events)
+
+
+def _counted(ranked: Sequence[Compared]) -> str:
+    return f"Events for each of {len(ranked):,} subscriptions" + ("" if len(ranked) <= BARS else ", from most to least")
+
+
+def _received(ranked: Sequence[Compared], width: int) -> str:
+    top, low = max(each.spark for each in ranked), min((each.spark for each in ranked if each.spark), default=1)
+    items = [Bar(cut(each.name, LABEL), each.spark, mark=each.live, title=each.name) for each in ranked]
+    log = top > 100 * low
+    label = "Bar chart: events for each subscription, on Spark, with a mark for live where it was played"
+    if len(items) <= BARS:
+        return svg.bars(items, width=width, label=label, unit="events", log=log)
+    return svg.columns(items, width=width, label=label, unit="events", log=log)
+
+
+# ── traffic ──
+
+
+def _traffic(result: OwnResult) -> list[Block]:
+    found = result.found
+    blocks: list[Block] = [
+        Text(
+            "**Unfiltered**, every event crosses once to each node with a subscription. **Filtered**, each "
+            "subscription gets what it wants on its own. **Merged**, an event crosses to a node once, however many of "
+            "its sinks want it: this is what Headwater sends. By **multicast**, a node sends an event that any other "
+            "node wants once."
+        ),
+        Figure("Bytes that cross", partial(_bytes, found)),
+        own_tables.ways(result),
+    ]
+    series = {
+        name: [traffic.events for traffic in (getattr(row, name) for row in found.times if row.start)] for name in WAYS
+    }
+    if (over := _timeline(found, series)) is not None:
+        label = "Line chart: events that cross over time, unfiltered, filtered, merged and by multicast"
+        blocks.append(Figure("Events that cross over time", partial(_lines, over, label), _legend(over.series)))
+    return [*blocks, own_tables.sinks(found), own_tables.links(found)]
+
+
+def _bytes(found: Backtest, width: int) -> str:
+    items = []
+    for colour, name in enumerate(WAYS):
+        traffic: Traffic = getattr(found, name)
+        items.append(Bar(name, traffic.bytes, colour=colour, text=size(traffic.bytes)))
+    values = [item.value for item in items if item.value]
+    log = bool(values) and max(values) > 100 * min(values)
+    return svg.bars(items, width=width, label="Bar chart: bytes that cross", unit="bytes", log=log)
+
+
+# ── live ──
+
+
+def _live(result: OwnResult) -> list[Block]:
+    run = result.run
+    if run is None:
+        return []
+    expects = "" if run.crossed == result.crossing else f" Spark, over the recording, merges to {result.crossing:,}."
+    if expects and any("state" in each.kind for each in result.subscriptions):
+        expects += " What an interest with state passes crosses for itself, and so an event may cross twice."
+    sinks = " Sinks at a node with sources were on a node of their own beside it, so what they got crossed too."
+    return [
+        Text(
+            f"{some(len(run.links), 'node')} with the recorded sources published {run.published:,} events in "
+            f"{duration(run.seconds)}; {sum(run.delivered.values()):,} were delivered from {run.crossed:,} that "
+            f"crossed, in {run.frames:,} frames.{expects} It took {duration(run.ready)} until all interests were at "
+            f"the sources, and {run.said:,} messages ({size(run.said_bytes)}) about nodes, channels and interests."
+            + (sinks if result.found.local else "")
+        ),
+        own_tables.live(result, run),
+    ]
+
+
+# ── code and notes ──
+
+
+def _code(result: OwnResult) -> list[Block]:
+    if not result.code:
+        return []
+    return [
+        Text(
+            "Subscriptions that differ in parameters only have the same program, whose machine code is made once on "
+            "each node. What travels is the serial form and the parameters."
+        ),
+        own_tables.code(result),
+    ]
+
+
+def _notes(result: OwnResult) -> list[str]:
+    found = result.found
+    notes = [
+        f"**Spark** read the log of `{result.channel}` in `{result.log}` as `{result.file}` says"
+        f"{f', on `{result.master}`' if result.master else ''}. Judged by {found.how}.",
+        f"**Bytes** follow a model: {found.model.removeprefix('bytes: ')}. Under load events share frames and take "
+        "less.",
+    ]
+    if found.width is not None:
+        notes.append(f"**Time** is that of the recording, in steps of {width_name(found.width)}; plots have up to "
+                     f"{STEPS} steps.")  # fmt: skip
+    if found.local:
+        notes.append(f"**Local:** {found.local:,} events were for sinks of their own node, and do not cross.")
+    if result.run is not None:
+        notes.append(
+            "**Live**, events have new times, and are numbered anew where the recording has gaps. They are published "
+            "in the order of time. An interest that looks at numbers, times or earlier events may then give something "
+            "else than over the recording; where it does, its count is compared with what Spark finds in the log of "
+            "the live run, and marked †."
+        )
+    if result.names:
+        some = ", ".join(f"{name} was {called}" for name, called in list(result.names.items())[:20])
+        notes.append(f"**Names:** nodes in a federation have letters, digits, `.`, `_` and `-` in their names: {some}.")
+    return [*notes, *(f"**Note:** {note}." for note in found.notes)]
+
+
+def _facts(result: OwnResult) -> dict[str, str]:
+    facts = {"made": result.made, "file": result.file, "log": result.log, "event type": result.found.type}
+    facts |= {name: duration(seconds) for name, seconds in result.timings.items()}
+    return facts | dict(result.versions)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _between(first: datetime | None, last: datetime | None) -> str:
+    if first is None or last is None:
+        return ""
+    return f" between {first:%Y-%m-%d %H:%M} and {last:%Y-%m-%d %H:%M} UTC"
+
+
+__all__ = ["page", "summary"]

@@ -1,0 +1,29 @@
+"""The pipeline on a real standalone cluster: a master and two workers as processes of their own, on loopback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.spark.cluster import cluster
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_whole_pipeline_on_a_cluster(tmp_path: Path) -> None:
+    given = [str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*given, str(ROOT)])}
+    with cluster(workers=2) as master:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.spark.cluster_script", master, str(tmp_path)],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr[-6000:]
+    assert done.stdout.endswith("8910 logged, 288 loud, on the cluster\n"), done.stdout
