@@ -13,6 +13,7 @@ import pytest
 
 from headwater.store.log.layout import STAGING, AtRest, ChannelFolder
 from headwater.store.log.reading import ChannelReader
+from headwater.store.log.repair import repair
 from headwater.store.log.staging import Staging, recover
 from headwater.types import event_type
 from headwater.types.declaration import parse_record
@@ -60,7 +61,8 @@ def test_with_a_manifest_it_is_finished(tmp_path: Path, moved: int) -> None:
         (folder.path / target).parent.mkdir(parents=True)
         (staging.path / source).rename(folder.path / target)
     os.close(staging._lock)
-    assert "in the log now" in recover(folder)[0]
+    (done,) = repair(tmp_path, "c").done
+    assert "in the log now" in done
     assert ChannelReader(tmp_path, "c").count() == 1
     found = AtRest.read(folder.node("n").sources)
     assert found is not None and found.sources is not None and found.sources["s"][0] == 7

@@ -22,9 +22,9 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """`first`: a Column that the value is made from, if it is dear and needed more than once. `make(column)`: the value,
-    given the column in which that is. `fault(column)`: whether there was something and it could not be taken, given the
-    column in which the value is."""
+    """`first`: a Column that the value is made from, if it is dear and needed more than once. `make(column)`: the
+    value, given the column in which that is. `fault(column)`: whether there was something and it could not be taken,
+    given the column in which the value is."""
 
     first: Any
     make: Callable[[Any], Any]
@@ -159,10 +159,13 @@ def _float(raw: Any, number: Any, options: Options) -> Any:
     from pyspark.sql import functions as F
 
     text = _pointed(raw, options)
-    odd = [F.contains(text, F.lit(sign)) for sign in "dDfFxX"]
+    last = F.substring(text, -1, 1)
+    hexadecimal = F.contains(text, F.lit("x")) | F.contains(text, F.lit("X"))
+    plain = last.between(".", "9") & ~hexadecimal  # nearly all of them, and told at once
+    suffixed = reduce(lambda a, b: a | b, [F.contains(text, F.lit(sign)) for sign in "dDfF"])
     finite = F.abs(number) < F.lit(float("inf"))
     named = F.contains(text, F.lit("n")) | F.contains(text, F.lit("N"))
-    return F.when(F.when(finite, ~reduce(lambda a, b: a | b, odd)).otherwise(named), number)
+    return F.when(F.when(finite, plain | ~(hexadecimal | suffixed)).otherwise(named), number)
 
 
 def _pointed(raw: Any, options: Options) -> Any:

@@ -135,8 +135,8 @@ def _pass(
         scan = reading.scan(spark, mapping, group, places, details=False)
         part = judged(mapping, scan, reasons=False)
         seen = Observation(f"records-{number}")
-        blocks = F.collect_set(F.when(F.col(VERDICT) == BAD, F.shiftright(reading.AT, reading.ROWS))).alias("pieces")
-        part = part.observe(seen, *writing.metrics(mapping), blocks)
+        pieces = F.collect_set(F.when(F.col(VERDICT) == BAD, F.shiftright(reading.AT, reading.ROWS))).alias("pieces")
+        part = part.observe(seen, *writing.metrics(mapping), *([pieces] if len(files) > 1 else []))
         tally.append(seen)
         frame = part if frame is None else frame.unionByName(part)
     frame = writing.numbered(mapping, frame, base)
@@ -145,16 +145,16 @@ def _pass(
         frame = writing.repeated(mapping, frame)
         frame = frame.observe(again, F.count("*").alias("events"), F.count_if("__again").alias("again"))
         frame = (frame.where("NOT __again") if what == "drop" else frame).drop("__again")
-    else:
+    elif mapping.explode is not None:
         frame = frame.observe(again, F.count("*").alias("events"))
     writing.write(frame, path)
     counts: Counter[str] = Counter()
     found: set[int] = set()
     for seen in tally:
         metrics = dict(seen.get)
-        found.update(metrics.pop("pieces"))
-        counts.update({name: int(value or 0) for name, value in metrics.items()})
-    report.events = int(again.get["events"])
+        found.update(metrics.get("pieces", [places[files[0].uri]]))
+        counts.update(writing.counted(metrics))
+    report.events = counts["good"] if what == "keep" and mapping.explode is None else int(again.get["events"])
     if what != "keep":
         report.repeated = int(again.get["again"])
         report.dropped = report.repeated if what == "drop" else 0

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from headwater.errors import HeadwaterError, StoreError
-from headwater.store.log import merging, wal
+from headwater.store.log import merging, staging, wal
 from headwater.store.log.appending import Writer
 from headwater.store.log.compact import clean
 from headwater.store.log.footers import footer
@@ -56,6 +56,7 @@ def repair(root: str | os.PathLike[str], channel: str, *, progress: Callable[[in
     if not folder.path.is_dir():
         raise StoreError(f"log {os.fspath(root)!r}: expected a log of channel {channel!r}, found none")
     report, tell = Repaired(channel), progress or (lambda count: None)
+    report.done += staging.recover(folder)  # what an ingest that was ended has left
     with folder.exclusive():
         for path in clean(folder):
             report.done.append(f"{path.name}: removed, left by a compaction that was ended")
