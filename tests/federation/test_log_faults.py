@@ -88,7 +88,7 @@ class Life:
                 numbers.append(int(n))
         for maker, last in self.done.items():
             numbers = got.get(maker, [])
-            begun = 1 if from_the_first or not maker.endswith("-1") else (numbers or [1])[0]
+            begun = 1 if from_the_first or not maker.endswith("-1") else (numbers or [last + 1])[0]
             expected = [n for n in range(begun, max(last, numbers[-1] if numbers else 0) + 1) if wanted(sink, n)]
             assert numbers == expected, f"{sink} of {maker}, of {last}: {_difference(numbers, expected)}"
 

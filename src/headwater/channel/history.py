@@ -38,7 +38,15 @@ def own_flows(channel: Channel) -> list[Flow]:
 
 
 def _in_time(letters: list[Letter], wanted: int) -> list[Letter]:
-    letters.sort(key=lambda letter: (letter.stamp, letter.source.number, letter.seq))
+    """Letters, of each source in its order, in order of time. Where a clock has gone back, a source's events still
+    come in their order: such an event counts as published with the one before it."""
+    latest: dict[Source, int] = {}
+    turns = []
+    for at, letter in enumerate(letters):
+        when = latest[letter.source] = max(letter.stamp, latest.get(letter.source, letter.stamp))
+        turns.append((when, letter.source.number, letter.seq, at))
+    turns.sort()
+    letters = [letters[at] for *_, at in turns]
     return letters if wanted < 0 else letters[-wanted:] if wanted else []
 
 

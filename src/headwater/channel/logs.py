@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow.compute as pc
 
 from headwater.channel.names import Pattern
-from headwater.errors import ClosedError, EncodeError
+from headwater.errors import ClosedError, EncodeError, StoreError
 from headwater.store.log.settings import Log
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.store.log.writing import ChannelLog
+    from headwater.types import EventType
 
 log = logging.getLogger("headwater")
 OWN = "headwater."  # channels on which a node speaks of itself
@@ -63,12 +64,30 @@ class NodeLogs:
         with self._lock:
             return self._open.get(channel)
 
+    def release(self, channel: str) -> None:
+        """Let go of the log of a channel that is closed, if it has one: its files are not kept open for good."""
+        with self._lock:
+            found = self._open.pop(channel, None)
+        if found is not None:
+            try:
+                found.close()
+            except StoreError as error:
+                log.error("node %s: %s", self.node, error)
+
     def close(self) -> None:
-        """Let go of them all; what was written can still be read."""
+        """Let go of them all; what was written can still be read. `StoreError`, in the end, if one could not be
+        synced."""
         with self._lock:
             self._closed = True
-            for each in self._open.values():
+            found = list(self._open.values())
+        problem: StoreError | None = None
+        for each in found:
+            try:
                 each.close()
+            except StoreError as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
 
 
 class Logged(NamedTuple):
@@ -90,7 +109,7 @@ class Logged(NamedTuple):
 
 def read(found: ChannelLog, channel: Channel, source: str, after: int, upto: int) -> Iterator[Logged]:
     """Events of a source, after < number <= upto. Those that are none of the channel's present type, because they lack
-    a field that it must have, are left out."""
+    a field that it must have or have a value that it cannot, are left out."""
     if after >= upto:
         return
     from headwater.store.log.schema import SEQ, TIME
@@ -105,17 +124,33 @@ def read(found: ChannelLog, channel: Channel, source: str, after: int, upto: int
         try:
             rows = type.conform(batch)
         except EncodeError:
-            whole = np.ones(len(seqs), bool)
-            for field in type.record.fields:
-                if not field.optional and field.name in batch.schema.names:
-                    whole &= pc.is_valid(batch.column(field.name)).to_numpy(zero_copy_only=False)
-                elif not field.optional:
-                    whole[:] = False
-            kept = np.flatnonzero(whole)
+            kept = _fitting(type, batch)
             if not len(kept):
                 continue
             rows, seqs, stamps = type.conform(batch.take(kept)), seqs[kept], stamps[kept]
         yield Logged(seqs, stamps, rows, None)
+
+
+def _fitting(type: EventType, batch: Any) -> Any:
+    """The rows that are events of a type, where some are not."""
+    whole = np.ones(batch.num_rows, bool)
+    for field in type.record.fields:
+        if not field.optional and field.name in batch.schema.names:
+            whole &= pc.is_valid(batch.column(field.name)).to_numpy(zero_copy_only=False)
+        elif not field.optional:
+            whole[:] = False
+    fitting, left = [], [np.flatnonzero(whole)]  # what else there is shows when it is tried, a half at a time
+    while left:
+        rows = left.pop()
+        try:
+            if len(rows):
+                type.conform(batch.take(rows))
+            fitting.append(rows)
+        except EncodeError:
+            half = len(rows) // 2
+            if half:
+                left += [rows[half:], rows[:half]]
+    return np.concatenate(fitting) if fitting else np.zeros(0, np.int64)
 
 
 __all__ = ["Log", "Logged", "NodeLogs", "read"]

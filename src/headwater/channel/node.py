@@ -198,6 +198,8 @@ class Node:
                 self._withdraw(source)
             if channel.parent is not None:
                 self.wiring.remove_derived(channel)
+            elif self.logs is not None:
+                self.logs.release(channel.name)
             del self._channels[channel.name]
             for subscription in self.subscriptions.values():
                 subscription.refused.pop(channel.name, None)

@@ -386,6 +386,12 @@ class Flow(FlowPart):
             self._wired = self.seen - self.spread
         self.route, self.lone = route, lone
 
+    def skip(self, seq: int) -> None:
+        """Events up to this one are in the source's log, and went nowhere else: they count as those from before."""
+        more = seq - self.seen
+        self._evaluated -= more * self.route.width
+        self.base, self.seen, self.spread = self.base + more, seq, self.spread + more
+
     @property
     def direct(self) -> int:
         """Events that went the short way to a function."""

@@ -21,7 +21,7 @@ from headwater.channel.route import Flow, Lineup, Ready
 from headwater.channel.running import DEPTH, NEST, in_handler, running, runs
 from headwater.channel.subscription import SAMPLE
 from headwater.channel.tally import Fates, Tally
-from headwater.errors import ClosedError, EncodeError, EvolutionError, FactError, QueueFull
+from headwater.errors import ClosedError, EncodeError, EvolutionError, FactError, QueueFull, StoreError
 from headwater.interest import Interest
 from headwater.native.once import once
 from headwater.native.publish import ShortWay, SourcePart, offered
@@ -216,10 +216,25 @@ class Source(SourcePart):
                 self._check_open()
             flow = self._flow
             seq, stamp = flow.seen + 1, self._stamp() // 1000 * 1000
-            ticket = log.append(self.name, seq, stamp, record)
+            try:
+                ticket = log.append(self.name, seq, stamp, record)
+            except StoreError:
+                if not self._further(log):
+                    raise
+                seq = flow.seen + 1
+                ticket = log.append(self.name, seq, stamp, record)
             flow.accept(Letter(event, record, self, seq, stamp, perf_counter_ns(), self.priority), ready)
         self._settle(log, ticket, ready)
         return seq
+
+    def _further(self, log: ChannelLog) -> bool:
+        """Whether the log was further than the source, which goes on from there now: an interrupt (Ctrl-C) has come
+        when an event was written and nothing else was done with it. Its lock is held."""
+        flow, last = self._flow, log.last(self.name)
+        if last <= flow.seen:
+            return False
+        flow.skip(last)
+        return True
 
     def _settle(self, log: ChannelLog, ticket: int, ready: Ready) -> None:
         """Have it on the disk, if that is wanted, before anybody is told."""
@@ -248,7 +263,12 @@ class Source(SourcePart):
             last, stamp, ticket, log = flow.seen + rows, self._stamp(), 0, self.log
             if log is not None:
                 stamp = stamp // 1000 * 1000
-                ticket = log.append_batch(self.name, flow.seen + 1, stamp, batch)
+                try:
+                    ticket = log.append_batch(self.name, flow.seen + 1, stamp, batch)
+                except StoreError:
+                    if not self._further(log):
+                        raise
+                    ticket, last = log.append_batch(self.name, flow.seen + 1, stamp, batch), flow.seen + rows
             flow.accept_chunk(Chunk(batch, self, flow.seen + 1, stamp, perf_counter_ns(), self.priority), ready)
         if log is None:
             go_all(ready)

@@ -45,6 +45,7 @@ class Behind:
         self._flow = lane.source.flows[self._channel]
         self._natives: dict[Entry, Native] = {}
         self.begun = False  # what was put in before is sent
+        self.follows: Lane | None = None  # the lane of an earlier source of that name, which has to catch up first
         self.closing: int | None = None  # the last event to read: the lane takes in those after it
         starts = [min(self._start(tag), self._since.get(tag, self._start(tag))) for tag in lane.crossing.wishes]
         self.at = min(starts, default=rest)  # the last event that was read
@@ -164,7 +165,7 @@ class Behind:
             end = start + RUN
             numbers, times, some = seqs[start:end].tolist(), stamps[start:end].tolist(), records[start:end]
             marks = None if not tag else [(tag,)] * len(some)
-            for first, last in wire.runs(numbers, times, some, marks, limit=BYTES):
+            for first, last in wire.runs(numbers, times, some, marks, limit=BYTES, alone=True):
                 cut = slice(first, last)
                 if last - first == 1 and len(some[first]) > lane.largest:
                     lane.too_large(len(some[first]))

@@ -150,6 +150,8 @@ class Crossing:
         self.routes: tuple[tuple[str, ...], ...] = ()  # if only gateways want it: the federations behind each
         # Of sources that are logged, by name: what the peer has of their events, until that is taken up.
         self.reached: dict[str, tuple[dict[int, int], dict[int, int]]] = {}
+        self._logged: dict[str, Lane] = {}  # of those that are, the latest lane
+        self._following: dict[Lane, Lane] = {}  # by lane that reads the log, which one waits for it
         self.resuming = False  # lanes that are there begin again from it, too
         self.unmarked = False  # a mark waits for lanes that read the log
 
@@ -163,7 +165,13 @@ class Crossing:
             if lane is not None:
                 self.peer.by_sid[lane.sid] = lane
                 self._resume(lane)
+                self._follow(lane)
             return lane
+
+    def rest(self, source: Source) -> int:
+        """The last event of a logged source before its lane, if that was needed: those after it that the peer wants
+        go there. It may be that one of them is being published just now."""
+        return max(source.flows[self.channel].base, self.points.get(source.number, 0))
 
     def resume(self, reached: dict[str, dict[int, int]], since: dict[str, dict[int, int]], *, anew: bool) -> None:
         """The peer says how far it is with sources that are logged. Those that it already gets go on as they do, unless
@@ -184,13 +192,27 @@ class Crossing:
             lane.resume(after, since)
             self.peer.stir_later(lane)
 
+    def _follow(self, lane: Lane) -> None:
+        """A source that was closed and made again goes on where the earlier one's lane will end."""
+        if lane.source.log is None:
+            return
+        earlier = self._logged.get(lane.source.name)
+        self._logged[lane.source.name] = lane
+        if earlier is not None and earlier.behind is not None and lane.behind is None and self.reliable:
+            self._following[earlier] = lane
+            lane.follow(earlier)
+            self.peer.stir_later(lane)
+
     def waits_for_log(self) -> bool:
         """Whether lanes still read what the log has from before a mark: then it goes when they have it."""
         self.unmarked = any(lane.behind is not None for lane in self.active())
         return self.unmarked
 
-    def caught_up(self) -> None:
+    def caught_up(self, lane: Lane) -> None:
         """A lane has read all that the log has."""
+        follower = self._following.pop(lane, None)
+        if follower is not None:
+            self.peer.engine.keeping.later(0.0, follower.go)
         if self.unmarked and not any(lane.behind is not None for lane in self.active()):
             self.unmarked = False
             self.peer.marks.append(self)
@@ -201,6 +223,8 @@ class Crossing:
             del self.lanes[lane.source]
         if self.peer.by_sid.get(lane.sid) is lane:
             del self.peer.by_sid[lane.sid]
+        if self._logged.get(lane.source.name) is lane:
+            del self._logged[lane.source.name]
 
     def lead_to(self, routes: tuple[tuple[str, ...], ...]) -> None:
         """Where its events go from there, if nobody there wants them but gateways."""

@@ -162,8 +162,14 @@ class Lane:
         self._more, self.newest = 0, 0
         self.settle(self._unsettled)
         self.peer.full.discard(self)
-        self.behind = Behind(self, after, since, self.source.flows[self.crossing.channel].seen, again=True)
+        self.behind = Behind(self, after, since, self.crossing.rest(self.source), again=True)
         self.behind.begun = True
+
+    def follow(self, earlier: Lane) -> None:
+        """Its source was closed and made again while what it had published before is read from the log: that goes
+        first, and what it publishes now is read from there as well."""
+        self.behind = Behind(self, {}, {}, self.crossing.rest(self.source), again=False)
+        self.behind.begun, self.behind.follows = True, earlier
 
     def give_way(self) -> bool:
         """It is full: whether its publisher need not wait, since what comes now can be read from the log later."""
@@ -181,7 +187,7 @@ class Lane:
         """All that was in the log is in frames: what is put in from now on follows on it."""
         self.behind = None
         self.last = self.sent = max(self.last, seq)
-        self.crossing.caught_up()
+        self.crossing.caught_up(self)
         self.settle(0)
 
     def _read_on(self, frames: list[bytes]) -> bool:
@@ -189,6 +195,8 @@ class Lane:
         behind = self.behind
         if behind is None:
             return True
+        if behind.follows is not None and behind.follows.behind is not None:
+            return False  # it is told when that is done
         if self._unsettled < self.limit and not behind.step(frames):
             self.peer.reading.append(self)
         return self.behind is None
@@ -428,7 +436,7 @@ class Lane:
                 events.append((seq, stamp, record))
                 tags.append((mark,))
         seqs, stamps, records = zip(*events, strict=True)
-        for start, end in wire.runs(seqs, stamps, records, tags, limit=BYTES):
+        for start, end in wire.runs(seqs, stamps, records, tags, limit=BYTES, alone=True):
             part = slice(start, end)
             if sum(map(len, records[part])) > LARGEST:  # what one event has given
                 self.too_large(sum(map(len, records[part])))

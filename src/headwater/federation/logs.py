@@ -173,6 +173,12 @@ class LogServer:
         try:
             batches, evaluated = cursor.page(question.max_bytes)
             data, rows = _packed(batches, cursor.wanted, question.compress)
+            if len(data) > log_messages.LARGEST:
+                raise Refused(
+                    f"source {question.source!r} of {question.channel}: event {cursor.after:,} takes {len(data):,} "
+                    f"bytes, more than the {log_messages.LARGEST:,} that an answer may have; read the range after "
+                    "it, or without the column that is so large"
+                )
         except BaseException:
             cursor.close()
             raise

@@ -150,9 +150,11 @@ def runs(
     tags: Tags | None = None,
     *,
     limit: int = MAX_FRAME,
+    alone: bool = False,
 ) -> Iterator[tuple[int, int]]:
     """Where to cut events so that each part fits one frame: (start, end) of each. What one event gave stays together,
-    so that a frame never ends between two results of the same event."""
+    so that a frame never ends between two results of the same event. If that is larger than the limit it is a
+    FrameError, or (`alone`) a part of its own, of which the caller has to see whether it fits."""
     count = len(records)
     if not count:
         return
@@ -163,13 +165,19 @@ def runs(
         return
     start = 0
     while start < count:
-        end = _cut(start, seqs, stamps, records, tags, limit)
+        end = _cut(start, seqs, stamps, records, tags, limit, alone)
         yield start, end
         start = end
 
 
 def _cut(
-    start: int, seqs: Sequence[int], stamps: Sequence[int], records: Sequence[bytes], tags: Tags | None, limit: int
+    start: int,
+    seqs: Sequence[int],
+    stamps: Sequence[int],
+    records: Sequence[bytes],
+    tags: Tags | None,
+    limit: int,
+    alone: bool,
 ) -> int:
     """How far a run may reach from here."""
     first, low, high = seqs[start], stamps[start], stamps[start]
@@ -184,7 +192,8 @@ def _cut(
             tagged += len(tags[index])
             payload += 2 + 4 * len(tags[index])
         size = _HEAD + payload + (_SIZED * count if count > 1 else 0)
-        if size <= limit and high - low <= U32 and seq - first <= U32 and count <= MAX_RUN and tagged <= MAX_TAGS:
+        fits = size <= limit or (alone and last == start)
+        if fits and high - low <= U32 and seq - first <= U32 and count <= MAX_RUN and tagged <= MAX_TAGS:
             continue
         if last == start:
             raise too_large(f"events: what event {seq} gave", size, limit)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headwater.errors import StoreError
+from headwater.interest import as_event_type
 from headwater.store.log import ChannelLog, Log
 from headwater.store.log.layout import ChannelFolder, NodeFolder, decode_name, encode_name, parquet_segment
 from headwater.store.log.rest import put_to_rest
@@ -118,6 +119,19 @@ def test_a_type_that_evolved_is_one_table_for_everybody(tmp_path: Path) -> None:
     assert pd.read_parquet(place.path, schema=schema)["kind"].notna().sum() == 1
     polars = pl.scan_parquet(sorted(map(str, (path for _, path in place.parquet())))[::-1], missing_columns="insert")
     assert polars.select("badge", "place").collect()["place"].null_count() == 130
+
+
+@pytest.mark.parametrize("more", ["r: {k: i32, s: {t: text}}", "r: i32[3]", "r: {k: i32}[2]", "r: enum(A, B)[2]"])
+def test_what_another_node_has_added_is_null_within_nothing(tmp_path: Path, more: str) -> None:
+    """Parquet has no nulls within a record or an array that is itself missing, where its type has none."""
+    old, new = as_event_type("x: i32"), as_event_type(f"x: i32, {more}")
+    with ChannelLog.open(Log(tmp_path), CHANNEL, "old", old) as log:
+        log.append_batch("s", 1, 1, old.to_arrow([{"x": 1}, {"x": 2}]))
+        with ChannelLog.open(Log(tmp_path), CHANNEL, "new", new):
+            pass
+        log.roll(wait=True)
+        (path,) = (tmp_path / CHANNEL).glob("event_day=*/old-*.parquet")
+        assert pq.read_table(path, partitioning=None).column("r").to_pylist() == [None, None]
 
 
 @pytest.mark.parametrize("kept", [(), (0,), (1,), (0, 1)])

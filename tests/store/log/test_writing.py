@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -310,6 +311,79 @@ def test_one_sync_serves_all_who_wait(tmp_path: Path, monkeypatch: pytest.Monkey
         log.settle(threads * each)
     assert 0 < synced[0] < threads * each * 0.75
     assert len(keys(tmp_path)) == threads * each
+
+
+def test_a_sync_that_fails_is_told_to_all_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, told = 8, []
+    appended = threading.Barrier(threads)
+
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def publish(name: str) -> None:
+        ticket = log.append(name, 1, NOON, record(1))
+        appended.wait()
+        try:
+            log.settle(ticket)
+        except StoreError as error:
+            told.append(str(error))
+
+    with open_log(tmp_path, sync="publish") as good:
+        good.settle(good.append("a", 1, NOON, record(1)))
+    log = open_log(tmp_path, sync="publish")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        running = [threading.Thread(target=publish, args=(f"source {n}",)) for n in range(threads)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        assert len(told) == threads and all("expected to sync its file" in text for text in told)
+        with pytest.raises(StoreError, match="expected to sync its file"):
+            log.append("a", 2, NOON, record(2))
+    with pytest.raises(StoreError, match="expected to sync its file"):  # not even if the disk seems well again
+        log.close()
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_an_interrupted_wait_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leads: bool) -> None:
+    sync, begun, go, settled = os.fdatasync, threading.Event(), threading.Event(), []
+
+    def slow(descriptor: int) -> None:
+        begun.set()
+        go.wait()
+        sync(descriptor)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def publish(name: str) -> None:
+        if leads:
+            begun.wait()
+        log.settle(log.append(name, 1, NOON, record(1)))
+        settled.append(name)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with open_log(tmp_path, sync="publish") as log:
+            monkeypatch.setattr(os, "fdatasync", slow)
+            running = [threading.Thread(target=publish, args=(f"source {n}",)) for n in range(4)]
+            for thread in running:
+                thread.start()
+            if not leads:
+                begun.wait()
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
+                log.settle(log.append("main", 1, NOON, record(1)))
+            go.set()
+            for thread in running:
+                thread.join()
+            assert len(settled) == 4
+            log.settle(log.append("main", 2, NOON, record(2)))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(keys(tmp_path)) == 6
 
 
 @pytest.mark.parametrize("sync", ["publish", "interval", "roll"])

@@ -17,6 +17,7 @@ from headwater.store.log.layout import hidden, sync_folder
 from headwater.store.log.wal import BATCH, EVENT, MAX_PAYLOAD, ROWS, SOURCE, Header, Segment, has_enum
 
 _AT_ONCE = 1000  # buffers in one call; systems take 1024
+_HEADED = 28 & 7  # what is over 8 bytes in the length of a block without its crc
 
 
 class _Gather:
@@ -47,6 +48,13 @@ class Writer:
     `StoreError` is raised; if even that fails, `broken` says so and nothing more is taken.
     """
 
+    # fmt: off
+    __slots__ = (
+        "_gather", "_named", "_new", "_pack", "_salt", "_streams", "_writer", "broken", "descriptor", "header",
+        "names", "path", "size",
+    )
+    # fmt: on
+
     def __init__(self, path: Path, header: Header, descriptor: int, size: int, names: dict[str, int]) -> None:
         self.path = path
         self.header = header
@@ -59,7 +67,7 @@ class Writer:
         self._streams = has_enum(header.rows)
         self._gather = _Gather()
         self._writer: Any = None
-        self._known = len(names)  # sources, before the last call
+        self._new: dict[str, int] = {}  # sources named here since it was opened, and the file's size before that
         self._named = True  # whether the file's name is on the disk
 
     @classmethod
@@ -94,17 +102,14 @@ class Writer:
         """One event."""
         number = self.names.get(source)
         if number is None:
-            number, declared = self._declare(source)
-        else:
-            declared = b""
-        length = len(record)
-        body = self._pack(length, EVENT, number, seq, stamp) + record
-        if length & 7:
-            body += b"\0" * (-length & 7)
-        data = declared + crc32(body, self._salt).to_bytes(4, "little") + body
+            self._first(source, seq, stamp, record)
+            return
+        body = self._pack(len(record), EVENT, number, seq, stamp) + record
+        if len(body) & 7 != _HEADED:
+            body += b"\0" * (-len(record) & 7)
+        data = crc32(body, self._salt).to_bytes(4, "little") + body
         if self.broken is not None:
             raise StoreError(self.broken)
-        self._known = len(self.names)
         try:
             done = os.write(self.descriptor, data)
         except OSError as error:
@@ -113,8 +118,16 @@ class Writer:
             self.size += done
         else:
             self._write([memoryview(data)[done:]], done)
-        if declared:
-            self.names[source] = number
+
+    def _first(self, source: str, seq: int, stamp: int, record: bytes) -> None:
+        """The first event of a source in this file."""
+        number, declared = self._declare(source)
+        body = self._pack(len(record), EVENT, number, seq, stamp) + record + b"\0" * (-len(record) & 7)
+        if self.broken is not None:
+            raise StoreError(self.broken)
+        self._new[source] = self.size
+        self._write([declared, crc32(body, self._salt).to_bytes(4, "little"), body])
+        self.names[source] = number
 
     def batch(self, source: str, first: int, stamp: int, batch: Any) -> None:
         """The rows of a batch of the channel's schema, numbered from `first`, all at one time (ns)."""
@@ -144,7 +157,8 @@ class Writer:
             crc = crc32(part, crc)
         if self.broken is not None:
             raise StoreError(self.broken)
-        self._known = len(self.names)
+        if declared:
+            self._new[source] = self.size
         self._write([declared + crc.to_bytes(4, "little") + head, *parts])
         self.names[source] = number
 
@@ -197,8 +211,9 @@ class Writer:
     def take_back(self, size: int) -> None:
         """Cut off what was written after the file had this size, by the last call."""
         self.size = size
-        while len(self.names) > self._known:
-            self.names.popitem()
+        while self._new and next(reversed(self._new.values())) >= size:
+            source, _ = self._new.popitem()
+            self.names.pop(source, None)
         try:
             os.ftruncate(self.descriptor, self.size)
         except OSError as error:

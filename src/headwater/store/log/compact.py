@@ -118,9 +118,11 @@ class _Changed(Exception):
 
 def _plan(folder: ChannelFolder, path: Path, target: int) -> list[_Merge]:
     """Which files of a day become one."""
+    parts = list(rested_parts(folder))
+    # Write-ahead files after them: a segment that is coming to rest has had one for as long as it has been listed.
     waiting = {(each.node, segment) for each in folder.nodes() for segment, _ in each.wals()}
     by_node: dict[str, list[Rested]] = {}
-    for part in rested_parts(folder):
+    for part in parts:
         if part.path.parent != path or part.node is None or part.segment is None:
             continue
         if parquet_segment(part.path.name) not in waiting and part.size < target // 2:

@@ -23,6 +23,7 @@ import fcntl
 import json
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -42,6 +43,7 @@ STAGING = "_staging-"
 LOCK = "_lock"
 MAX_NAME = 200  # bytes of a node's or channel's encoded name; what is added to it must fit 255 too
 
+_LOOK = 0.02  # seconds between two attempts to lock
 _EPOCH = date(1970, 1, 1)
 _WAL = re.compile(r"(\d{8,})\.wal\Z")
 _AT_REST = re.compile(r"(.+)-(\d{8,})\.parquet\Z", re.DOTALL)
@@ -179,9 +181,10 @@ class ChannelFolder:
             yield
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """While this is held nobody else lists, opens, puts in, takes away or exchanges files."""
-        with _flock(self.lock, fcntl.LOCK_EX):
+    def exclusive(self, *, wait: float | None = None) -> Iterator[None]:
+        """While this is held nobody else lists, opens, puts in, takes away or exchanges files. Who reads very many
+        files holds them for as long as that takes: with `wait`, it is a StoreError if that is more seconds."""
+        with _flock(self.lock, fcntl.LOCK_EX, wait):
             yield
 
 
@@ -243,7 +246,7 @@ def _folders(path: Path) -> list[str]:
 
 
 @contextmanager
-def _flock(path: Path, how: int) -> Iterator[None]:
+def _flock(path: Path, how: int, wait: float | None = None) -> Iterator[None]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except FileNotFoundError:
@@ -257,10 +260,28 @@ def _flock(path: Path, how: int) -> Iterator[None]:
             yield
             return
     try:
-        fcntl.flock(descriptor, how)
+        if wait is None:
+            fcntl.flock(descriptor, how)
+        else:
+            _lock_within(path, descriptor, how, wait)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock_within(path: Path, descriptor: int, how: int, wait: float) -> None:
+    end = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise StoreError(
+                    f"log {os.fspath(path.parent)!r}: expected to have its files alone for a moment, found others at "
+                    f"work with them for {wait:g} s: someone reads very many, or merges them; try again later"
+                ) from None
+            time.sleep(_LOOK)
 
 
 def claim(folder: NodeFolder) -> int:

@@ -12,6 +12,8 @@ from headwater.errors import StoreError
 from headwater.store.log.layout import ChannelFolder, parquet_segment, sync_folder
 from headwater.store.log.opening import Rested, rested_parts
 
+PATIENCE = 1.0  # seconds to wait for others; a node's logs come to rest one after the other, and wait with it
+
 
 @dataclass(frozen=True, slots=True)
 class Retired:
@@ -34,7 +36,7 @@ def apply(
     """Delete files of a node in which every event is older than `keep_seconds`, and then the oldest until what is left
     takes no more than `keep_bytes`. What is not at rest stays. Whoever has such a file open can read it to its end.
 
-    A source's sequence numbers go on as before."""
+    A source's sequence numbers go on as before. `StoreError` if others are at work with the files just now."""
     for name, value in (("keep_seconds", keep_seconds), ("keep_bytes", keep_bytes)):
         if value is not None and not value >= 0:
             raise StoreError(f"{name}: expected 0 or more, found {value!r}")
@@ -44,7 +46,7 @@ def apply(
     with folder.shared():  # most often there is nothing to delete
         if not _doomed(folder, node, keep_seconds, keep_bytes, now):
             return Retired()
-    with folder.exclusive():
+    with folder.exclusive(wait=PATIENCE):
         doomed = _doomed(folder, node, keep_seconds, keep_bytes, now)
         for part in doomed:
             part.path.unlink()
@@ -58,8 +60,8 @@ def apply(
 def _doomed(
     folder: ChannelFolder, node: str, keep_seconds: float | None, keep_bytes: int | None, now: float | None
 ) -> list[Rested]:
-    waiting = {(node, segment) for segment, _ in folder.node(node).wals()}
     parts = [part for part in rested_parts(folder, [node]) if part.node == node]
+    waiting = {(node, segment) for segment, _ in folder.node(node).wals()}  # after them, as in compaction
     parts = [part for part in parts if parquet_segment(part.path.name) not in waiting]
     parts.sort(key=lambda part: (_last(part), part.segment or 0))
     doomed = []

@@ -26,6 +26,8 @@ NODE, SOURCE, SEQ, TIME = "event_node", "event_source", "event_seq", "event_time
 META = (NODE, SOURCE, SEQ, TIME)
 RESERVED = frozenset((*META, "event_day"))
 
+PATIENCE = 30.0  # seconds to wait for those who read, when the table changes
+
 TYPE_KEY = b"headwater.type"
 NODE_KEY = b"headwater.node"
 SEGMENT_KEY = b"headwater.segment"
@@ -235,7 +237,12 @@ def check(folder: ChannelFolder, type: EventType | None) -> Table:
 
 def admit(folder: ChannelFolder, type: EventType | None) -> Table:
     """The table, after this type has become its newest; the channel's folder must be there."""
-    with folder.exclusive():
+    found = read_table(folder)
+    if found is not None:  # as a rule nothing changes: then nobody need stop reading
+        table = evolve(found, type, folder.channel)
+        if found.schema.equals(table.schema, check_metadata=True):
+            return table
+    with folder.exclusive(wait=PATIENCE):
         found = read_table(folder)
         table = first_table(type, folder.channel) if found is None else evolve(found, type, folder.channel)
         if found is None or not found.schema.equals(table.schema, check_metadata=True):

@@ -39,6 +39,20 @@ _log = logging.getLogger("headwater.log")
 _OPEN: WeakSet[ChannelLog] = WeakSet()
 
 
+class _Waiter:
+    """A thread that wants what it appended synced. It leads, and syncs for all, or waits for its lock to be released:
+    then it is synced, or leads. It releases that of the one behind it."""
+
+    __slots__ = ("behind", "leads", "lock", "ticket", "waits")
+
+    def __init__(self, ticket: int) -> None:
+        self.ticket, self.leads, self.waits, self.behind = ticket, False, False, None
+        self.lock = threading.Lock()
+        self.lock.acquire()
+
+    behind: _Waiter | None
+
+
 class ChannelLog:
     """Open it with `ChannelLog.open`. Threads may share it; one process has it at a time.
 
@@ -46,6 +60,16 @@ class ChannelLog:
     when it was opened, if the process or the power had ended while something was written. `syncs` counts how often it
     was synced.
     """
+
+    # Found quicker than in a dictionary, which counts in `append`.
+    # fmt: off
+    __slots__ = (
+        "__weakref__", "_age_job", "_aging", "_armed", "_claim", "_closed", "_each", "_failure", "_folder", "_last",
+        "_lock", "_mark", "_resting", "_retry", "_roll_at", "_rolled", "_sealed", "_sync_job", "_synced", "_syncing",
+        "_ticket", "_times", "_trouble", "_turn", "_unsynced", "_waiters", "_writer", "channel", "id", "node",
+        "recovered", "settings", "syncs", "type",
+    )
+    # fmt: on
 
     def __init__(self, settings: Log, channel: str, node: str, type: EventType | None) -> None:
         self.settings, self.channel, self.node, self.type = settings, channel, node, type
@@ -61,6 +85,7 @@ class ChannelLog:
         self._failure: str | None = None  # why nothing is taken any more
         self._unsynced: str | None = None  # why nothing can be synced any more
         self._trouble: HeadwaterError | None = None
+        self._waiters: list[_Waiter] = []  # for a sync after the one that is under way
         self._rolled: list[Writer] = []  # not synced and closed yet
         self._closed = False
 
@@ -111,6 +136,8 @@ class ChannelLog:
                 self._attend()
         if self._sealed:
             background.RESTER.after(0, self._later(ChannelLog._rest))
+        elif self.settings.keep_seconds is not None or self.settings.keep_bytes is not None:
+            background.RESTER.after(0, self._later(ChannelLog._retain))
 
     def _create(self, segment: int) -> Writer:
         header = Header(self.channel, self.node, segment, self.id, self.type)
@@ -254,38 +281,84 @@ class ChannelLog:
         self._sync(self._ticket)
 
     def _sync(self, ticket: int) -> None:
-        with self._turn:
-            while self._syncing and self._synced < ticket:
-                self._turn.wait()
-            if self._synced >= ticket:
-                return
-            if self._unsynced is not None:
-                raise StoreError(self._unsynced)
-            self._syncing = True
-        upto = self._synced
+        waiter = _Waiter(ticket)
         try:
-            with self._lock:
-                upto, done, current = self._ticket, list(self._rolled), self._writer
+            with self._turn:
+                if self._synced >= ticket:
+                    return
+                if self._unsynced is not None:
+                    raise StoreError(self._unsynced)
+                if self._syncing:
+                    waiter.waits = True
+                    self._waiters.append(waiter)
+                else:
+                    self._syncing = waiter.leads = True
+            if waiter.waits:
+                waiter.lock.acquire()
+            if waiter.leads:
+                self._sync_all()
+            elif self._synced < ticket:
+                raise StoreError(self._unsynced)
+        finally:  # also after an interrupt, at any point: nobody is to wait for this thread
+            self._leave(waiter)
+
+    def _sync_all(self) -> None:
+        """Sync what there is, for all who wait."""
+        with self._lock:
+            upto, done, current = self._ticket, list(self._rolled), self._writer
+        try:
             for writer in (*done, current):
                 writer.sync()
-            self.syncs += 1
-            with self._lock:
-                for writer in done:
-                    self._rolled.remove(writer)
-            for writer in done:
-                writer.close()
         except OSError as error:
             # What the system could not write it may have forgotten: nothing more can be promised for this file.
-            upto = self._synced
             self._unsynced = self._failure = (
                 f"{self._place}: expected to sync its file, found: {error.strerror}; see to the disk, then close the "
                 "node and open it again"
             )
             raise StoreError(self._unsynced) from error
-        finally:
+        self.syncs += 1
+        self._synced = upto
+        if done:
+            with self._lock:
+                for writer in done:
+                    self._rolled.remove(writer)
+            for writer in done:
+                writer.close()
+
+    def _leave(self, waiter: _Waiter) -> None:
+        """Hand on what others wait for.
+
+        Each waits for a lock of its own, so that nobody wakes in vain. The one that syncs next is woken first: while
+        the disk is at it, the others bring their next events. Those wake one another in a row: all at once they would
+        only queue for the interpreter.
+        """
+        if waiter.leads or waiter.waits:
             with self._turn:
-                self._synced, self._syncing = upto, False
-                self._turn.notify_all()
+                if waiter.leads:
+                    waiter.leads = False
+                    self._pass_on()
+                elif waiter.waits:
+                    waiter.waits = False
+                    self._waiters.remove(waiter)
+        behind, waiter.behind = waiter.behind, None
+        if behind is not None:
+            behind.lock.release()
+
+    def _pass_on(self) -> None:
+        """Let those go whose events are synced, or never will be, and one of the others sync; `_turn` is held."""
+        upto, first = (self._synced if self._unsynced is None else self._ticket), None
+        for each in reversed(self._waiters):
+            if each.ticket <= upto:
+                each.waits, each.behind, first = False, first, each
+        self._waiters = [each for each in self._waiters if each.waits]
+        self._syncing = bool(self._waiters)
+        if self._syncing:
+            leader = self._waiters.pop(0)
+            leader.waits, leader.leads = False, True
+            leader.lock.release()
+        if first is not None:
+            first.lock.release()
+        self._turn.notify_all()
 
     # ── rolling ──
 
