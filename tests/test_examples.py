@@ -38,6 +38,12 @@ PROMISES = {
     ],
     "spark_stream.py": ["a batch of all of them: 200", "published as alarms: 18", "the same query again: 19"],
     "ingest.py": ["quarantined                 4", "monday.csv, line 5: temperature", "in the log: {"],
+    "declarative_pipeline.py": [
+        "flows completed: archived, falls, frost, live, publish, quarantine, readings, savings",
+        "8 records in the quarantine, 48 taken",
+        "published to weather.archive in the log: 48 events",
+        "together 26 of 59 events cross",
+    ],
     "durable.py": ["the archive was killed while it handled order 200", "each once and in order: True"],
     "dispatching.py": ["slow sinks: stuck", "broken is paused with 1 event waiting", "['fire', 'post', 'tea']"],
 }

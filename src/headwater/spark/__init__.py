@@ -3,6 +3,7 @@
 where(frame, interest)      the rows that pass
 derive(frame, interest)     the output events of a transformation
 outcome(frame, interest)    every row, and true, false or null (undecided)
+declared(frame, type)       a DataFrame with its columns told, for where Spark must not be asked (pipelines)
 choice(interest)            how it runs, and why
 explain(interest)           the same in words, with the Column's SQL
 LOG_META                    the columns in which a log has what the service knew of each event
@@ -15,6 +16,7 @@ session(...)                a quiet SparkSession
 """
 
 from headwater.spark.column import Unsupported, column_of
+from headwater.spark.declared import declared
 from headwater.spark.frame import LOG_META, Choice, choice, derive, explain, outcome, where
 from headwater.spark.live import interest_options, register
 from headwater.spark.log import events
@@ -27,6 +29,7 @@ __all__ = [
     "Unsupported",
     "choice",
     "column_of",
+    "declared",
     "derive",
     "events",
     "explain",

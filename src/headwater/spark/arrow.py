@@ -44,8 +44,10 @@ class Job:
 def verdict(job: Job) -> Any:
     """A boolean Column that asks the workers: true, false, or null for undecided."""
     from pyspark.sql import functions as F
+    from pyspark.sql import types as T
 
-    return F.arrow_udf(_verdicts(job.package), "boolean")(job.struct())
+    # Not "boolean": Connect has the server read a type's name, and a declarative pipeline's refuses to be asked.
+    return F.arrow_udf(_verdicts(job.package), T.BooleanType())(job.struct())
 
 
 def _verdicts(package: bytes) -> Callable[[Any], Any]:

@@ -117,11 +117,12 @@ def outcome(
     given = _given(interest, params)
     columns, known = _bound(frame, given, meta)
     chosen = _choose(given, columns, known)
+    # Not withColumn: Connect resolves the frame at once then, and a pipeline does not see what a query depends on.
     if chosen.sql is not None:
-        return frame.withColumn(name, F.expr(chosen.sql))
+        return frame.select("*", F.expr(chosen.sql).alias(name))
     if given.program.stateful:
         return arrow.in_order(frame, _job(given, columns, known), "outcome", name=name)
-    return frame.withColumn(name, arrow.verdict(_job(given, columns, known)))
+    return frame.select("*", arrow.verdict(_job(given, columns, known)).alias(name))
 
 
 def derive(
