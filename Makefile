@@ -52,7 +52,7 @@ imports: $(VENV)/.dependencies ## imports point down only
 
 # With CI set, Hypothesis draws the same examples every time; a fixed hash seed keeps it so. Elsewhere they are new.
 unit: env ## the tests; one of them: make unit ARGS='tests/ir -k covers'
-	@PYTHONHASHSEED=0 $(PY) -m pytest $(ARGS)
+	@PYTHONHASHSEED=0 $(PY) $(if $(ARGS),-m pytest $(ARGS),tools/run_tests.py)
 
 format: $(VENV)/.dependencies ## format and fix what can be fixed
 	@$(BIN)/ruff format .
