@@ -219,8 +219,9 @@ def _traffic(result: OwnResult) -> list[Block]:
         Text(
             "**Unfiltered**, every event crosses once to each node with a subscription. **Filtered**, each "
             "subscription gets what it wants on its own. **Merged**, an event crosses to a node once, however many of "
-            "its sinks want it: this is what Headwater sends. By **multicast**, a node sends an event that any other "
-            "node wants once."
+            "its filters want it, and results of interests that run at the source alone, as those with state or "
+            "output do, for themselves: this is what Headwater sends. By **multicast**, a node sends an event that "
+            "any other node wants once."
         ),
         Figure("Bytes that cross", partial(_bytes, found)),
         own_tables.ways(result),
@@ -253,7 +254,7 @@ def _live(result: OwnResult) -> list[Block]:
         return []
     expects = "" if run.crossed == result.crossing else f" Spark, over the recording, merges to {result.crossing:,}."
     if expects and any("state" in each.kind for each in result.subscriptions):
-        expects += " What an interest with state passes crosses for itself, and so an event may cross twice."
+        expects += " What an interest with state passes of a batch crosses for itself, of a single event with the rest."
     sinks = " Sinks at a node with sources were on a node of their own beside it, so what they got crossed too."
     return [
         Text(

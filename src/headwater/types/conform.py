@@ -148,7 +148,37 @@ def _column(column: Any, count: int, type: Type, optional: bool, path: str) -> A
 def _nulls(count: int, type: Type) -> Any:
     if isinstance(type, Enum):
         return _dictionary(pa.nulls(count, pa.int32()), type)
+    if isinstance(type, Record | Array):
+        return _masked(_blanks(count, type), np.ones(count, bool))
     return pa.nulls(count, arrow_type(type))
+
+
+def _masked(array: Any, missing: Any) -> Any:
+    """Records or fixed arrays, those that are missing null. Nothing within them becomes null, because Parquet's writer
+    looks there too, and finds a null that the type does not have."""
+    if pa.types.is_struct(array.type):
+        children = [array.field(i) for i in range(array.type.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(array.type), mask=pa.array(missing))
+    return pa.FixedSizeListArray.from_arrays(array.values, type=array.type, mask=pa.array(missing))
+
+
+def _blanks(count: int, type: Type) -> Any:
+    """Values that nobody looks at, without nulls where the type has none."""
+    target = arrow_type(type)
+    match type:
+        case Enum():
+            return _dictionary(pa.array(np.zeros(count, np.int32)), type)
+        case Record(fields=fields):
+            made = [_nulls(count, f.type) if f.optional else _blanks(count, f.type) for f in fields]
+            return pa.StructArray.from_arrays(made, fields=list(target))
+        case Array(element=element, shape=shape):
+            inner = Array(element, shape[1:]) if len(shape) > 1 else element
+            return pa.FixedSizeListArray.from_arrays(_blanks(count * shape[0], inner), type=target)
+        case List():
+            return pa.array([[]], target).take(pa.array(np.zeros(count, np.int64)))
+        case Scalar(name="text" | "bytes" as name):
+            return pa.repeat(pa.scalar("" if name == "text" else b"", target), count)
+    return pa.array(np.zeros(count, np.int64)).cast(target)
 
 
 def _values(array: Any, type: Type, optional: bool, path: str, rows: Rows) -> Any:
@@ -174,6 +204,10 @@ def _values(array: Any, type: Type, optional: bool, path: str, rows: Rows) -> An
     if made is dense or (not len(dense) and array.type == arrow_type(type)):
         return array
     positions = np.cumsum(valid) - 1
+    if isinstance(type, Record | Array):
+        if not len(dense):
+            return _nulls(len(array), type)
+        return _masked(compact(made).take(pa.array(np.maximum(positions, 0))), ~valid)
     return compact(made).take(pa.array(positions, mask=~valid))
 
 

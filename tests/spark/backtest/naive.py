@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headwater.channel.counters import fault_name
+from headwater.interest import Interest
 from headwater.ir import interp
 from headwater.ir.interp import EventMeta, Fault
-from headwater.spark.backtest.report import DATAGRAM, FRAME, Backtest, Traffic
+from headwater.native.record import is_long, uses_meta
+from headwater.spark.backtest.report import DATAGRAM, FRAME, MARK, Backtest, Traffic
 from headwater.spark.backtest.subscriptions import Wanted
 from headwater.types import EventType
 
@@ -33,6 +35,9 @@ class Naive:
         self.links: dict[tuple[Any, str], dict[str, Traffic]] = defaultdict(lambda: defaultdict(Traffic))
         self.multicast: dict[Any, Traffic] = defaultdict(Traffic)
         self.times: dict[int, list[int]] = defaultdict(lambda: [0] * len(wanted))
+        # As a node asks for it: filters are merged, the others run at the source alone, and their results are marked.
+        self.alone = [each.interest is not None and runs_alone(each.interest) for each in wanted]
+        self.marked = {each.at for each, alone in zip(wanted, self.alone, strict=True) if alone}
         states: dict[Any, Any] = {}
         ordered = sorted(rows, key=lambda row: (str(row.node), str(row.source), row.seq))
         for row in ordered:
@@ -41,9 +46,8 @@ class Naive:
     def one(self, type: EventType, row: Row, states: dict[Any, Any], width: int) -> None:
         size = len(type.encode(row.event))
         meta = EventMeta(source=row.source, node=row.node, seq=row.seq, time=row.time)
-        filters: dict[str, bool] = {}  # sinks that want the event itself, and whether all for an interest with state
-        plain: set[str] = set()
-        outputs: dict[str, list[tuple[Any, int]]] = defaultdict(list)
+        merged: set[str] = set()  # nodes whose merged filters want the event
+        results: dict[str, dict[Any, int]] = defaultdict(dict)  # what else crosses to a node: whose, and its size
         for number, each in enumerate(self.wanted):
             if each.interest is None:
                 passed, made = True, None
@@ -57,32 +61,24 @@ class Naive:
             sums["record_bytes"] += length
             self.times[row.time // width][number] += 1
             if each.at != row.node:
-                self.add(row.node, each.at, "filtered", length)
-            if made is None:
-                filters[each.at] = True
-                if each.interest is None or not each.interest.executed.program.stateful:
-                    plain.add(each.at)
+                self.add(row.node, each.at, "filtered", length + MARK * self.alone[number])
+            if not self.alone[number]:
+                merged.add(each.at)
             else:
                 assert each.interest is not None
-                key = (each.interest.fingerprint, repr(each.interest.params))
-                if key not in [known for known, _ in outputs[each.at]]:
-                    outputs[each.at].append((key, length))
+                shared = (each.interest.fingerprint, repr(each.interest.params))
+                results[each.at][number if each.interest.program.stateful else shared] = length
         for sink in self.sinks:
             if sink == row.node:
                 continue
             self.add(row.node, sink, "unfiltered", size)
-            if sink in filters:
-                self.add(row.node, sink, "merged", size)
-            for _, length in outputs[sink]:
-                self.add(row.node, sink, "merged", length)
-                self.send(row.node, length)
-            if sink in filters and self.streams(sink, row, states):
-                self.send(row.node, size)
-        if plain - {row.node}:
+            for length in [*([size] if sink in merged else []), *results[sink].values()]:
+                mark = MARK * (sink in self.marked)
+                self.add(row.node, sink, "merged", length + mark)
+                if mark:
+                    self.send(row.node, length + mark)
+        if merged - self.marked - {row.node}:
             self.send(row.node, size + DATAGRAM)
-
-    def streams(self, sink: str, row: Row, states: dict[Any, Any]) -> bool:
-        return bool(states.get(("passed", sink, row.node, row.source)) == row.seq)
 
     def judge(
         self, number: int, each: Wanted, row: Row, meta: EventMeta, states: dict[Any, Any]
@@ -100,11 +96,7 @@ class Naive:
                 sums["faults"][fault_name(kind)] += 1
         if not result.passed:
             return False, None
-        if it.output is None:
-            if it.executed.program.stateful:
-                states["passed", each.at, row.node, row.source] = row.seq
-            return True, None
-        return True, len(it.output.encode(result.output))
+        return True, None if it.output is None else len(it.output.encode(result.output))
 
     def add(self, node: Any, sink: str, what: str, size: int) -> None:
         self.links[node, sink][what] += Traffic(1, size + FRAME)
@@ -115,12 +107,13 @@ class Naive:
     def check(self, found: Backtest) -> None:
         """Everything in the report is what it ought to be."""
         total = found.events
-        for row, sums, each in zip(found.subscriptions, self.subscriptions, self.wanted, strict=True):
+        rows = zip(found.subscriptions, self.subscriptions, self.wanted, self.alone, strict=True)
+        for row, sums, each, alone in rows:
             assert (row.name, row.at) == (each.name, each.at)
             got = (row.events, row.record_bytes, row.undecided, dict(row.faults))
             text = each.interest.program.body if each.interest else None
             assert got == (sums["events"], sums["record_bytes"], sums["undecided"], dict(sums["faults"])), text
-            assert row.bytes == row.record_bytes + FRAME * row.events
+            assert row.bytes == row.record_bytes + (FRAME + MARK * alone) * row.events
             assert row.evaluated == row.passed + row.rejected + row.undecided == total
         for link in found.links:
             expected = self.links[link.source, link.sink]
@@ -136,3 +129,8 @@ class Naive:
         assert [sum(row.received) for row in found.times if sum(row.received)] == [
             sum(self.times[at]) for at in sorted(self.times)
         ]
+
+
+def runs_alone(interest: Interest) -> bool:
+    program = interest.executed.program
+    return program.stateful or program.output is not None or uses_meta(program) or is_long(program)

@@ -17,6 +17,7 @@ from headwater.spark.backtest import Backtest, Subscription, Traffic, backtest
 from headwater.spark.backtest.backtest import bucket_width, spread
 from headwater.spark.backtest.command import add_backtest
 from headwater.spark.backtest.report import DATAGRAM, FRAME
+from headwater.store.log import ChannelLog, Log
 from tests.spark.backtest.support import START, rows_of, write_log
 
 CHANNEL = "orl.sighting"
@@ -141,6 +142,31 @@ def test_older_events_lack_a_field_of_the_newest_type(spark: Any, tmp_path: Path
     assert any("b" in note for note in made.notes)
 
 
+@pytest.mark.parametrize("more, where", [("b: text[]", "size(b) = 1"), ("b: {c: i32}", "b.c = 1")])
+def test_older_events_lack_the_only_field_that_is_read(spark: Any, tmp_path: Path, more: str, where: str) -> None:
+    """Of whatever type, at rest or not, in one node's tail and not in another's."""
+    old, new = as_event_type("a: i32"), as_event_type(f"a: i32, {more}")
+    value: Any = {"b: text[]": ["x"], "b: {c: i32}": {"c": 1}}[more]
+    for type, node, event in ((old, "n", {"a": 1}), (new, "m", {"a": 2, "b": value})):
+        with ChannelLog.open(Log(tmp_path), "c", node, type) as log:
+            log.append_batch("s", 1, START * 1000, type.to_arrow([event] * 3))
+            log.roll(wait=True)
+            log.append_batch("s", 4, START * 1000, type.to_arrow([event]))
+    made = backtest(spark, tmp_path, [Subscription(name="b", where=where)])
+    assert [(row.passed, row.undecided) for row in made.subscriptions] == [(4, 4)]
+    assert "required fields that some events lack are missing there: b" in made.notes
+
+
+def test_state_over_a_field_that_has_widened(spark: Any, tmp_path: Path) -> None:
+    counting = "{ static int n = 0; n = n + 1; return n % 2 == 0 && input.a > 0; }"
+    for first, type, value in ((1, "a: i32", 7), (4, "a: i64", 1 << 40)):
+        with ChannelLog.open(Log(tmp_path), "c", "n", as_event_type(type)) as log:
+            log.append_batch("s", first, START * 1000, as_event_type(type).to_arrow([{"a": value}] * 3))
+            log.roll(wait=True)
+    made = backtest(spark, tmp_path, [Subscription(name="b", where=counting)])
+    assert made.subscription("b").events == 3
+
+
 def test_reports_are_written(found: Backtest, tmp_path: Path) -> None:
     said = json.loads(found.to_json())
     assert said["events"] == 3600 and said["subscriptions"][0]["name"] == "camera x"
@@ -155,9 +181,8 @@ def test_reports_are_written(found: Backtest, tmp_path: Path) -> None:
     assert "camera y" in text and "% less than filtered" in text and f"{FRAME} bytes of frame" in text
 
 
-def test_the_command(spark: Any, log: Path, subscriptions: Path, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
-    """In the session of the tests, which the command must not end."""
-    monkeypatch.setattr(spark.__class__, "stop", lambda self: None)
+def test_the_command(spark: Any, log: Path, subscriptions: Path, tmp_path: Path, capsys: Any) -> None:
+    """In the session of the tests, which the command does not end."""
     parser = argparse.ArgumentParser()
     add_backtest(parser.add_subparsers())
     target = tmp_path / "report.json"
@@ -169,6 +194,7 @@ def test_the_command(spark: Any, log: Path, subscriptions: Path, tmp_path: Path,
         args = parser.parse_args(["backtest", str(subscriptions), str(log), *wrong])
         with pytest.raises(error):
             args.run(args)
+    assert spark.range(2).count() == 2
 
 
 def test_widths() -> None:

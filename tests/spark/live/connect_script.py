@@ -25,7 +25,7 @@ def main(folder: Path) -> None:
     here = {"log": str(log), "channel": CHANNEL}
     assert spark.read.format("headwater").options(**here, where="level > 6").load().count() == 3
     register(spark)
-    stream = spark.readStream.format("headwater").options(**here, where="level > 6", maxEventsPerBatch="4").load()
+    stream = spark.readStream.format("headwater").options(**here, where="level > 6", maxEventsPerBatch="9").load()
     query = (
         stream.selectExpr("level + 1 AS level")
         .writeStream.format("headwater")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -11,24 +10,23 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from headwater import event_type
 from headwater.interest import as_event_type
 from headwater.store.log import ChannelLog, Log
 from headwater.store.log.files import LogFiles
+from tests.spark.live.killed_script import AT_A_TIME, COPY, copy
 from tests.spark.live.logs import CHANNEL, put
 
 ROOT = Path(__file__).parents[3]
 READING = event_type(as_event_type("level: i64").record)
-COUNT = 600
+COUNT = 500
 
 
-def driver(log: Path, out: Path, mode: str) -> subprocess.Popen[bytes]:
+def driver(log: Path, out: Path) -> subprocess.Popen[bytes]:
     given = [str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    with (out / f"{mode}.txt").open("wb") as errors:
+    with (out / "killed.txt").open("wb") as errors:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.live.killed_script", str(log), str(out), mode],
+            [sys.executable, "-m", "tests.spark.live.killed_script", str(log), str(out)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([*given, str(ROOT)])},
             stdout=subprocess.DEVNULL,
@@ -37,49 +35,36 @@ def driver(log: Path, out: Path, mode: str) -> subprocess.Popen[bytes]:
         )
 
 
-def batches(out: Path, query: str) -> int:
-    commits = out / f"checkpoint-{query}" / "commits"
+def batches(out: Path) -> int:
+    commits = out / "checkpoint" / "commits"
     return len([entry for entry in commits.iterdir() if entry.name.isdigit()]) if commits.is_dir() else 0
 
 
-def read_files(out: Path) -> list[int]:
-    """What the file sink has committed, as its own log says."""
-    named: dict[str, None] = {}
-    for entry in sorted((out / "files" / "_spark_metadata").iterdir()):
-        if not entry.name.startswith("."):
-            for line in entry.read_text().splitlines()[1:]:
-                named[json.loads(line)["path"].removeprefix("file://")] = None
-    return [level for path in named for level in pq.read_table(path).column("level").to_pylist()]
-
-
-def test_a_driver_killed_in_the_middle(tmp_path: Path) -> None:
+def test_a_driver_killed_in_the_middle(spark: Any, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     out.mkdir()
     put(log, READING, [{"level": at} for at in range(COUNT)])  # at rest
     tail = ChannelLog.open(Log(log), CHANNEL, "attic", READING)  # and in a write-ahead file
     tail.append_batch("b", 1, 1, READING.to_arrow([{"level": at} for at in range(COUNT, 2 * COUNT)]))
     tail.close()
-    running = driver(log, out, "killed")
+    running = driver(log, out)
     pause = threading.Event()
     try:
-        while min(batches(out, "files"), batches(out, "copies")) < 2:
+        while batches(out) < 2:
             assert running.poll() is None, (out / "killed.txt").read_text()[-4000:]
             pause.wait(0.02)
     finally:
         os.killpg(running.pid, signal.SIGKILL)
         running.wait()
-    reached = max(batches(out, "files"), batches(out, "copies"))
-    assert reached * 40 < 2 * COUNT, "killed too late"
+    assert batches(out) * AT_A_TIME < 2 * COUNT, "killed too late"
     put(log, READING, [{"level": 2 * COUNT + 1}], seqs=[COUNT + 5], segment=2)
-    again = driver(log, out, "end")
-    assert again.wait(timeout=240) == 0, (out / "end.txt").read_text()[-4000:]
-    expected: list[Any] = [at for at in range(2 * COUNT) if at % 3] + [2 * COUNT + 1]
-    assert sorted(read_files(out)) == expected
+    copy(spark, str(log), str(out), limit=2 * COUNT, availableNow=True).awaitTermination()
+    expected = [at for at in range(2 * COUNT) if at % 3] + [2 * COUNT + 1]
     copied = LogFiles(out)
-    (span,) = copied.sources("lab.copy")
+    (span,) = copied.sources(COPY)
     found = [
         level
-        for batch in copied.read("lab.copy", span.node, span.source, 0, None)
+        for batch in copied.read(COPY, span.node, span.source, 0, None)
         for level in batch.column("level").to_pylist()
     ]
     assert sorted(found) == expected

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from headwater import ExecutionError, StoreError, event_type
+from headwater import EvolutionError, ExecutionError, StoreError, event_type
 from headwater.interest import as_event_type
 from headwater.spark.live.offsets import Offset, shares
 from headwater.spark.live.source import HeadwaterSource
@@ -66,7 +66,7 @@ def test_shares_are_fair(limit: int, waiting: dict[tuple[str, str], int], turn: 
 
 
 def test_offsets_survive_json() -> None:
-    offset = Offset({("n", "a"): 3, ("m", "b"): 4}, {("n", "a"): 0}, {("m", "b"): 9}, {("n", "a"): [1, 2]}, "xyz")
+    offset = Offset({("n", "a"): 3, ("m", "b"): 4}, {("n", "a"): 0}, {("m", "b"): 9}, {("n", "a"): [1, 2]}, "xyz", 7)
     assert Offset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
     with pytest.raises(StoreError, match="expected an offset of headwater"):
         Offset.from_json({"partition-1": 7})
@@ -88,16 +88,55 @@ def test_the_limit_is_shared_and_gaps_do_not_count(tmp_path: Path) -> None:
     assert stream.latestOffset(third, ReadMaxRows(12)) == third
 
 
-def test_every_source_has_its_turn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [1, 2, 5, 10])
+def test_every_source_has_its_turn(tmp_path: Path, step: int) -> None:
+    """Whatever gaps their numbers have, and however much one of them has."""
+    numbers = range(step, 9 * step, step)
     for source in "abcde":
-        put(tmp_path, READING, events(1, 2), source=source)
+        put(tmp_path, READING, events(*numbers), source=source, seqs=numbers)
     stream = reader(tmp_path, maxEventsPerBatch="2")
     offset, seen = stream.initialOffset(), []
     for _ in range(5):
         end = stream.latestOffset(offset, ReadMaxRows(2))
         seen += rows(stream, offset, end)
+        offset = json.loads(json.dumps(end))
+    assert sorted(seen) == [(source, seq) for source in "abcde" for seq in numbers[:2]]
+
+
+def test_a_source_that_gets_all_it_has_does_not_take_the_turn_of_others(tmp_path: Path) -> None:
+    put(tmp_path, READING, events(1, 2, 3), source="b")
+    stream = reader(tmp_path, maxEventsPerBatch="1")
+    offset, seen = stream.initialOffset(), []
+    for number in range(1, 5):
+        put(tmp_path, READING, events(number), source="a", seqs=[number], segment=number)
+        end = stream.latestOffset(offset, ReadMaxRows(1))
+        seen += rows(stream, offset, end)
         offset = end
-    assert sorted(seen) == [(source, seq) for source in "abcde" for seq in (1, 2)]
+    assert sorted(seen) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+
+
+def test_a_source_whose_turn_never_came_is_missed_when_it_is_removed(tmp_path: Path) -> None:
+    put(tmp_path, READING, events(1, 2), source="a")
+    (path,) = put(tmp_path, READING, events(1), source="b")
+    stream = reader(tmp_path, maxEventsPerBatch="1")
+    first = stream.latestOffset(stream.initialOffset(), ReadMaxRows(1))
+    assert seqs(first) == {"a": 1}
+    path.unlink()
+    with pytest.raises(StoreError, match="hall/b: 1 to 1"):
+        stream.latestOffset(first, ReadMaxRows(1))
+
+
+@pytest.mark.parametrize("options", [{}, {"where": "level > 0"}])
+def test_a_field_that_widens_while_the_query_runs(tmp_path: Path, options: dict[str, str]) -> None:
+    narrow = event_type(as_event_type("level: i32").record)
+    put(tmp_path, narrow, events(1))
+    stream = reader(tmp_path, **options)
+    first = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    put(tmp_path, READING, events(2, 2**40), seqs=[2, 3], segment=2)
+    second = stream.latestOffset(first, ReadAllAvailable())
+    with pytest.raises(EvolutionError, match=r"its type has changed(.|\n)*load it again"):
+        rows(stream, first, second)
+    assert rows(reader(tmp_path, **options), first, second) == [("a", 2), ("a", 3)]
 
 
 def test_new_sources_become_partitions_and_new_types_do_not_disturb(tmp_path: Path) -> None:
@@ -225,7 +264,7 @@ def test_a_stream_through_spark(spark: Any, tmp_path: Path) -> None:
 
     def run(condition: str) -> list[Any]:
         frame = spark.readStream.format("headwater").options(
-            log=str(log), channel=CHANNEL, where=condition, maxEventsPerBatch="4"
+            log=str(log), channel=CHANNEL, where=condition, maxEventsPerBatch="6"
         ).load()  # fmt: skip
         sink = frame.writeStream.format("parquet").option("path", out).option("checkpointLocation", checkpoint)
         query = sink.trigger(availableNow=True).start()
@@ -233,7 +272,7 @@ def test_a_stream_through_spark(spark: Any, tmp_path: Path) -> None:
         return list(query.recentProgress)
 
     progress = run("level > 2")
-    assert [p.sources[0].numInputRows for p in progress if p.numInputRows] == [2, 4, 2]
+    assert [p.sources[0].numInputRows for p in progress if p.numInputRows] == [4, 4]
     put(log, READING, events(*range(11, 15)), seqs=range(11, 15), segment=2)
     put(log, READING, events(7, 8), source="late")
     run("level % 2 = 0")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
@@ -76,6 +77,18 @@ def test_what_was_staged_for_nothing_is_removed(tmp_path: Path) -> None:
     assert not Path(staged.path).exists()
 
 
+def test_a_batch_write_leaves_nothing_behind_and_is_at_rest(tmp_path: Path) -> None:
+    for numbers in ((1, 2), ()):
+        writer = sink(tmp_path, streaming=False)
+        writer.commit([writer.write(rows(*numbers)), None])
+    writer = sink(tmp_path, streaming=False)
+    writer.abort([writer.write(rows(3)), None])
+    assert list(levels(tmp_path, CHANNEL).values()) == [[1, 2]]
+    assert not [path for name in (".spark", ".publishing") for path in tmp_path.glob(f"{name}/**/*") if path.is_file()]
+    (rested,) = (tmp_path / CHANNEL).glob("event_day=*/*.parquet")
+    assert pq.read_metadata(rested).num_rows == 2
+
+
 def test_columns_that_do_not_fit_the_channel_are_told_on_the_driver(tmp_path: Path) -> None:
     put(tmp_path, READING, [{"level": 1}])
     for wrong in (T.StructType().add("level", "string"), T.StructType().add("lvl", "long")):
@@ -105,7 +118,7 @@ def test_a_stream_from_channel_to_channel(spark: Any, tmp_path: Path) -> None:
 
     def run() -> None:
         loud = spark.readStream.format("headwater").options(
-            log=str(log), channel=CHANNEL, where="level > 5", maxEventsPerBatch="8"
+            log=str(log), channel=CHANNEL, where="level > 5", maxEventsPerBatch="12"
         ).load()  # fmt: skip
         query = (
             loud.selectExpr("event_source AS of", "level * 10 AS level")

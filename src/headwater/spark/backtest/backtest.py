@@ -28,7 +28,7 @@ from headwater.spark.backtest.summing import report
 from headwater.spark.backtest.tally import Tally
 from headwater.spark.columns import bind_columns, bind_meta
 from headwater.spark.frame import LOG_META, log_meta
-from headwater.spark.schema import to_spark_arrow
+from headwater.spark.schema import spark_schema, to_spark_arrow
 from headwater.spark.sql import name as quoted
 from headwater.store.log.layout import channels
 from headwater.store.log.opening import Rested, Snapshot
@@ -237,10 +237,10 @@ class _LogJob(_Job):
         self.rested = [part for part in snapshot.parts if isinstance(part, Rested)]
 
     def run(self) -> Tally:
-        lacking = self._lacking()
+        lacking, perhaps = self._lacking()
         if lacking:
             self.notes.append(f"required fields that some events lack are missing there: {', '.join(lacking)}")
-        plan = self.plan(lacking)
+        plan = self.plan((*lacking, *perhaps))
         tail = list(self._tail(plan.judge))
         if tail:
             count = sum(batch.num_rows for batch in tail)
@@ -260,14 +260,17 @@ class _LogJob(_Job):
             self.collect(tally, ids.mapInArrow(function, worker.RESULT))
         return tally
 
-    def _lacking(self) -> list[str]:
-        """Required fields that are null, or not there, in some file: as footers say."""
+    def _lacking(self) -> tuple[list[str], list[str]]:
+        """Required fields that are null, or not there, in some file, as footers say; and those of which a footer does
+        not say, because their statistics are of what is within them."""
         required = [field.name for field in self.type.record.fields if not field.optional]
         found: set[str] = set()
+        inner: set[str] = set()
         for part in self.rested:
             metadata = part.footer.metadata
             found.update(name for name in required if name not in part.schema.names)
             at = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+            inner.update(path.split(".")[0] for path in at if "." in path)
             for number in range(metadata.num_row_groups):
                 group = metadata.row_group(number)
                 for name in required:
@@ -275,10 +278,14 @@ class _LogJob(_Job):
                         statistics = group.column(at[name]).statistics
                         if statistics is None or not statistics.has_null_count or statistics.null_count:
                             found.add(name)
-        if any(not part.at_rest for part in self.snapshot.parts):  # what is not at rest has no footer
-            table = self.snapshot.table
-            found.update(n for n in required if table.type is None or n not in table.type.record.by_name)
-        return [name for name in required if name in found]
+        table = self.snapshot.table
+        for tail in self.snapshot.parts:
+            if not tail.at_rest:  # it has no footer, and may be of an older type than the newest
+                found.update(name for name in required if name not in table.schema.names)
+                for tailing in tail.groups:
+                    batch = tail.load(table, tailing.index, required)
+                    found.update(name for name in batch.schema.names if batch.column(name).null_count)
+        return [n for n in required if n in found], [n for n in required if n in inner and n not in found]
 
     def _tail(self, judge: Judge) -> Iterator[Any]:
         columns = [*LOG_META.values(), *judge.columns]
@@ -290,16 +297,18 @@ class _LogJob(_Job):
                         yield batch
 
     def _in_order(self, plan: _Plan, tail: Sequence[Any]) -> Tally:
-        names = [*LOG_META.values(), *plan.judge.columns]
+        fields = tuple(Field(f.name, f.type, True) for f in self.snapshot.table.fields.record.fields)
+        of = {field.name: field for field in (*_KNOWN, *fields)}
         parts = []
         if self.rested:
             folder = str(self.snapshot.folder.path)
-            reader = self.spark.read.option("basePath", folder).option("mergeSchema", "true")
+            names = [name for name in (*LOG_META.values(), *plan.judge.columns) if name in of]
+            # The table's own schema: Spark does not merge those of files in which a field was narrower.
+            schema = spark_schema(Record("Rested", tuple(of[name] for name in names)))
+            reader = self.spark.read.option("basePath", folder).schema(schema)
             frame = reader.parquet(*[str(part.path) for part in self.rested])
-            parts.append(frame.select(*[quoted(name) for name in names if name in frame.columns]))
+            parts.append(frame.select(*[quoted(name) for name in names]))
         if tail:
-            fields = tuple(Field(f.name, f.type, True) for f in self.snapshot.table.fields.record.fields)
-            of = {field.name: field for field in (*_KNOWN, *fields)}
             record = Record("Tail", tuple(of[name] for name in tail[0].schema.names))
             tables = [pa.Table.from_batches([to_spark_arrow(batch, record)]) for batch in tail]
             parts.append(self.spark.createDataFrame(pa.concat_tables(tables)))

@@ -118,7 +118,7 @@ class Chunk:
 def _batch(columns: Mapping[str, Any], rows: int, judge: Judge) -> Any:
     arrays = {name: columns[name] for name in judge.read if name in columns}
     if not arrays:
-        arrays = {judge.narrow.fields[0].name: pa.nulls(rows, pa.int32())}
+        arrays = {judge.narrow.fields[0].name: pa.nulls(rows)}
     return from_spark_arrow(pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)), judge.narrow)
 
 

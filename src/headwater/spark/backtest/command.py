@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; what is wrong with the arguments shows before Spark starts."""
     from headwater.spark.backtest.backtest import backtest, bucket_width
     from headwater.spark.backtest.subscriptions import load
-    from headwater.spark.session import session
+    from headwater.spark.session import running, session
     from headwater.store.log.reading import ChannelReader, channels
 
     bucket_width(args.bucket)
@@ -48,11 +48,13 @@ def run(args: argparse.Namespace) -> int:
     if channel is None and len(found := channels(args.log)) == 1:
         channel = found[0]
     events: Any = args.log if channel is None else ChannelReader(args.log, channel)
-    spark = session("headwater backtest", args.master, remote=args.remote)
+    here = running()
+    spark = here if here is not None else session("headwater backtest", args.master, remote=args.remote)
     try:
         found_all = backtest(spark, events, given, channel=channel, bucket=args.bucket)
     finally:
-        spark.stop()
+        if here is None:  # a session that ran before is somebody else's
+            spark.stop()
     if args.csv is not None:
         found_all.write_csv(args.csv)
     if args.json is not None and str(args.json) == "-":

@@ -25,7 +25,7 @@ from headwater.match import Matcher
 from headwater.match.counters import KINDS
 from headwater.match.matching import new_totals
 from headwater.native.batch import BatchProgram, BatchResult, batch_code
-from headwater.native.record import uses_meta
+from headwater.native.record import is_long, uses_meta
 from headwater.spark.backtest.sizes import heap_fields, record_sizes
 from headwater.spark.backtest.subscriptions import Wanted
 from headwater.spark.backtest.tally import Items
@@ -143,6 +143,7 @@ class Judge:
         self.rows = Matching(self.type, self.matched)
         self.classes = Matching(self.type, self.matched)
         self.twins = _twins(self.alone)
+        self.streams = {entry.sink for entry in self.alone}  # nodes that multicast does not serve
         self.programs = {entry.number: entry.runner() for entry in self.alone if not entry.program.stateful}
 
     def sizes(self, columns: Mapping[str, Any], rows: int) -> Any:
@@ -160,14 +161,24 @@ def _interest(one: _One) -> Interest | None:
     return Interest.from_program(program, params, limits=_limits(one.fuel))
 
 
+def crosses_alone(interest: Interest | None) -> bool:
+    """Whether what it passes is not merged with what other interests of the node pass: it runs at the source only, and
+    its results are marked as its own."""
+    if interest is None:
+        return False
+    program = interest.executed.program
+    return program.stateful or program.output is not None or uses_meta(program) or is_long(program)
+
+
 def _twins(entries: Sequence[Entry]) -> set[int]:
-    """Transformations that give the same as an earlier one of the same node: its results cross once for both."""
+    """Those that give the same as an earlier one of the same node: its results cross once for both. Not with state:
+    each has its own, from when it was subscribed."""
     made: set[int] = set()
     seen: list[Entry] = []
     for entry in entries:
         it = entry.interest
         assert it is not None
-        if it.output is None:
+        if it.program.stateful:
             continue
         for other in seen:
             assert other.interest is not None
@@ -230,4 +241,4 @@ def passed(result: BatchResult) -> Any:
     return result.selection.fill_null(False).to_numpy(zero_copy_only=False)
 
 
-__all__ = ["Entry", "Judge", "Matching", "fault_row", "narrowed", "pack", "passed"]
+__all__ = ["Entry", "Judge", "Matching", "crosses_alone", "fault_row", "narrowed", "pack", "passed"]

@@ -1,7 +1,8 @@
 """What a backtest found: tables for people (`str`), for programs (`to_dict`, `to_json`) and for sheets (`write_csv`).
 
 Bytes are what would go over the wire, by this model: each event that crosses is its record, as the event type lays it
-out, and `FRAME` bytes around it, as an event that is sent alone has. A multicast datagram has `DATAGRAM` bytes more.
+out, and `FRAME` bytes around it, as an event that is sent alone has. To a node with interests that run by themselves
+events go marked, which takes `MARK` bytes more. A multicast datagram has `DATAGRAM` bytes more.
 Under load events share frames and take less; acknowledgements, and the headers of TCP, UDP and IP, are not counted.
 """
 
@@ -17,13 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from headwater.federation.datagram import OVERHEAD as DATAGRAM
-from headwater.federation.wire_events import EVENT_AT
+from headwater.federation.wire_events import EVENT_AT, encode_events
 from headwater.federation.wire_kinds import PREFIX
 
 FRAME = PREFIX.size + EVENT_AT  # length, kind, source, number, sequence number, stamp
+# What an event takes more that is marked with the interest that passed it.
+MARK = len(encode_events(0, 0, [1], [0], [b""], [(1,)])) - FRAME
 MODEL = (
-    f"bytes: the record and {FRAME} bytes of frame for each event that crosses, {DATAGRAM} more for a multicast "
-    "datagram; without acknowledgements and the headers of TCP, UDP and IP"
+    f"bytes: the record and {FRAME} bytes of frame for each event that crosses, {MARK} more to a node some of whose "
+    f"interests run by themselves, {DATAGRAM} more for a multicast datagram; without acknowledgements and the headers "
+    "of TCP, UDP and IP"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHOWN = 40  # rows of a table that are printed; files have them all
@@ -67,8 +71,8 @@ class SubscriptionRow:
 class LinkRow:
     """From a source's node to a sink's node; None is a source whose node is not known.
 
-    `unfiltered`: all events, once. `filtered`: what each subscription wants, each on its own. `merged`: what any of
-    them wants, once: this is what Headwater sends."""
+    `unfiltered`: all events, once. `filtered`: what each subscription wants, each on its own. `merged`: what any
+    filter of them wants, once, and the results of those that run by themselves: this is what Headwater sends."""
 
     source: str | None
     sink: str
@@ -202,7 +206,7 @@ class Backtest:
         rows = [
             ["unfiltered: everything, once to each node", *_traffic(self.unfiltered), ""],
             ["filtered: each subscription on its own", *_traffic(self.filtered), _percent(self.filtered, self)],
-            ["merged: each event once to a node", *_traffic(self.merged), _percent(self.merged, self)],
+            ["merged: an event once to a node's filters", *_traffic(self.merged), _percent(self.merged, self)],
             ["multicast: each event once", *_traffic(self.multicast), _percent(self.multicast, self)],
         ]
         lines += _table(["", "events", "bytes", "of unfiltered"], rows)
@@ -331,6 +335,7 @@ def _table(head: list[str], rows: list[list[str]]) -> list[str]:
 __all__ = [
     "DATAGRAM",
     "FRAME",
+    "MARK",
     "MODEL",
     "Backtest",
     "LinkRow",

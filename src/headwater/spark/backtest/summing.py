@@ -10,9 +10,11 @@ import numpy as np
 
 from headwater.channel.counters import fault_name
 from headwater.match.counters import KINDS
+from headwater.spark.backtest.judging import crosses_alone
 from headwater.spark.backtest.report import (
     DATAGRAM,
     FRAME,
+    MARK,
     Backtest,
     LinkRow,
     SinkRow,
@@ -87,6 +89,9 @@ class _Sums:
         self.items, self.wanted = tally.items, wanted
         self.sinks = list(dict.fromkeys(each.at for each in wanted))
         self.of = [self.sinks.index(each.at) for each in wanted]
+        # Bytes of frame, of what each subscription and each node gets. Where some events are marked, all are.
+        self.frames = [FRAME + MARK * crosses_alone(each.interest) for each in wanted]
+        self.links = [max(self.frames[n] for n, at in enumerate(self.of) if at == s) for s in range(len(self.sinks))]
         self.cells, self._width = tally.cells, tally.width or 0
         zero = np.zeros((2, self.items.count), np.int64)
         self.by_node: dict[str | None, Any] = {}
@@ -101,12 +106,17 @@ class _Sums:
 
     def _filtered(self, sums: Any, sink: int) -> Traffic:
         first = self.items.first
-        return _sum(self._traffic(sums, first + n) for n, at in enumerate(self.of) if at == sink)
+        return _sum(self._traffic(sums, first + n, self.frames[n]) for n, at in enumerate(self.of) if at == sink)
+
+    def _merged(self, sums: Any, sink: int) -> Traffic:
+        return self._traffic(sums, self.items.merged + sink, self.links[sink])
 
     def _multicast(self, sums: Any, node: str | None) -> Traffic:
-        """One datagram for all, and streams for what a datagram cannot carry."""
+        """One datagram for all, and streams to nodes with marked events."""
         streams = (
-            self._traffic(sums, self.items.streamed + sink) for sink, name in enumerate(self.sinks) if name != node
+            self._merged(sums, sink)
+            for sink, name in enumerate(self.sinks)
+            if name != node and self.links[sink] > FRAME
         )
         return _sum(streams) + self._traffic(sums, self.items.datagrams, FRAME + DATAGRAM)
 
@@ -119,7 +129,7 @@ class _Sums:
             name=self.wanted[number].name,
             at=self.wanted[number].at,
             events=events,
-            bytes=size + FRAME * events,
+            bytes=size + self.frames[number] * events,
             record_bytes=size,
             evaluated=tally.rows,
             passed=events,
@@ -135,7 +145,7 @@ class _Sums:
             sink=self.sinks[sink],
             unfiltered=self._traffic(sums, self.items.everything),
             filtered=self._filtered(sums, sink),
-            merged=self._traffic(sums, self.items.merged + sink),
+            merged=self._merged(sums, sink),
         )
 
     def sink_row(self, sink: int, links: Sequence[LinkRow]) -> SinkRow:
@@ -170,14 +180,14 @@ class _Sums:
             events=sum(int(sums[0, items.everything]) for sums in cells.values()),
             unfiltered=_sum(self._traffic(sums, items.everything) for sums, _ in pairs),
             filtered=_sum(self._filtered(sums, sink) for sums, sink in pairs),
-            merged=_sum(self._traffic(sums, items.merged + sink) for sums, sink in pairs),
+            merged=_sum(self._merged(sums, sink) for sums, sink in pairs),
             multicast=_sum(self._multicast(sums, node) for node, sums in cells.items()),
             received=tuple(np.asarray(received).tolist()),
             sources=tuple(int(cells[node][0, items.everything]) if node in cells else 0 for node in nodes),
         )
 
     def local(self, node: str | None) -> int:
-        """What sinks of its own node get of it, each event once."""
+        """What sinks of its own node get of it, as it would cross."""
         if node not in self.sinks:
             return 0
         return int(self.by_node[node][0, self.items.merged + self.sinks.index(node)])

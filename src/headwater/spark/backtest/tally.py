@@ -34,7 +34,7 @@ class Items:
 
     @property
     def count(self) -> int:
-        return 2 + self.subscriptions + 2 * self.sinks
+        return 2 + self.subscriptions + self.sinks
 
     @property
     def everything(self) -> int:
@@ -42,7 +42,7 @@ class Items:
 
     @property
     def datagrams(self) -> int:
-        """Events that filters without state of any other node want: what multicast sends, once."""
+        """Events that any other node wants whose interests are all merged: what multicast sends, once."""
         return 1
 
     @property
@@ -52,13 +52,8 @@ class Items:
 
     @property
     def merged(self) -> int:
-        """Of the nodes of sinks: what crosses to each, once."""
+        """Of the nodes of sinks: what crosses to each."""
         return 2 + self.subscriptions
-
-    @property
-    def streamed(self) -> int:
-        """The same: the part of it that multicast cannot carry, results of interests with state or output."""
-        return 2 + self.subscriptions + self.sinks
 
 
 class Part(msgspec.Struct, array_like=True):

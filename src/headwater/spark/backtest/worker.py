@@ -198,8 +198,7 @@ class Round:
         shape = (self.judge.items.count, len(keys))
         self.events, self.bytes = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         sinks = range(len(self.judge.sinks))
-        self.wants: dict[int, list[Any]] = {sink: [] for sink in sinks}  # rows that filters of the node want
-        self.streams: dict[int, list[Any]] = {sink: [] for sink in sinks}  # the same, of filters with state
+        self.wants: dict[int, list[Any]] = {sink: [] for sink in sinks}  # rows that merged filters of the node want
 
     def run(self) -> None:
         items = self.judge.items
@@ -271,16 +270,10 @@ class Round:
                 self.uncertain(entry, result, bool(result.counts.faults))
             if result.output is not None:
                 sizes = output_sizes(entry, result.output)
-        rows = np.flatnonzero(flags)
-        if sizes is None:
-            self.put(judge.items.first + entry.number, self.weights.flagged(flags))
-            (self.streams if entry.program.stateful else self.wants)[entry.sink].append(rows)
-            return
-        found = self.weights.sized(rows, sizes)
+        found = self.weights.flagged(flags) if sizes is None else self.weights.sized(np.flatnonzero(flags), sizes)
         self.put(judge.items.first + entry.number, found)
         if entry.number not in judge.twins:
             self.put(judge.items.merged + entry.sink, found)
-            self.put(judge.items.streamed + entry.sink, found)
 
     # ── what crosses ──
 
@@ -293,19 +286,15 @@ class Round:
         others = {sink: np.zeros(rows, bool) for sink, name in enumerate(judge.sinks) if name in here}
         for sink in range(len(judge.sinks)):
             wanted = _flags(self.wants[sink], rows, everywhere=sink in greedy)
-            if wanted is not None:
-                anybody |= wanted
-                for other, flags in others.items():
-                    if other != sink:
-                        flags |= wanted
-            if self.streams[sink]:
-                streamed = _flags(self.streams[sink], rows)
-                self.put(items.streamed + sink, self.weights.flagged(streamed))
-                wanted = streamed if wanted is None else wanted | streamed
-            if sink in greedy:
-                self.put(items.merged + sink, everything)
-            elif wanted is not None:
-                self.put(items.merged + sink, self.weights.flagged(wanted))
+            if wanted is None:
+                continue
+            self.put(items.merged + sink, everything if sink in greedy else self.weights.flagged(wanted))
+            if sink in judge.streams:
+                continue
+            anybody |= wanted
+            for other, flags in others.items():
+                if other != sink:
+                    flags |= wanted
         self.put(items.datagrams, self.weights.flagged(anybody))
         for sink, flags in others.items():
             own = [at for at, (node, _) in enumerate(self.keys) if node == judge.sinks[sink]]

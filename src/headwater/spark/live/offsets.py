@@ -3,11 +3,13 @@
 An end offset also says what its range needs to be read again just as before: where sources begin that are new in it,
 and the interest by which it is judged. In JSON:
 
-    {"version": 1, "seqs": {"hall": {"door": 420}}, "begins": {...}, "ahead": {...}, "lost": {...}, "interest": "..."}
+    {"version": 1, "seqs": {"hall": {"door": 420}}, "begins": {...}, "ahead": {...}, "lost": {...}, "interest": "...",
+     "turn": 12}
 
 `begins`   the number after which the range of a source starts, where it is not where the range before ended
 `ahead`    the last number seen of a source that the limit cut short: what is missing later was lost
 `lost`     first and last number of what retention removed unread
+`turn`     whose turn it is, where there are more sources than the limit has events
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ class Offset:
     ahead: dict[Key, int] = field(default_factory=dict)
     lost: dict[Key, list[int]] = field(default_factory=dict)
     interest: str | None = None
+    turn: int = 0
 
     def to_json(self) -> dict[str, Any]:
         made: dict[str, Any] = {"version": VERSION, "seqs": _nested(self.seqs)}
@@ -37,6 +40,8 @@ class Offset:
                 made[name] = _nested(getattr(self, name))
         if self.interest is not None:
             made["interest"] = self.interest
+        if self.turn:
+            made["turn"] = self.turn
         return made
 
     @classmethod
@@ -47,7 +52,7 @@ class Offset:
                 "was it made by another format or a newer release? Use another checkpointLocation"
             )
         flat = {name: _flat(found.get(name, {})) for name in ("seqs", "begins", "ahead", "lost")}
-        return cls(flat["seqs"], flat["begins"], flat["ahead"], flat["lost"], found.get("interest"))
+        return cls(**flat, interest=found.get("interest"), turn=found.get("turn", 0))
 
 
 def _nested(values: Mapping[Key, Any]) -> dict[str, dict[str, Any]]:

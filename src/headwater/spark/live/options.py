@@ -162,7 +162,12 @@ class _Checker:
         values: dict[str, Any] = {}
         if params is not None:
             found = self._json("params", params, 'an object in JSON such as {"limit": 0.5, "badges": ["a", "b"]}')
-            values = {name: frozenset(v) if isinstance(v, list) else v for name, v in (found or {}).items()}
+            for name, value in (found or {}).items():
+                members = value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
+                if any(isinstance(member, list | dict) or member is None for member in members):
+                    expected = f"{name}: a number, text, true or false, or a list or an object of these"
+                    self.problem("params", expected, json.dumps(value)[:60])
+                values[name] = frozenset(map(_hashable, value)) if isinstance(value, list) else value
         return Wanted(where, values, notation, output, package)
 
     def _json(self, name: str, text: str, expected: str) -> dict[str, Any] | None:
@@ -211,11 +216,21 @@ class _Checker:
         return text.lower() == "true"
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """The options of a read; ConfigError lists everything that is wrong with them."""
-    check = _Checker(given, STREAM if streaming else BATCH, "stream" if streaming else "batch read")
+def _hashable(member: Any) -> Any:
+    return repr(member) if isinstance(member, list | dict) else member  # it is reported
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
+    """The options of a read; ConfigError lists everything that is wrong with them. With `streaming` None it is not
+    known yet of what kind, and those of either pass."""
+    names, what = {
+        True: (STREAM, "stream"),
+        False: (BATCH, "batch read"),
+        None: (tuple(dict.fromkeys((*BATCH, *STREAM))), "read"),
+    }[streaming]
+    check = _Checker(given, names, what)
     channel, place, wanted = check.channel(), check.place(), check.wanted()
-    words = ("earliest", "latest") if streaming else ("earliest",)
+    words = ("earliest",) if streaming is False else ("earliest", "latest")
     start = check.seqs("startingOffsets", check.get("startingOffsets") or "earliest", words)
     end = None if streaming else check.seqs("endingOffsets", check.get("endingOffsets") or "latest", ("latest",))
     limit, fail = check.number("maxEventsPerBatch"), check.flag("failOnDataLoss", True)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
-from headwater.errors import LinkDown, Unreachable
+from headwater.errors import EncodeError, EvolutionError, LinkDown, Unreachable
 from headwater.interest import Interest
 from headwater.spark.live.options import Place
 from headwater.spark.live.packing import unpack
@@ -73,6 +73,11 @@ def read_range(part: Range, place: Place, channel: str, record: Record, schema: 
             if attempt == ATTEMPTS:
                 raise
             _wait(attempt)
+        except EncodeError as error:
+            raise EvolutionError(
+                f"{channel}: its type has changed since this query was planned, and has values that do not fit",
+                [f"{error}; load it again: a stream goes on where it was, with the new type"],
+            ) from None
 
 
 def _batches(

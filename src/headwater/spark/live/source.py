@@ -25,11 +25,8 @@ class HeadwaterSource(DataSource):  # type: ignore[misc]
         return "headwater"
 
     def schema(self) -> Any:
-        # Spark does not say yet whether this will be a batch or a stream: options of either pass here.
-        streaming = any(name.lower() in ("maxeventsperbatch", "failondataloss") for name in self.options)
-        latest = str(self.options.get("startingOffsets", "")).lower() == "latest"
-        options = read_options(self.options, streaming=streaming or latest)
-        type, interest = self._asked(options)
+        # Spark does not say yet whether this will be a batch or a stream.
+        type, interest = self._asked(read_options(self.options, streaming=None))
         return spark_schema(_record(type, interest))
 
     def reader(self, schema: Any) -> Any:

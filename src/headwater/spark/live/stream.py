@@ -82,24 +82,25 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 after[key] = begins[key] = lasts[key] = seen
         if lost:
             self._report(lost)
-        uptos = self._admitted(limit, spans, after, lasts)
+        uptos = self._admitted(limit, spans, after, lasts, before.turn)
         if all(before.seqs.get(key) == upto for key, upto in uptos.items()):
             return start
-        ahead = {key: lasts[key] for key, upto in uptos.items() if lasts[key] > upto}
-        kept = {key: seen for key, seen in before.ahead.items() if key not in uptos}
+        ahead = {key: last for key, last in lasts.items() if last > uptos.get(key, after[key])}
+        kept = {key: seen for key, seen in before.ahead.items() if key not in lasts}
         begins = {key: begin for key, begin in begins.items() if key in uptos}
-        end = Offset({**before.seqs, **uptos}, begins, {**kept, **ahead}, lost, self.package).to_json()
+        turn = before.turn + limit.max_rows if isinstance(limit, ReadMaxRows) and ahead else before.turn
+        end = Offset({**before.seqs, **uptos}, begins, {**kept, **ahead}, lost, self.package, turn).to_json()
         self._planned = end
         return end
 
     def _admitted(
-        self, limit: ReadLimit, spans: dict[Key, Extent], after: dict[Key, int], lasts: dict[Key, int]
+        self, limit: ReadLimit, spans: dict[Key, Extent], after: dict[Key, int], lasts: dict[Key, int], turn: int
     ) -> dict[Key, int]:
         """The number up to which each source is read, so that all together keep to the limit."""
         if not isinstance(limit, ReadMaxRows):
             return lasts
         waiting = {key: last - after[key] for key, last in lasts.items() if last > after[key]}
-        granted = shares(limit.max_rows, waiting, turn=sum(after.values()))
+        granted = shares(limit.max_rows, waiting, turn=turn)
         uptos = {}
         for key, last in lasts.items():
             if key not in granted or granted[key] >= waiting[key]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,8 +29,9 @@ from headwater.types.model import Record
 class _Writing:
     """What a batch write and a stream's sink have in common."""
 
-    def __init__(self, options: WriteOptions, schema: Any, query: str) -> None:
-        self.options, self.query = options, query
+    def __init__(self, options: WriteOptions, schema: Any, query: str, *, once: bool = False) -> None:
+        """`once`: nobody will write under this name again, so nothing of it is kept but what was published."""
+        self.options, self.query, self.once = options, query, once
         self.record, self.typed = _record(options, schema)
         self.staging = str(_staging(options) / publisher_name(query))
         # Columns that do not fit are reported here, on the driver, before a task starts.
@@ -48,7 +50,7 @@ class _Writing:
             query=self.query,
             type=event_type(self.record) if self.typed else bytes,
             log=local(place.log) if place.log is not None else None,
-            journal=Path(self.staging) / "journal" if place.log is None else None,
+            journal=Path(self.staging) / "journal" if place.log is None or self.once else None,
             connect=place.connect or None,
             federation=place.federation,
             security=place.security,
@@ -61,15 +63,24 @@ class _Writing:
                 while done < rows:
                     found = publisher.publish(time.time_ns(), staged_batches(files))
                     done = found.rows + found.before
+                log = publisher.node.logs.known(self.options.channel) if publisher.node.logs is not None else None
+                if log is not None:  # perhaps nobody opens it again, so it comes to rest now
+                    log.roll(wait=True)
         discard(files)
+        if self.once:
+            self.clear()
         sweep(Path(self.staging))
+
+    def clear(self) -> None:
+        """Leave nothing behind of a write that is over."""
+        shutil.rmtree(self.staging, ignore_errors=True)
 
 
 class HeadwaterWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """`frame.write`: one batch, published at the end."""
 
     def __init__(self, options: WriteOptions, schema: Any) -> None:
-        self.writing = _Writing(options, schema, options.query or uuid4().hex)
+        self.writing = _Writing(options, schema, options.query or uuid4().hex, once=options.query is None)
 
     def write(self, iterator: Iterator[Any]) -> Staged:
         return stage(Path(self.writing.staging), iterator, self.writing.record)
@@ -79,6 +90,8 @@ class HeadwaterWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     def abort(self, messages: Sequence[Staged | None]) -> None:
         discard(message.path for message in messages if message is not None)
+        if self.writing.once:
+            self.writing.clear()
 
 
 class HeadwaterStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
