@@ -268,3 +268,24 @@ def test_refused_before_anything_is_read(spark: Any, tmp_path: Path) -> None:
         os.close(held)
     report = ingest(spark, IngestMapping.of(**CSV), [tmp_path / "none"], tmp_path / "log")
     assert report.events == report.lines == 0 and not report.complete
+
+
+def test_many_files_with_odd_names_keep_their_order(spark: Any, tmp_path: Path) -> None:
+    """More files than pieces are told apart by, each with a bad record, in names that a URI writes otherwise."""
+    folder, log = tmp_path / "in put", tmp_path / "log"
+    folder.mkdir()
+    names = [f"{number:02} ü%20 #{number}.csv" for number in range(70)]
+    for number, name in enumerate(names):
+        lines = [
+            "time,who,level",
+            *(f"2026-03-01 08:00:00.{number:06},w{at},{number}.{at}" for at in range(3)),
+            "x,y,z",
+        ]
+        (folder / name).write_text("\n".join(lines))
+    given = {**CSV, "time": {"from": "time", "format": "%Y-%m-%d %H:%M:%S.%f"}}
+    report = ingest(spark, IngestMapping.of(**given), [folder], log)
+    assert (report.read, report.logged, report.quarantined) == (280, 210, 70)
+    rows = logged(log, "visits")
+    assert [row["level"] for row in rows] == [float(f"{number}.{at}") for number in range(70) for at in range(3)]
+    assert [row["event_time"].microsecond for row in rows] == [number for number in range(70) for _ in range(3)]
+    assert [(Path(row["file"]).name, row["line"]) for row in bad(report)] == [(name, 5) for name in names]

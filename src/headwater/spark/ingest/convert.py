@@ -17,6 +17,12 @@ from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN, Array, Enum, Fie
 
 ISO = TimeFormat("iso", "iso")
 _NARROW = {"u8": "smallint", "u16": "int", "u32": "bigint"}
+_DATE, _CLOCK = r"[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}:[0-9]{2}:[0-9]{2}"
+_PLAIN = {  # formats that are ISO 8601 written out, each with texts for which a cast is exactly as strict
+    f"yyyy-MM-dd{java}HH:mm:ss{fraction}": rf"^{_DATE}{sign}{_CLOCK}{digits}\z"
+    for java, sign in ((" ", " "), ("'T'", "T"))
+    for fraction, digits in (("", ""), (".SSSSSS", r"\.[0-9]{1,6}"))
+}
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -49,6 +55,9 @@ def conversion(kind: Type, raw: Any, given: Any, how: FieldMap, options: Options
         case Scalar(name="timestamp") if given.simpleString() == "string" and (how.time or ISO).kind == "iso":
             first = raw.try_cast("timestamp")
             return Conversion(first, lambda t: _iso(raw, t, how.time or ISO), lambda v: raw.isNotNull() & v.isNull())
+        case Scalar(name="timestamp") if given.simpleString() == "string" and how.time and how.time.kind == "pattern":
+            first = _by_pattern(raw, how.time)
+            return Conversion(first, _not_before_year_one, lambda v: raw.isNotNull() & v.isNull())
         case _:
             made = _value(kind, raw, given, how, options)
             return Conversion(None, lambda _: made, lambda v: raw.isNotNull() & v.isNull())
@@ -161,7 +170,7 @@ def _float(raw: Any, number: Any, options: Options) -> Any:
     text = _pointed(raw, options)
     last = F.substring(text, -1, 1)
     hexadecimal = F.contains(text, F.lit("x")) | F.contains(text, F.lit("X"))
-    plain = last.between(".", "9") & ~hexadecimal  # nearly all of them, and told at once
+    plain = F.contains(F.lit("0123456789."), last) & ~hexadecimal  # nearly all of them, and told at once
     suffixed = reduce(lambda a, b: a | b, [F.contains(text, F.lit(sign)) for sign in "dDfF"])
     finite = F.abs(number) < F.lit(float("inf"))
     named = F.contains(text, F.lit("n")) | F.contains(text, F.lit("N"))
@@ -219,12 +228,24 @@ def time_value(raw: Any, found: str, how: TimeFormat) -> Any:
         )
         return F.when(micros.between(TIMESTAMP_MIN, TIMESTAMP_MAX), F.timestamp_micros(micros))
     text = raw if found == "string" else raw.try_cast("string")
-    least = F.timestamp_micros(F.lit(TIMESTAMP_MIN))
     if how.kind == "pattern":
-        made = F.try_to_timestamp(text, F.lit(how.java))
-        made = made if how.zoned or how.zone == "UTC" else F.to_utc_timestamp(made, F.lit(how.zone))
-        return F.when(made >= least, made)
+        return _not_before_year_one(_by_pattern(text, how))
     return _iso(text, text.try_cast("timestamp"), how)
+
+
+def _by_pattern(text: Any, how: TimeFormat) -> Any:
+    from pyspark.sql import functions as F
+
+    made = F.try_to_timestamp(text, F.lit(how.java))
+    if how.java in _PLAIN:  # ISO 8601 written out: a cast needs no formatter, and means the same
+        made = F.when(text.rlike(_PLAIN[how.java]), text.try_cast("timestamp")).otherwise(made)
+    return made if how.zoned or how.zone == "UTC" else F.to_utc_timestamp(made, F.lit(how.zone))
+
+
+def _not_before_year_one(made: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    return F.when(made >= F.timestamp_micros(F.lit(TIMESTAMP_MIN)), made)
 
 
 def _iso(text: Any, made: Any, how: TimeFormat) -> Any:
@@ -234,5 +255,5 @@ def _iso(text: Any, made: Any, how: TimeFormat) -> Any:
         told = text.rlike(r"[T ][0-9].*[Zz+\-A-Za-z]")
         made = F.when(told, made).otherwise(F.to_utc_timestamp(made, F.lit(how.zone)))
     # Spark takes 12:30 for today, and 2026 for its first day: neither is a time that was written down.
-    dashes = (F.substring(text, 5, 1) == "-") & (F.substring(text, 8, 1) == "-")
+    dashes = (F.instr(text, "-") == 5) & (F.locate("-", text, 6) == 8)
     return F.when(dashes & (made >= F.timestamp_micros(F.lit(TIMESTAMP_MIN))), made)

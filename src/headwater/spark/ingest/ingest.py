@@ -12,7 +12,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import reduce
 from itertools import accumulate, count
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from headwater.store.log.opening import Snapshot
 from headwater.store.log.schema import check
 from headwater.store.log.staging import Staging, recover
 
+MARKS = 62  # pieces of files that are told apart while records pass
 KINDS = 50  # reasons that are told apart in a report
 Tell = Callable[[str], object]
 
@@ -135,7 +138,9 @@ def _pass(
         scan = reading.scan(spark, mapping, group, places, details=False)
         part = judged(mapping, scan, reasons=False)
         seen = Observation(f"records-{number}")
-        pieces = F.collect_set(F.when(F.col(VERDICT) == BAD, F.shiftright(reading.AT, reading.ROWS))).alias("pieces")
+        # The pieces with bad records, as bits: of more than MARKS pieces some share one, and are looked at in vain.
+        mark = F.expr(f"shiftleft(1L, cast(shiftright({reading.AT}, {reading.ROWS}) % {MARKS} as int))")
+        pieces = F.bit_or(F.when(F.col(VERDICT) == BAD, mark)).alias("pieces")
         part = part.observe(seen, *writing.metrics(mapping), *([pieces] if len(files) > 1 else []))
         tally.append(seen)
         frame = part if frame is None else frame.unionByName(part)
@@ -149,20 +154,22 @@ def _pass(
         frame = frame.observe(again, F.count("*").alias("events"))
     writing.write(frame, path)
     counts: Counter[str] = Counter()
-    found: set[int] = set()
+    found = 0
     for seen in tally:
         metrics = dict(seen.get)
-        found.update(metrics.get("pieces", [places[files[0].uri]]))
+        found |= int(metrics.get("pieces", -1) or 0)
         counts.update(writing.counted(metrics))
     report.events = counts["good"] if what == "keep" and mapping.explode is None else int(again.get["events"])
     if what != "keep":
         report.repeated = int(again.get["again"])
         report.dropped = report.repeated if what == "drop" else 0
         report.events -= report.dropped
-    bad = {
-        f.uri for f in files if any(places[f.uri] <= piece < places[f.uri] + reading.pieces(f.size) for piece in found)
-    }
+    bad = {f.uri for f in files if found & _marks(places[f.uri], reading.pieces(f.size))}
     return counts, bad
+
+
+def _marks(first: int, count: int) -> int:
+    return reduce(or_, (1 << piece % MARKS for piece in range(first, first + min(count, MARKS))))
 
 
 def _moves(node: str, staging: Staging, written: list[Path]) -> list[tuple[str, str]]:

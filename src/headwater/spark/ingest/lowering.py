@@ -8,11 +8,11 @@ A verdict is a number: GOOD, BAD, BLANK, HEADER or EMPTY (nothing to explode).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from headwater.spark.ingest.convert import conversion
+from headwater.spark.ingest.convert import ISO, conversion
 from headwater.spark.ingest.mapping import FieldMap, IngestMapping
 from headwater.spark.ingest.paths import Route
 from headwater.types.model import TEXT, TIMESTAMP, Array, Enum, List, Record, Scalar, Type, describe
@@ -43,6 +43,27 @@ def wanted(mapping: IngestMapping) -> list[Wanted]:
     return own + [Wanted(f.name, f.type, f.optional, maps[f.name]) for f in mapping.record.fields]
 
 
+def twins(mapping: IngestMapping) -> dict[str, str]:
+    """Columns that are read from the same place in the same way as one before them, with the name of that one: the
+    value is made once, and `events` has it twice."""
+    found: dict[str, str] = {}
+    firsts: list[Wanted] = []
+    for each in wanted(mapping):
+        if each.how.route is None or each.elementary:
+            continue
+        like = next((first for first in firsts if _alike(first, each)), None)
+        if like is None:
+            firsts.append(each)
+        else:
+            found[each.name] = like.name
+    return found
+
+
+def _alike(a: Wanted, b: Wanted) -> bool:
+    one, other = (replace(x.how, time=x.how.time or ISO, default=_text(x.how.default)) for x in (a, b))
+    return a.kind == b.kind and one == other
+
+
 @dataclass(frozen=True, slots=True)
 class Scan:
     """Raw records as a reader gives them.
@@ -58,13 +79,15 @@ class Scan:
 
 
 def judged(mapping: IngestMapping, scan: Scan, *, reasons: bool) -> Any:
-    """A frame with `keep`, the verdict, the event's columns (or ELEMENTS), and with `reasons` the reason."""
+    """A frame with `keep`, the verdict, its columns but `twins` (or ELEMENTS), and with `reasons` the reason."""
     columns = wanted(mapping)
     late = mapping.late.arrival
     extra = [] if late is None else [Wanted(ARRIVAL, TIMESTAMP, True, late)]
     plain = [each for each in columns if not each.elementary]
+    same = twins(mapping)
+    own = [each for each in (*plain, *extra) if each.name not in same]
     parts = _Parts(mapping, scan)
-    raws = {each.name: parts.raw(each) for each in (*plain, *extra)}
+    raws = {each.name: parts.raw(each) for each in own}
     elements = parts.elements(columns, reasons=reasons)
     first = [scan.verdict.alias("__first"), scan.reason.alias("__why")] if reasons else [scan.verdict.alias("__first")]
     keep = list(scan.keep)
@@ -79,7 +102,7 @@ def judged(mapping: IngestMapping, scan: Scan, *, reasons: bool) -> Any:
         each.name: conversion(
             each.kind, F.col(f"`__raw_{each.name}`"), raws[each.name].given, each.how, mapping.options
         )
-        for each in (*plain, *extra)
+        for each in own
     }
     passed = ["__first", *(["__why"] if reasons else []), *([ELEMENTS] if elements is not None else [])]
     passed += [f"`__raw_{name}`" for name in raws]
@@ -90,10 +113,11 @@ def judged(mapping: IngestMapping, scan: Scan, *, reasons: bool) -> Any:
     faults = []
     texts = []
     for each in plain:
-        value = F.col(f"`{each.name}`")
-        wrong = made[each.name].fault(value)
+        name = same.get(each.name, each.name)
+        value = F.col(f"`{name}`")
+        wrong = made[name].fault(value)
         faults.append(wrong if each.optional else wrong | value.isNull())
-        texts.append(parts.reason(each, raws[each.name], F.col(f"`__raw_{each.name}`"), wrong, value))
+        texts.append(parts.reason(each, raws[name], F.col(f"`__raw_{name}`"), wrong, value))
     count = F.size(ELEMENTS) if elements is not None else None
     if count is not None:
         faults.append(F.exists(ELEMENTS, lambda each: each["__bad"]))
@@ -103,7 +127,7 @@ def judged(mapping: IngestMapping, scan: Scan, *, reasons: bool) -> Any:
     if count is not None:
         verdict = verdict.when(F.coalesce(count, F.lit(0)) <= 0, F.lit(EMPTY))
     verdict = verdict.when(reduce(lambda a, b: a | b, faults), F.lit(BAD)).otherwise(F.lit(GOOD))
-    result = [*keep, verdict.alias(VERDICT), *(F.col(f"`{each.name}`") for each in (*plain, *extra))]
+    result = [*keep, verdict.alias(VERDICT), *(F.col(f"`{each.name}`") for each in own)]
     if reasons:
         result.append(F.coalesce(F.col("__why"), *texts, F.lit("it cannot be read")).alias(REASON))
     return frame.select(*result, *([F.col(ELEMENTS)] if elements is not None else []))
@@ -115,6 +139,9 @@ def events(mapping: IngestMapping, frame: Any, keep: tuple[str, ...]) -> Any:
 
     columns = wanted(mapping)
     frame = frame.where(F.col(VERDICT) == GOOD)
+    same = twins(mapping)
+    if same:
+        frame = frame.select("*", *(F.col(f"`{first}`").alias(name) for name, first in same.items()))
     if mapping.explode is None:
         return frame
     plain = [F.col(f"`{each.name}`") for each in columns if not each.elementary]

@@ -59,22 +59,28 @@ def scan(spark: Any, mapping: IngestMapping, files: list[Input], places: dict[st
 
 
 def _position(
-    frame: Any, spark: Any, files: list[Input], places: dict[str, int], details: bool, columns: list[Any]
-) -> Any:
+    frame: Any, spark: Any, mapping: IngestMapping, files: list[Input], places: dict[str, int], details: bool,
+    columns: list[Any],
+) -> Any:  # fmt: skip
     """`columns` with AT, and with details FILE, BLOCK and ROW."""
     from pyspark.sql import functions as F
 
     several = len(files) > 1
-    meta = [F.col("_metadata.file_block_start").alias(BLOCK), F.monotonically_increasing_id().alias("__id")]
+    if details or mapping.format == "parquet":
+        file, block, scheme = F.col("_metadata.file_path"), F.col("_metadata.file_block_start"), "file:"
+    else:  # what the task knows of itself; metadata would be copied into every row
+        file, block, scheme = F.input_file_name(), F.input_file_block_start(), "file://"
+    named = [(f"{scheme}{f.spark}", places[f.uri]) for f in files]
+    meta = [block.alias(BLOCK), F.monotonically_increasing_id().alias("__id")]
     if several or details:
-        meta.append(F.col("_metadata.file_path").alias(FILE))
+        meta.append(file.alias(FILE))
     frame = frame.select(*columns, *meta)
     if not several:
         first = F.lit(places[files[0].uri])
     elif len(files) <= _FEW:
-        first = reduce(lambda a, f: a.when(F.col(FILE) == f.uri, F.lit(places[f.uri])), files, F)
+        first = reduce(lambda a, f: a.when(F.col(FILE) == f[0], F.lit(f[1])), named, F)
     else:
-        table = spark.createDataFrame([(f.uri, places[f.uri]) for f in files], f"{FILE} string, __first_piece bigint")
+        table = spark.createDataFrame(named, f"{FILE} string, __first_piece bigint")
         frame = frame.join(F.broadcast(table), FILE, "left")
         first = F.col("__first_piece")
     piece = first.cast("bigint") + F.shiftright(BLOCK, PIECE.bit_length() - 1)
@@ -92,7 +98,7 @@ def _lines(
     from pyspark.sql import functions as F
 
     frame = spark.read.text([each.uri for each in files])
-    frame = _position(frame, spark, files, places, details, [F.col("value")])
+    frame = _position(frame, spark, mapping, files, places, details, [F.col("value")])
     value, encoding = F.col("value"), mapping.options.encoding
     table = "" if files[0].utf8 else single_byte(encoding)
     others = [F.col(name) for name in frame.columns if name != "value"]
@@ -145,13 +151,14 @@ def _csv(mapping: IngestMapping, file: Input, frame: Any, valid: Any, why: Any, 
     quoted = F.from_csv(line, schema.simpleString()[7:-1].replace(":", " "), how)
     none = F.array().cast("array<string>")
 
-    def in_order(row: Any) -> Any:
-        return F.when(row["__corrupt"].isNull(), F.array(*(row[f"c{i}"] for i in range(len(columns))))).otherwise(none)
-
     # Most lines have no quotes, and are parted in half the time that a CSV parser takes.
-    is_quoted = F.contains(line, F.lit(quote))
+    frame = frame.select("*", F.contains(line, F.lit(quote)).alias("__quoted"))
+    is_quoted = F.col("__quoted")
     parted = F.split(line, delimiter if delimiter not in _META else f"\\{delimiter}", -1)
-    cells = F.when(is_quoted, F.transform(F.array(quoted), in_order)[0]).otherwise(parted)
+    frame = frame.select("*", F.when(is_quoted, quoted).alias("__parsed"))
+    parsed = F.col("__parsed")
+    in_order = F.when(parsed["__corrupt"].isNull(), F.array(*(parsed[f"c{i}"] for i in range(len(columns)))))
+    cells = F.when(is_quoted, in_order.otherwise(none)).otherwise(parted)
     frame = frame.select("*", cells.alias("__cells"))
     odd = (F.length(line) - F.length(F.replace(line, F.lit(quote), F.lit("")))) % 2 == 1
     is_open = is_quoted & odd & line.rlike(_open_quote(quote, delimiter))
@@ -395,7 +402,7 @@ def _parquet(spark: Any, mapping: IngestMapping, files: list[Input], places: dic
     schema = frame.schema
     names = [F.col(f"`{name}`") for name in frame.columns]
     row = [F.col("_metadata.row_index").alias("__row_index")] if details else []
-    frame = _position(frame, spark, files, places, details, [F.struct(*names).alias("__object"), *row])
+    frame = _position(frame, spark, mapping, files, places, details, [F.struct(*names).alias("__object"), *row])
     keep: tuple[str, ...] = (AT,)
     if details:
         keep = (AT, FILE, BLOCK, ROW, RAW, BYTES)

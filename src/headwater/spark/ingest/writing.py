@@ -136,7 +136,9 @@ def repeated(mapping: IngestMapping, numbered: Any) -> Any:
 
 def write(frame: Any, path: Path) -> None:
     writer = frame.write.partitionBy(DAY_KEY).option("compression", "snappy")
-    writer.option("parquet.block.row.count.limit", str(GROUP)).parquet(f"file://{path}")
+    writer.option("parquet.block.row.count.limit", str(GROUP)).option(
+        "parquet.enable.dictionary#event_seq", "false"
+    ).parquet(f"file://{path}")
 
 
 __all__ = ["AT", "FILE", "metrics", "numbered", "repeated", "settings", "write"]
