@@ -103,6 +103,7 @@ class Child:
 
     def freeze(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)  # it may still run when the signal is sent
 
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)

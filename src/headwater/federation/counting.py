@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from headwater.federation.messages import Told
 
@@ -21,6 +22,7 @@ class Counting:
         self._seen: dict[int, dict[Source, int]] = {}  # by tag: what each source had published before
         self._undecided: dict[int, dict[Lineup, int]] = {}
         self._past: dict[int, int] = {}  # events of sources that are no more
+        self._ended: WeakSet[Source] = WeakSet()  # those, while their flows may still be there
 
     def started(self) -> None:
         """Interests are in force from here, or not any more."""
@@ -41,8 +43,9 @@ class Counting:
     def gone(self, source: Source) -> None:
         """A source is no more; what was evaluated there was."""
         flow = source.flows.get(self._crossing.channel)
-        if flow is None:
+        if flow is None or source in self._ended:
             return
+        self._ended.add(source)
         for tag, seen in self._seen.items():
             if flow.lineup.consults(self._crossing.wishes[tag][0]):
                 self._past[tag] += flow.seen - seen.pop(source, 0)
@@ -69,4 +72,5 @@ class Counting:
 
     def _flows(self) -> list[Flow]:
         channel = self._crossing.channel
-        return [flow for flow in channel.flows() if flow.source.local and flow.source.channel is channel]
+        own = (flow for flow in channel.flows() if flow.source.local and flow.source.channel is channel)
+        return [flow for flow in own if flow.source not in self._ended]
