@@ -35,21 +35,22 @@ def main() -> None:
     with Node("desk", listen="tcp/127.0.0.1:0") as desk:
         rounds = desk.channel("building.round", Round).source()
         readings = desk.channel("building.reading", Reading)
-        desk.subscribe("headwater.nodes", lambda event: print(f"{event.change}: {event.node}"))
+        changes: list[str] = []
+        desk.subscribe("headwater.nodes", lambda event: changes.append(f"{event.change}: {event.node}"))
 
         # 1. Two more processes. All they know is where this one listens.
         processes = {
             name: subprocess.Popen([sys.executable, __file__, name, desk.endpoints[0]]) for name in ("hall", "attic")
         }
         try:
-            story(desk, rounds, readings, processes)
+            story(desk, rounds, readings, processes, changes)
         finally:
             for process in processes.values():
                 process.kill()
                 process.wait()
 
 
-def story(desk: Node, rounds, readings, processes) -> None:  # type: ignore[no-untyped-def]
+def story(desk: Node, rounds, readings, processes, changes) -> None:  # type: ignore[no-untyped-def]
     def listening() -> list[str]:
         """The nodes that want to be told."""
         return [
@@ -59,6 +60,8 @@ def story(desk: Node, rounds, readings, processes) -> None:  # type: ignore[no-u
         ]
 
     desk.until(lambda: len(desk.remote_sources("building.reading")) == len(listening()) == 2, WAIT)
+    desk.until(lambda: len(changes) == 2, WAIT)
+    print(*sorted(changes), sep="\n")
     print("sources:", *desk.remote_sources("building.reading"))
 
     # 2. A subscription, as in one process. Its interest is compiled and evaluated at the sources.
@@ -78,7 +81,8 @@ def story(desk: Node, rounds, readings, processes) -> None:  # type: ignore[no-u
 
     # 4. A process is killed. The others notice at once, and go on.
     processes["attic"].kill()
-    desk.until(lambda: desk.peers == ["hall"], WAIT)
+    desk.until(lambda: desk.peers == ["hall"] and len(changes) == 3, WAIT)
+    print(changes[-1])
     rounds.publish(number=3)
     print("heard", len([loud.get(WAIT) for _ in range(10)]), "without attic")
     print(str(desk.federation()).splitlines()[0].partition(" in federation")[0], "still knows", *desk.peers)
