@@ -21,12 +21,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from federation_peers import installed
-from federation_worker import PICKS, WANTED, Gone, Worker, workers
 from harness import Report
+from headwater.study.fleet.peers import SYSTEMS, installed
+from headwater.study.fleet.worker import PICKS, WANTED, Gone, Worker, workers
 
 EVPATH = 43_000.0  # events/s it evaluates against 100 filters of 1% on ten nodes; measured elsewhere, not run here
-NAMES = {"tcp": "raw TCP", "zmq": "ZeroMQ", "zenoh": "Zenoh", "nats": "NATS"}
+NAMES = {key: system.name for key, system in SYSTEMS.items()}
 SIZES = (1_200, 6_000)  # rows of our batches: what a batch costs whatever its size shows in the difference
 STEP = 12_000  # of all numbers of events
 
@@ -101,7 +101,7 @@ class Bench:
     def peer(self, name: str) -> Pair:
         if name not in self._peers:
             self.say(f"starting {NAMES[name]}")
-            near, far = (self.start("federation_peers.py", name) for _ in range(2))
+            near, far = (self.start(SYSTEMS[name].module) for _ in range(2))
             there = far.call("open", peer=near.call("open")["peer"])
             near.call("join", peer=there["peer"])
             self._peers[name] = Pair(NAMES[name], near, far)
@@ -109,7 +109,7 @@ class Bench:
 
     def ours(self, *, direct: bool = True) -> Pair:
         """Two nodes, a source at the first."""
-        near, far = (self.start("federation_node.py") for _ in range(2))
+        near, far = (self.start("headwater.study.fleet.node") for _ in range(2))
         at = near.call("open", names=["near"], direct=direct)["endpoint"]
         near.call("source")
         far.call("open", names=["far"], connect=at, direct=direct)
@@ -438,10 +438,10 @@ class Fleet:
 def _fleet(bench: Bench, count: int) -> Fleet:
     bench.say(f"starting {count + 1} nodes")
     nodes = [each for each in (count - count // 2, count // 2) if each]
-    near = bench.start("federation_node.py")
+    near = bench.start("headwater.study.fleet.node")
     at = near.call("open", names=["near"])["endpoint"]
     near.call("source")
-    fars = [bench.start("federation_node.py") for _ in nodes]
+    fars = [bench.start("headwater.study.fleet.node") for _ in nodes]
     for index, (far, each) in enumerate(zip(fars, nodes, strict=True)):
         far.ask("open", names=[f"far{index}x{number}" for number in range(each)], connect=at)
     for far in fars:

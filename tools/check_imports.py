@@ -32,7 +32,7 @@ OWNERS = {
     "pycparser": ("lang",),
     "pyspark": ("spark",),
     "sqlite3": ("store",),
-    "zenoh": ("federation",),
+    "zenoh": ("federation", "study"),  # a study measures bare Zenoh beside our nodes
     "cryptography": ("federation",),
 }
 # The package's own face re-exports what users need; it is not a room.

@@ -9,14 +9,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Value = str | int | float | None
-Kind = Literal["text", "code", "int", "diff", "gap", "percent", "points", "bytes", "seconds", "factor"]
+Kind = Literal[
+    "text", "code", "int", "diff", "gap", "percent", "points", "bytes", "seconds", "factor", "time", "rate", "number"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """`group` is the heading above the headings of several columns; `digits` behind the point.
 
-    "diff" and "points" (of percent) are differences that should be none; a "gap" may well be one.
+    "diff" and "points" (of percent) are differences that should be none; a "gap" may well be one. "time" (seconds),
+    "rate" (per second) and "number" are measured, and shown with three digits.
     """
 
     title: str
@@ -95,6 +98,12 @@ def shown(value: Value, column: Column) -> str:
             return duration(value)
         case "factor":
             return f"{value:,.{column.digits}f} ×"
+        case "time":
+            return time(value)
+        case "rate":
+            return rate(value)
+        case "number":
+            return three(value)
     return f"{value:,}".replace("-", "−")
 
 
@@ -114,3 +123,28 @@ def duration(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1e3:,.1f} ms"
     return f"{seconds:,.1f} s" if seconds < 120 else f"{seconds / 60:,.1f} min"
+
+
+def three(value: float) -> str:
+    """A number with three digits, or all of those before the point."""
+    if value == 0 or abs(value) >= 99.95:
+        return f"{value:,.0f}".replace("-", "−")
+    digits = 1 if abs(value) >= 9.995 else 2 if abs(value) >= 0.9995 else 3
+    shown = f"{value:.{digits}f}" if abs(value) >= 0.0995 else f"{value:.2g}"
+    return shown.replace("-", "−")
+
+
+def time(seconds: float) -> str:
+    """A measured time with three digits."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(seconds) >= scale * 0.9995:
+            return f"{three(seconds / scale)} {unit}"
+    return f"{three(seconds / 1e-9)} ns"
+
+
+def rate(value: float) -> str:
+    """So many a second, with three digits."""
+    for scale, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(value) >= scale * 0.9995:
+            return f"{three(value / scale)}{unit}/s"
+    return f"{three(value)}/s"

@@ -1,4 +1,4 @@
-"""Our processes of `make bench-federation`: one or several nodes each; see federation_worker for how they are told.
+"""Our processes: one or several nodes each; see `worker` for how they are told.
 
 An event is eight f64 fields, 64 bytes as a record. Handlers get it typed, decoded; publishers hand in objects.
 """
@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from federation_worker import PICKS, SHARES, VALUES, Common, Meter, Trips, serve
-from headwater import Event, Network, Node, Source, f64
+from headwater.channel.source import Source
+from headwater.federation.network import Network
+from headwater.federation.node import Node
+from headwater.study.fleet.worker import PICKS, SHARES, VALUES, Common, Meter, Trips, serve
+from headwater.types import Event, f64
 
 WAIT = 20.0  # seconds for nodes to find each other
 CHANNEL, BACK = "bench.events", "bench.answers"
@@ -49,7 +52,7 @@ Counter = tuple[Callable[[Any], None], Callable[[int, Meter], None]]
 
 
 def counter(mode: str) -> Counter:
-    """A handler as plain as a peer's (`federation_worker.taker`), and a function that starts it from 0.
+    """A handler as plain as a peer's (`worker.taker`), and a function that starts it from 0.
 
     "count": it gets the event. "decode": it uses a field of it. "batch": it gets rows."""
     got, goal, total, done = 0, -1, 0.0, Meter().done
@@ -96,7 +99,7 @@ class Nodes(Common):
         """Nodes of these names; the endpoint of the first."""
         for name in names:
             network = Network(
-                listen="tcp/127.0.0.1:0",
+                listen=("tcp/127.0.0.1:0",),
                 connect=() if connect is None else (connect,),
                 direct=None if direct else (),
                 federation="bench",

@@ -1,7 +1,7 @@
-"""Processes of a benchmark: started, told what to do line by line, ended by their number.
+"""Processes of a measurement: started, told what to do line by line, ended by their number.
 
 The parent's side is `Worker`, the child's is `serve`. A request is one line of JSON, `{"do": method, ...arguments}`,
-and so is its answer. A child ends when its input does, so that none outlives the benchmark, however that ends.
+and so is its answer. A child ends when its input does, so that none outlives its parent, however that ends.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import cycle, islice, repeat
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, Protocol
 
-HERE = Path(__file__).resolve().parent
 PATIENCE = 120.0  # seconds for an answer
 RECORD = struct.Struct("<8d")  # 64 bytes: pick, share, number, sent, and four more
 FIRST = struct.Struct("<d")
@@ -31,17 +30,17 @@ VALUES = (4.5, 5.5, 6.5, 7.5)
 
 
 class Gone(Exception):
-    """A process of the benchmark has failed."""
+    """A process of a measurement has failed."""
 
 
 class Worker:
-    """A process, and what it is told."""
+    """A process that runs a module, and what it is told. `inside` goes before the command, as in `ip netns exec a`."""
 
-    def __init__(self, script: str, *arguments: str) -> None:
-        self.name = " ".join((Path(script).stem, *arguments))
+    def __init__(self, module: str, *arguments: str, inside: Sequence[str] = ()) -> None:
+        self.name = " ".join((module.rpartition(".")[2], *arguments))
         self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / script), *arguments],
+            [*inside, sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -99,8 +98,8 @@ def workers() -> Iterator[Callable[..., Worker]]:
     """Starts workers, and ends all of them in the end."""
     started: list[Worker] = []
 
-    def start(script: str, *arguments: str) -> Worker:
-        started.append(Worker(script, *arguments))
+    def start(module: str, *arguments: str, inside: Sequence[str] = ()) -> Worker:
+        started.append(Worker(module, *arguments, inside=inside))
         return started[-1]
 
     try:
@@ -148,7 +147,7 @@ def serve(actions: Any) -> None:
 
 
 class Common:
-    """What every process of the benchmark can do."""
+    """What every such process can do."""
 
     def pin(self, core: int | None) -> None:
         """All threads on one core, or (None) on any."""

@@ -1,0 +1,173 @@
+"""What a study of performance has found: sections of text, tables and plots as values, with all that it takes to judge
+them (command, machine, versions, repetitions, spread), and every comparison as a ratio.
+
+A result is written as JSON and read again; pages are made from it and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from headwater.errors import StoreError
+from headwater.study.report.html import Heading, Notes, Text
+from headwater.study.report.svg import Bar
+from headwater.study.report.table import Table
+
+Style = Literal["line", "steps", "dots", "area"]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Of a plot. Values are in the unit that the title names."""
+
+    title: str
+    log: bool = False
+    least: float | None = None  # where it begins and ends; by the values if not said
+    most: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Points of one colour. `band`: the lowest and highest of the repetitions at each point."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    style: Style = "line"
+    band: tuple[tuple[float, float], ...] = ()
+    dashed: bool = False  # computed or published, not measured here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """Series over two axes. `name` is a file's; `below` says what is to be seen."""
+
+    name: str
+    title: str
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    below: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """Horizontal bars with their values."""
+
+    name: str
+    title: str
+    unit: str
+    bars: tuple[Bar, ...]
+    log: bool = False
+    below: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """Exactly one of them, in a section's order."""
+
+    text: Text | None = None
+    heading: Heading | None = None
+    notes: Notes | None = None
+    table: Table | None = None
+    plot: Plot | None = None
+    bars: Bars | None = None
+
+
+Block = Text | Heading | Notes | Table | Plot | Bars
+_FIELD: dict[type, str] = {
+    Text: "text",
+    Heading: "heading",
+    Notes: "notes",
+    Table: "table",
+    Plot: "plot",
+    Bars: "bars",
+}
+
+
+def content(*blocks: Block) -> tuple[Content, ...]:
+    """Blocks as the contents of a section."""
+    return tuple(Content(**{_FIELD[type(block)]: block}) for block in blocks)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of a study. `command` makes it anew; `repetitions` says how often what was measured."""
+
+    key: str
+    title: str
+    contents: tuple[Content, ...]
+    command: str
+    repetitions: str = ""
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return tuple(
+            next(block for name in _FIELD.values() if (block := getattr(each, name)) is not None)
+            for each in self.contents
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """Ours beside a reference of the same run, round by round. `why`: said where we are behind."""
+
+    case: str
+    reference: str  # its name
+    ours: tuple[float, ...]  # of each round
+    theirs: tuple[float, ...]  # of the same rounds
+    kind: Literal["seconds", "per second", "bytes", "count"]
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.ours or len(self.ours) != len(self.theirs):
+            raise ValueError(f"{self.case}: expected as many of ours as of theirs, found {self.ours}, {self.theirs}")
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """How many times as good we are, in each round; below 1 we are behind."""
+        pairs = zip(self.ours, self.theirs, strict=True)
+        if self.kind == "per second":
+            return tuple(mine / theirs if theirs else float("inf") for mine, theirs in pairs)
+        return tuple(theirs / mine if mine else float("inf") for mine, theirs in pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """All of one study."""
+
+    name: str
+    title: str
+    lead: str
+    command: str
+    begun: str  # when, UTC
+    seconds: float
+    quick: bool = False  # a short run, to see that everything works; its figures mean little
+    machine: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    not_run: Mapping[str, str] = field(default_factory=dict)  # what could not be run here, and why
+    sections: tuple[Section, ...] = ()
+    ratios: tuple[Ratio, ...] = ()
+    costs: Mapping[str, float] = field(default_factory=dict)  # what a model is fed with, by name
+
+    def to_json(self) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+    @classmethod
+    def from_json(cls, data: bytes, place: str = "a result") -> Result:
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as error:
+            raise StoreError(f"{place}: expected the result of a study of performance, found {error}") from None
+
+    @classmethod
+    def read(cls, path: Path) -> Result:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from None
+        return cls.from_json(data, str(path))
