@@ -55,6 +55,7 @@ class Bench:
     quick: bool = False
     rounds: int = 3
     master: str = "local[*]"  # of Spark
+    costs: Mapping[str, float] = field(default_factory=dict)  # what was measured before, by name
 
     def size(self, full: int, quick: int) -> int:
         return quick if self.quick else full

@@ -17,29 +17,7 @@ from headwater.errors import StoreError
 from headwater.study.report.html import Heading, Notes, Text
 from headwater.study.report.svg import Bar
 from headwater.study.report.table import Table
-
-Style = Literal["line", "steps", "dots", "area"]
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """Of a plot. Values are in the unit that the title names."""
-
-    title: str
-    log: bool = False
-    least: float | None = None  # where it begins and ends; by the values if not said
-    most: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """Points of one colour. `band`: the lowest and highest of the repetitions at each point."""
-
-    name: str
-    points: tuple[tuple[float, float], ...]
-    style: Style = "line"
-    band: tuple[tuple[float, float], ...] = ()
-    dashed: bool = False  # computed or published, not measured here
+from headwater.study.report.xy import Axis, Series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +74,18 @@ def content(*blocks: Block) -> tuple[Content, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a study. `command` makes it anew; `repetitions` says how often what was measured."""
+    """A part of a study. `command` makes it anew; `repetitions` says how often what was measured.
+
+    `part` and `begun` (when, UTC) are filled in by who runs it.
+    """
 
     key: str
     title: str
     contents: tuple[Content, ...]
     command: str
     repetitions: str = ""
+    part: str = ""
+    begun: str = ""
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -122,6 +105,7 @@ class Ratio:
     theirs: tuple[float, ...]  # of the same rounds
     kind: Literal["seconds", "per second", "bytes", "count"]
     why: str = ""
+    part: str = ""  # filled in by who runs it
 
     def __post_init__(self) -> None:
         if not self.ours or len(self.ours) != len(self.theirs):
@@ -171,3 +155,17 @@ class Result:
         except OSError as error:
             raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from None
         return cls.from_json(data, str(path))
+
+
+__all__ = [
+    "Axis",
+    "Bars",
+    "Block",
+    "Content",
+    "Plot",
+    "Ratio",
+    "Result",
+    "Section",
+    "Series",
+    "content",
+]

@@ -22,14 +22,14 @@ def write(page: Page, result: Result, folder: str | os.PathLike[str]) -> Path:
     root = Path(folder)
     (root / TABLES).mkdir(parents=True, exist_ok=True)
     for table in page.tables():
-        _replace(root / TABLES / f"{table.name}.csv", table.csv().encode())
-    _replace(root / RESULT, result.to_json())
+        replace(root / TABLES / f"{table.name}.csv", table.csv().encode())
+    replace(root / RESULT, result.to_json())
     path = root / PAGE
-    _replace(path, render(page).encode())
+    replace(path, render(page).encode())
     return path
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace(path: Path, data: bytes) -> None:
     """All of it or nothing: a reader of the old file is not disturbed."""
     beside = path.with_name(f".{path.name}.tmp")
     beside.write_bytes(data)

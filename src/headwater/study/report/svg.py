@@ -51,7 +51,7 @@ class Bar:
         return f"{self.title or self.label}: {self.said}"
 
 
-class _Sheet:
+class Sheet:
     """Elements of a drawing, as they come."""
 
     def __init__(self, width: float, height: float, label: str) -> None:
@@ -80,6 +80,9 @@ class _Sheet:
             f'rx="2">{inside}</rect>'
         )
 
+    def dot(self, x: float, y: float, style: str, title: str) -> None:
+        self.add(f'<circle class="{style}" cx="{_n(x)}" cy="{_n(y)}" r="3"><title>{escape(title)}</title></circle>')
+
     def __str__(self) -> str:
         return "\n".join([*self._parts, "</svg>"])
 
@@ -87,6 +90,11 @@ class _Sheet:
 def _n(value: float) -> str:
     """As few digits as a drawing needs."""
     return f"{value:.1f}".removesuffix(".0")
+
+
+def letters(text: str) -> float:
+    """About how long a text is, in pixels."""
+    return sum(_LETTER * (1.3 if each.isupper() or each in "mwMW@%" else 1.1 if each.isdigit() else 1) for each in text)
 
 
 # ── axes ──
@@ -213,7 +221,7 @@ class _Frame:
         self._log = log
         self._ticks, self._foot = _scale(heights, log=log, count=5 if width > 600 else 4)
         self.left, self.right, self.top, self.bottom = 44.0, width - 8.0, 22.0, height - 24.0
-        self.sheet = _Sheet(width, height, label)
+        self.sheet = Sheet(width, height, label)
         for value in self._ticks:
             self.sheet.line(self.left, self.y(value), self.right, self.y(value), "grid")
             self.sheet.text(self.left - 6, self.y(value) + 4, short(value), anchor="end")
@@ -243,18 +251,13 @@ class _Frame:
         part = _part(value, self._foot, self._ticks[-1], log=self._log)
         return self.bottom - (self.bottom - self.top) * part
 
-    def done(self, unit: str) -> _Sheet:
+    def done(self, unit: str) -> Sheet:
         self.sheet.line(self.left, self.bottom, self.right, self.bottom, "axis")
         self.sheet.text(2, 12, f"{unit}{', logarithmic' if self._log else ''}", style="unit")
         return self.sheet
 
 
 # ── bars ──
-
-
-def _length(text: str) -> float:
-    """About how long a text is, in pixels."""
-    return sum(_LETTER * (1.3 if each.isupper() or each in "mwMW@%" else 1.1 if each.isdigit() else 1) for each in text)
 
 
 def bars(items: Sequence[Bar], *, width: int, label: str, unit: str, log: bool = False) -> str:
@@ -265,7 +268,7 @@ def bars(items: Sequence[Bar], *, width: int, label: str, unit: str, log: bool =
         foot /= 10
         at.insert(0, foot)
     above = width < 600  # no room beside the bars: labels above them
-    left = 4.0 if above else min(14 + max((_length(each.label) for each in items), default=0), width * 0.4)
+    left = 4.0 if above else min(14 + max((letters(each.label) for each in items), default=0), width * 0.4)
     right = width - 12 - _LETTER * max((len(each.said) for each in items), default=0)
     tops, y = [], 28.0
     for each in items:
@@ -273,7 +276,7 @@ def bars(items: Sequence[Bar], *, width: int, label: str, unit: str, log: bool =
         y += 20 if above and each.label else 0
         tops.append(y)
         y += 22
-    sheet = _Sheet(width, y + 24, label)
+    sheet = Sheet(width, y + 24, label)
 
     def x(value: float) -> float:
         return left + (right - left) * max(0.0, min(1.0, _part(value, foot, at[-1], log=log)))
@@ -299,7 +302,7 @@ def columns(items: Sequence[Bar], *, width: int, height: int = 260, label: str, 
     values = [each.value for each in items] + [each.mark for each in items if each.mark is not None]
     at, foot = _scale(values, log=log)
     left, right, low, high = 44.0, width - 8.0, height - 8.0, 22.0
-    sheet = _Sheet(width, height, label)
+    sheet = Sheet(width, height, label)
 
     def y(value: float) -> float:
         return low - (low - high) * max(0.0, min(1.0, _part(value, foot, at[-1], log=log)))
