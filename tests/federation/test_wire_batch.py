@@ -258,3 +258,33 @@ def test_mutated_batches_decode_or_are_refused(seed: int) -> None:
                     assert len(made.seqs) == rows.num_rows == len(type.arrow_to_records(rows))
             except FrameError:
                 pass
+
+
+NUMBERS = m.Record("Numbers", (m.Field("a", m.F64, False), m.Field("b", m.I64, False)))
+MAYBE = m.Record("Numbers", (m.Field("a", m.F64, True), m.Field("b", m.I64, True)))
+
+
+def test_nulls_where_there_must_be_none_are_refused() -> None:
+    rows = batch(MAYBE, [{"a": 1.0, "b": 1}, {"a": None, "b": 2}, {"a": 3.0, "b": None}])
+    with pytest.raises(FrameError, match="row 1 is null"):
+        read(wire.encode_batch(1, 1, 1, T, rows)).batch(schema(NUMBERS))
+
+
+def test_a_message_that_hides_its_nulls_has_none() -> None:
+    """Its head says that there are none: then nobody looks at the bits that say otherwise."""
+    rows = batch(MAYBE, [{"a": 1.0, "b": 1}, {"a": None, "b": 2}, {"a": 3.0, "b": None}])
+    frame = bytearray(wire.encode_batch(1, 1, 1, T, rows))
+    node = struct.pack("<qq", 3, 1)  # three rows, one null
+    assert frame.count(node) >= 2
+    frame = frame.replace(node, struct.pack("<qq", 3, 0))
+    found = read(bytes(frame)).batch(schema(NUMBERS))
+    assert [column.null_count for column in found.columns] == [0, 0]
+    assert all(value is not None for row in found.to_pylist() for value in row.values())
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=40))
+def test_plain_rows_arrive_as_they_were(values: list[tuple[float, int]]) -> None:
+    rows = batch(NUMBERS, [{"a": a, "b": b} for a, b in values])
+    for _ in range(2):  # the second time its head is known
+        found = read(wire.encode_batch(1, 1, 1, T, rows)).batch(schema(NUMBERS))
+        assert found.equals(rows, check_metadata=True)

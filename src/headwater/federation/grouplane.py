@@ -51,6 +51,10 @@ class GroupLane(Lane):
         """All events that were to go, up to the last frame."""
         return self.passed + self.dropped - self.trimmed
 
+    def first(self) -> None:
+        self._time = self.source._stamp()
+        self.go()  # frames for a group are made by its sender only, which knows how many may be on their way
+
     # ── out: under the lock of the outlet ──
 
     def build(self, frames: list[bytes]) -> None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from operator import and_
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -36,13 +37,15 @@ from headwater.federation.wire_kinds import (
 )
 from headwater.types.arrow import record_from_schema
 from headwater.types.conform import conform
-from headwater.types.model import TIMESTAMP, Record
+from headwater.types.model import TIMESTAMP, Record, Scalar
 
+USUAL = 4096  # bytes of a head that is worth remembering
 FEW = 8192  # rows that are serialised without looking first whether they fit
 _BATCH = struct.Struct("<IBIBIQQqI")  # with the prefix
 _BODY = struct.Struct("<IBIQQqI")
 _RECORD_BATCH = 3  # the kind of message in Arrow's Message.fbs
-_LENGTH, _BUFFERS, _COMPRESSION = 0, 2, 3  # places of a RecordBatch there
+_LENGTH, _NODES, _BUFFERS, _COMPRESSION = 0, 1, 2, 3  # places of a RecordBatch there
+_MARK = struct.Struct("<II")
 _KIND, _HEADER, _BODY_LENGTH = 1, 2, 3  # places of a Message
 
 
@@ -73,14 +76,18 @@ class Batch(msgspec.Struct):
 
     def batch(self, schema: Any) -> Any:
         """The rows, as a RecordBatch with this schema (the one of the source's event type)."""
-        record, prefix = _known(schema)
-        rows = _check_message(self.message)
+        known = _known(schema)
+        record, prefix = known.record, known.prefix
+        data = bytes(self.message)  # one copy: a frame lies anywhere in what was received, Arrow wants 8 bytes
+        rows, whole = _check_message(data, known.present)
         if rows != self.rows:
             raise FrameError(f"batch: expected {self.rows:,} rows, found a record batch of {rows:,}")
-        data = bytes(self.message)  # one copy: a frame lies anywhere in what was received, Arrow wants 8 bytes
         try:
             if prefix is None:
                 batch = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
+                if whole:  # it has the schema by now, and nulls where they may be
+                    batch.validate(full=True)
+                    return batch
             else:
                 batch = pa.ipc.open_stream(pa.py_buffer(prefix + data)).read_next_batch()
             batch = conform(record, batch, check=True)
@@ -100,27 +107,52 @@ def _check_times(record: Record, batch: Any) -> None:
                 raise EncodeError(field.name, f"expected times in the years 1 to 9999, found {low} to {high} µs")
 
 
-def _known(schema: Any) -> tuple[Record, bytes | None]:
+class _Known(NamedTuple):
     """The event type of a schema and, if it has enumerations, the beginning of an Arrow stream with the schema and
-    the dictionaries, which only needs a record batch after it."""
-    # Two schemas are equal to Arrow, and hash alike, even if the metadata of their fields says different members.
-    return _of_schema(schema.serialize().to_pybytes())
+    the dictionaries, which only needs a record batch after it.
+
+    `present`: of a type that only has plain fields, and no times, one byte for each, 0 where a null may be."""
+
+    record: Record
+    prefix: bytes | None
+    present: bytes | None
+
+
+_seen: dict[int, tuple[Any, _Known]] = {}  # by the schema's id, which is its own as long as it is kept here
+_SEEN = 256
+
+
+def _known(schema: Any) -> _Known:
+    found = _seen.get(id(schema))
+    if found is None:
+        # Two schemas are equal to Arrow, and hash alike, even if the metadata of their fields says different members.
+        found = schema, _of_schema(schema.serialize().to_pybytes())
+        if len(_seen) >= _SEEN:
+            _seen.clear()
+        _seen[id(schema)] = found
+    return found[1]
 
 
 @lru_cache(maxsize=256)
-def _of_schema(serial: bytes) -> tuple[Record, bytes | None]:
+def _of_schema(serial: bytes) -> _Known:
     schema = pa.ipc.read_schema(pa.py_buffer(serial))
     record = record_from_schema(schema)
     empty = conform(record, schema.empty_table())
     if not empty.schema.equals(schema, check_metadata=True):
         raise FrameError(f"batch: expected the Arrow schema of {record.name}, found another that only resembles it")
     if not any(_has_dictionary(field.type) for field in schema):
-        return record, None
+        return _Known(record, None, _plain(record))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(empty)
     whole = sink.getvalue().to_pybytes()
-    return record, whole[: len(whole) - empty.serialize().size - 8]  # 8: the end of the stream
+    return _Known(record, whole[: len(whole) - empty.serialize().size - 8], None)  # 8: the end of the stream
+
+
+def _plain(record: Record) -> bytes | None:
+    if not all(isinstance(field.type, Scalar) and field.type != TIMESTAMP for field in record.fields):
+        return None
+    return bytes(not field.optional for field in record.fields)
 
 
 def _has_dictionary(type: Any) -> bool:
@@ -190,7 +222,7 @@ def encode_batches(
     """As many frames as these rows need, numbered on from `number`: at most `limit` bytes each (kind and body).
     FrameError only if one row alone is too large."""
     rows = int(batch.num_rows)
-    if plain and 0 < rows <= FEW and batch.nbytes <= limit:  # as a rule they fit
+    if plain and 0 < rows <= FEW and pa.ipc.get_record_batch_size(batch) <= limit:  # as a rule they fit
         frame = encode_batch(source, number, seqs, stamp, batch, tag, resent=resent, plain=True)
         if len(frame) - 4 <= limit:
             return [frame]
@@ -220,8 +252,7 @@ def _message(batch: Any) -> Any:
     """The Arrow message of a batch, with the dictionaries that the reader puts there."""
     if any(_has_dictionary(field.type) for field in batch.schema):
         try:
-            record, _ = _known(batch.schema)
-            batch = conform(record, batch)
+            batch = conform(_known(batch.schema).record, batch)
         except (EncodeError, EvolutionError, pa.ArrowException) as error:
             raise FrameError(f"batch: expected rows of an event type, found: {error}") from None
     return batch.serialize()
@@ -252,21 +283,34 @@ def decode_batch(data: Data, at: int) -> Batch:
     return Batch(source, tag, number, first, stamp, rows, steps, message, bool(flags & RESENT))
 
 
-def _check_message(message: memoryview) -> int:
-    """The rows of an Arrow record batch message that may be given to Arrow."""
+def _check_message(message: bytes, present: bytes | None) -> tuple[int, bool]:
+    """The rows of an Arrow record batch message that may be given to Arrow; and whether it says that there are as many
+    columns as in `present`, none with nulls where there must be none. (Arrow believes a message's counts of nulls, and
+    checks those that are not 0.)"""
+    if len(message) < 8:
+        raise FrameError("batch: expected an Arrow message, found a broken beginning")
+    mark, size = _MARK.unpack_from(message)
+    head = message[8 : 8 + size]
+    if mark != U32 or len(head) != size:
+        raise FrameError("batch: expected an Arrow message, found a broken beginning")
+    rows, body, nulls = _check_head(head) if size <= USUAL else _check_head.__wrapped__(head)
+    if body != len(message) - 8 - size:
+        raise FrameError(f"batch: expected a body of {len(message) - 8 - size:,} bytes, found {body:,}")
+    whole = present is not None and len(nulls) == len(present)
+    return rows, whole and not any(map(and_, nulls, present or b""))
+
+
+@lru_cache(maxsize=512)  # rows of one type and number have one head, byte for byte
+def _check_head(whole: bytes) -> tuple[int, int, bytes]:
+    """The rows of a message with this head, the length of its body, and for each column whether it has nulls."""
+    head = memoryview(whole)
     try:
-        mark, size = struct.unpack_from("<II", message)
-        head = message[8 : 8 + size]
-        if mark != U32 or len(head) != size:
-            raise FrameError("batch: expected an Arrow message, found a broken beginning")
         table = _number("<I", head, 0)
         kind = _place(head, table, _KIND)
         body = _long(head, _place(head, table, _BODY_LENGTH))
         place = _place(head, table, _HEADER)
         if not kind or _number("<B", head, kind) != _RECORD_BATCH or not place:
             raise FrameError("batch: expected an Arrow record batch message, found another kind")
-        if body != len(message) - 8 - size:
-            raise FrameError(f"batch: expected a body of {len(message) - 8 - size:,} bytes, found {body:,}")
         rows = place + _number("<I", head, place)
         if _place(head, rows, _COMPRESSION):
             raise FrameError("batch: expected plain Arrow buffers, found compressed ones; compress the frame instead")
@@ -280,9 +324,20 @@ def _check_message(message: memoryview) -> int:
             lengths = np.frombuffer(head, "<i8", 2 * count, buffers + 4)[1::2]
             if bool((lengths < 0).any()) or sum(lengths.tolist()) > body:
                 raise FrameError(f"batch: expected Arrow buffers of {body:,} bytes in total, found other sizes")
-        return _long(head, _place(head, rows, _LENGTH))
+        return _long(head, _place(head, rows, _LENGTH)), body, _nulls(head, _place(head, rows, _NODES))
     except struct.error as error:
         raise FrameError(f"batch: expected an Arrow message, found: {error}") from None
+
+
+def _nulls(head: memoryview, nodes: int) -> bytes:
+    """For each column, 1 if it has nulls. Each is (rows, nulls)."""
+    if not nodes:
+        return b""
+    nodes += _number("<I", head, nodes)
+    count = _number("<I", head, nodes)
+    if 16 * count > len(head) - nodes - 4:
+        raise FrameError("batch: expected the counts of Arrow's columns, found the end of the message's head")
+    return bytes((np.frombuffer(head, "<i8", 2 * count, nodes + 4)[1::2] != 0).astype(np.uint8))
 
 
 def _number(form: str, head: memoryview, at: int) -> int:

@@ -31,9 +31,10 @@ def conform(record: Record, data: Any, *, check: bool = False) -> Any:
     data = _one_batch(data)
     _validate(data, "", full=check)
     schema = arrow_schema(record)
-    if _flat(record) and data.schema.equals(schema, check_metadata=True):
-        pairs = zip(record.fields, data.columns, strict=True)
-        if all(field.optional or not column.null_count for field, column in pairs):
+    present = _present(record)
+    if present is not None and data.schema.equals(schema, check_metadata=True):
+        column = data.column
+        if not any(column(at).null_count for at in present):
             return data
     problems: list[str] = []
     names = data.schema.names
@@ -53,9 +54,11 @@ def conform(record: Record, data: Any, *, check: bool = False) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _flat(record: Record) -> bool:
-    """Whether columns of the right types, without nulls where there must be none, are all that is to be checked."""
-    return all(isinstance(field.type, Scalar) for field in record.fields)
+def _present(record: Record) -> tuple[int, ...] | None:
+    """Columns that must not have nulls, if nothing else is to be checked once their types are right; else None."""
+    if not all(isinstance(field.type, Scalar) for field in record.fields):
+        return None
+    return tuple(at for at, field in enumerate(record.fields) if not field.optional)
 
 
 def _validate(data: Any, path: str, *, full: bool) -> None:

@@ -147,7 +147,7 @@ class EventType:
 
         Arrow data from someone you do not trust may hold offsets that lead anywhere: `check=True` looks at every
         offset, index and text first, which takes a pass over the columns that have them."""
-        if frames.is_pandas(data):
+        if not isinstance(data, pa.RecordBatch) and frames.is_pandas(data):
             return frames.frame_to_batch(self.record, data)
         return conform(self.record, data, check=check)
 

@@ -55,7 +55,7 @@ def is_pandas(data: Any) -> bool:
 
 def is_columns(data: Any) -> bool:
     """Whether these are columns (`conform` takes them) rather than events one by one."""
-    return is_pandas(data) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+    return hasattr(data, "__arrow_c_array__") or hasattr(data, "__arrow_c_stream__") or is_pandas(data)
 
 
 def frame_to_batch(record: Record, frame: Any) -> Any:
