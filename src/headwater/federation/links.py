@@ -118,7 +118,7 @@ class Links:
 
     def _link_routed_now(self, peer: Peer) -> None:
         state = peer.state
-        if state is None or peer.link is not None:
+        if state is None or peer.link is not None or self._engine.closed:
             return
         session = self._engine.exchange.session(state.exchange, peer=peer.name)
         why = peer.trouble

@@ -10,7 +10,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import FederationError, FrameError, HeadwaterError
+from headwater.errors import ClosedError, FederationError, FrameError, HeadwaterError
 from headwater.federation import wire
 from headwater.federation.crossing import Crossing
 from headwater.federation.lane import Lane
@@ -264,7 +264,11 @@ class Peer:
                     self.control.append(wire.encode_ack(said))
                 for lane in self.lanes():
                     lane.announced = False
-        self.sender.attach(link)
+        try:
+            self.sender.attach(link)
+        except ClosedError:  # the node was closed meanwhile
+            self._let_go(link, "its node was closed")
+            return
         self.stir()
         self.engine.keeping.changed()
 

@@ -100,7 +100,10 @@ class Line:
 def regression(points: Sequence[tuple[float, float]]) -> Line:
     xs, ys = zip(*points, strict=True)
     slope, start = statistics.linear_regression(xs, ys)
-    fits = 1.0 if len(set(ys)) == 1 else statistics.correlation(xs, ys)
+    try:
+        fits = statistics.correlation(xs, ys)
+    except statistics.StatisticsError:  # all at one height
+        fits = 1.0
     return Line(slope, start, fits)
 
 

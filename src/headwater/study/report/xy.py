@@ -35,6 +35,7 @@ class Series:
     style: Style = "line"
     band: Points = ()
     dashed: bool = False  # computed or published, not measured here
+    like: int | None = None  # in the colour of the series of this number; by itself its own
 
 
 def xy(series: Sequence[Series], *, x: Axis, y: Axis, width: int, height: int = 0, label: str) -> str:
@@ -50,8 +51,8 @@ def xy(series: Sequence[Series], *, x: Axis, y: Axis, width: int, height: int = 
     sheet = Sheet(width, tall + legend.height, label)
     frame.draw(sheet, x.title, y.title)
     for number, curve in enumerate(series):
-        frame.series(sheet, curve, number % COLOURS)
-    legend.draw(sheet, tall, [each.dashed for each in series])
+        frame.series(sheet, curve, _colour(number, curve))
+    legend.draw(sheet, tall, series)
     return str(sheet)
 
 
@@ -81,7 +82,8 @@ class _Along:
         if self.top <= self.foot:
             self.top = self.foot * 10 if scale.log else self.foot + 1
         edge = (self.top - self.foot) * 1e-9
-        self.ticks = [each for each in self.ticks if self.foot - edge <= each <= self.top + edge]
+        inside = [each for each in self.ticks if self.foot - edge <= each <= self.top + edge]
+        self.ticks = inside or [self.foot, self.top]
 
     def part(self, value: float) -> float:
         if self.log:
@@ -142,6 +144,10 @@ class _Frame:
                 sheet.dot(self.x(x), self.y(y), f"dot f{colour}", f"{curve.name}: {short(y)} at {short(x)}")
 
 
+def _colour(number: int, series: Series) -> int:
+    return (number if series.like is None else series.like) % COLOURS
+
+
 def _said(title: str, log: bool) -> str:
     return f"{title}, logarithmic" if log else title
 
@@ -160,11 +166,14 @@ class _Legend:
             at += long
         self.height = (line + 1) * 20.0 if names else 0.0
 
-    def draw(self, sheet: Sheet, top: float, dashed: Sequence[bool]) -> None:
-        for number, ((x, line, name), broken) in enumerate(zip(self._places, dashed, strict=True)):
-            y = top + 20 * line + 6
-            style = "line dashed" if broken else "line"
-            sheet.path(f"M{x:.1f},{y:.1f} {x + 18:.1f},{y:.1f}", f"{style} s{number % COLOURS}")
+    def draw(self, sheet: Sheet, top: float, series: Sequence[Series]) -> None:
+        for number, ((x, line, name), each) in enumerate(zip(self._places, series, strict=True)):
+            y, colour = top + 20 * line + 6, _colour(number, each)
+            if each.style == "dots":
+                sheet.dot(x + 9, y, f"dot f{colour}", name)
+            else:
+                style = "line dashed" if each.dashed else "line"
+                sheet.path(f"M{x:.1f},{y:.1f} {x + 18:.1f},{y:.1f}", f"{style} s{colour}")
             sheet.text(x + 23, y + 4, name)
 
 
