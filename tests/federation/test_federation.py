@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from headwater import Event, Interest, State, f32, i64, u8, u32
 from headwater.federation.network import Budget, Network
@@ -569,3 +572,34 @@ def test_history_for_sinks_that_come_later() -> None:
         make.flush()
         assert last.field("badge") == [220, 230, 240, 250]
         assert everything.field("badge") == list(range(150, 251))
+
+
+PROGRAM = """
+import threading
+from headwater import Event, Node
+
+class Note(Event):
+    text: str
+
+def later(source):
+    threading.main_thread().join()
+    source.publish(text="after the main thread")
+
+here = Node("here", listen="tcp/127.0.0.1:0")
+there = Node("there", connect=here.endpoints[0])
+source = here.channel("notes", Note).source("a")
+there.channel("notes", Note).subscribe(lambda event: print(event.text, flush=True))
+assert there.until(lambda: there.remote_sources("notes"), 20) and there.ready(20)
+source.publish(text="before the end")
+threading.Thread(target=later, args=(source,)).start()
+{last}
+"""
+
+
+@pytest.mark.parametrize(("last", "code"), [("", 0), ("raise SystemExit(3)", 3), ("1 / 0", 1)])
+def test_a_program_that_closes_nothing_ends(last: str, code: int) -> None:
+    """Its nodes are closed when its own threads have ended, and deliver what was published by then."""
+    program = PROGRAM.format(last=last)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == code, ran.stderr
+    assert ran.stdout.split("\n") == ["before the end", "after the main thread", ""]

@@ -79,11 +79,13 @@ class Node(LocalNode):
         if wanted is None:
             return
         from headwater.federation.engine import Engine
+        from headwater.federation.leaving import close_at_exit
 
         try:
             self.engine = Engine(self, wanted)
             self.engine.control.start()
             self.engine.open()
+            close_at_exit(self)
         except BaseException:
             super().close(drain=False)
             self._close_state()

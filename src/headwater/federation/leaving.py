@@ -1,0 +1,46 @@
+"""A program that ends without closing its nodes: they are closed for it, or threads of Zenoh would keep it from ending.
+
+Its other threads come first: as long as one of them runs, the program has not ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from headwater.federation.node import Node
+
+log = logging.getLogger(__name__)
+_nodes: WeakSet[Node] = WeakSet()
+_lock = threading.Lock()
+_NAME = "headwater-at-exit"
+_OWN = ("headwater-", "pyo3-closure")  # in names of threads that are there because of a node
+
+
+def close_at_exit(node: Node) -> None:
+    """See to it that the node is closed when the program ends, if it still is open then."""
+    with _lock:
+        _nodes.add(node)
+        if not any(thread.name == _NAME for thread in threading.enumerate()):
+            # No daemon: the interpreter waits for it, and is not taken down while Zenoh is being closed.
+            threading.Thread(target=_close_all, name=_NAME, daemon=False).start()
+
+
+def _close_all() -> None:
+    threading.main_thread().join()
+    while others := [each for each in threading.enumerate() if not (each.daemon or _own(each))]:
+        others[0].join()
+    with _lock:
+        nodes = [node for node in _nodes if not node.closed]
+    for node in nodes:
+        try:
+            node.close()
+        except Exception as error:  # the others are still to be closed
+            log.error("node %s could not be closed at the end of the program", node.name, exc_info=error)
+
+
+def _own(thread: threading.Thread) -> bool:
+    return thread is threading.main_thread() or any(name in thread.name for name in _OWN)
