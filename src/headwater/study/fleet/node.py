@@ -5,6 +5,7 @@ An event is eight f64 fields, 64 bytes as a record. Handlers get it typed, decod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import cycle, islice, repeat
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow as pa
 from headwater.channel.source import Source
 from headwater.federation.network import Network
 from headwater.federation.node import Node
-from headwater.study.fleet.worker import PICKS, SHARES, VALUES, Common, Meter, Trips, serve
+from headwater.study.fleet.worker import PICKS, SHARES, STRIDE, VALUES, WIDE, Common, Meter, Trips, serve, times
 from headwater.types import Event, f64
 
 WAIT = 20.0  # seconds for nodes to find each other
@@ -37,6 +38,11 @@ class Sample(Event):
 
 def sample(number: int) -> Sample:
     return Sample(float(number % PICKS), float(number % SHARES), float(number), 0.0, *VALUES)
+
+
+def wide(number: int) -> Sample:
+    """As `worker.wide`."""
+    return Sample(float(number * STRIDE % WIDE), float(number % SHARES), float(number), 0.0, *VALUES)
 
 
 def loopback() -> int:
@@ -94,6 +100,7 @@ class Nodes(Common):
         self._counters: list[Counter] = []  # of each node
         self._meters: list[Meter] = []
         self._batches: dict[int, pa.RecordBatch] = {}
+        self._wides: dict[int, list[pa.RecordBatch]] = {}
 
     def open(self, names: list[str], connect: str | None = None, direct: bool = True) -> dict[str, Any]:
         """Nodes of these names; the endpoint of the first."""
@@ -162,7 +169,8 @@ class Nodes(Common):
     # ── sources ──
 
     def send(self, n: int, how: str, packed: int = 1) -> dict[str, Any]:
-        """Publish `n` events: the "same" object, a "cycle" of a hundred, "fresh" ones, or "many" in batches."""
+        """Publish `n` events: the "same" object, a "cycle" of a hundred, "wide" or "fresh" ones, or in batches: "many"
+        as in a cycle, or "wide" if more than one is `packed`."""
         source = self._sources[CHANNEL]
         publish: Any = source.publish
         events: Any
@@ -173,6 +181,10 @@ class Nodes(Common):
                 events = islice(cycle([sample(number) for number in range(PICKS)]), n)
             case "fresh":
                 events = map(sample, range(n))
+            case "wide" if packed == 1:
+                events = islice(cycle([wide(number) for number in range(WIDE)]), n)
+            case "wide":
+                publish, events = source.publish_many, islice(cycle(self._wide(packed)), n // packed)
             case _:
                 publish, events = source.publish_many, repeat(self._batch(packed), n // packed)
         start = perf_counter()
@@ -193,6 +205,20 @@ class Nodes(Common):
             schema = self._sources[CHANNEL].type.schema
             self._batches[rows] = pa.RecordBatch.from_arrays([pa.array(each) for each in columns], schema=schema)
         return self._batches[rows]
+
+    def _wide(self, rows: int) -> list[pa.RecordBatch]:
+        """Batches that together hold every `pick` as often."""
+        if rows not in self._wides:
+            schema = self._sources[CHANNEL].type.schema
+            made = [wide(number) for number in range(math.lcm(rows, WIDE))]
+            columns = [pa.array([getattr(event, name) for event in made]) for name in schema.names]
+            whole = pa.RecordBatch.from_arrays(columns, schema=schema)
+            # Slices of one batch share its memory; a program would hand in batches of their own.
+            self._wides[rows] = [
+                pa.RecordBatch.from_arrays([pa.array(each.to_numpy()) for each in part.columns], schema=schema)
+                for part in (whole.slice(at, rows) for at in range(0, len(made), rows))
+            ]
+        return self._wides[rows]
 
     def flush(self) -> None:
         if not self._nodes[0].flush(WAIT):
@@ -248,7 +274,7 @@ class Nodes(Common):
         self._settle(CHANNEL)
 
     def spread(self, n: int) -> dict[str, Any]:
-        """`n` events, each when all consumers have the one before: the median time until the last one has it."""
+        """`n` events, each when all consumers have the one before: how long until the last one has it."""
         trips, publish = Trips(n), self._sources[CHANNEL].publish
         late: list[float] = []
 
@@ -260,7 +286,7 @@ class Nodes(Common):
         self._back = back
         publish(Sample(0.0, 0.0, 0.0, perf_counter(), *VALUES))
         trips.result()
-        return {"p50": sorted(late)[len(late) // 2]}
+        return times([round(each * 1e9) for each in late])
 
     # ── what crossed ──
 

@@ -14,9 +14,9 @@ SIZE = 64
 class Tcp(Receiving):
     """Two sockets, recv and sendall."""
 
-    def open(self, peer: Any = None) -> dict[str, Any]:
+    def open(self, peer: Any = None, host: str = "127.0.0.1") -> dict[str, Any]:
         if peer is None:
-            self._listener = socket.create_server(("127.0.0.1", 0))
+            self._listener = socket.create_server((host, 0))
             return {"peer": self._listener.getsockname()}
         self._socket = socket.create_connection(tuple(peer))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -26,6 +26,7 @@ RECORD = struct.Struct("<8d")  # 64 bytes: pick, share, number, sent, and four m
 FIRST = struct.Struct("<d")
 PICKS, SHARES = 100, 12  # events differ in `pick`, which goes from 0 to 99, and `share`, from 0 to 11
 WANTED = 7.0  # this `pick` is one percent of them
+WIDE, STRIDE = 1_000, 619  # "wide" events: `pick` goes from 0 to 999, scattered, so that none is near one like it
 VALUES = (4.5, 5.5, 6.5, 7.5)
 
 
@@ -47,12 +48,14 @@ class Worker:
             start_new_session=True,  # an interrupt from the keyboard is for the parent, which ends its children
         )
         self.pid = self._process.pid
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._answers.put(line)
+        with self._process.stdout as lines:
+            for line in lines:
+                self._answers.put(line)
         self._answers.put(None)
 
     def ask(self, do: str, **what: Any) -> None:
@@ -80,16 +83,21 @@ class Worker:
         self.ask(do, **what)
         return self.answer()
 
-    def close(self) -> None:
-        """Let it end; end it if it does not."""
+    def leave(self) -> None:
+        """Tell it to end; `close` waits for it."""
         with suppress(OSError):
             assert self._process.stdin is not None
             self._process.stdin.close()
+
+    def close(self) -> None:
+        """Let it end; end it if it does not."""
+        self.leave()
         for stop in (None, self._process.terminate, self._process.kill):
             if stop is not None:
                 stop()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(3)
+                self._reader.join(3)
                 return
 
 
@@ -106,9 +114,7 @@ def workers() -> Iterator[Callable[..., Worker]]:
         yield start
     finally:
         for worker in started:
-            with suppress(OSError):
-                assert worker._process.stdin is not None
-                worker._process.stdin.close()
+            worker.leave()
         for worker in started:
             worker.close()
 
@@ -171,8 +177,17 @@ def record(number: int) -> bytes:
     return RECORD.pack(number % PICKS, number % SHARES, number, 0.0, *VALUES)
 
 
+def wide(number: int) -> bytes:
+    """The "wide" event of that number as 64 bytes."""
+    return RECORD.pack(number * STRIDE % WIDE, number % SHARES, number, 0.0, *VALUES)
+
+
 def messages(how: str, n: int, packed: int) -> Iterator[bytes]:
-    """What a peer sends for `n` events: "same" or "cycle" (in `pick`) made beforehand, or "fresh" ones."""
+    """What a peer sends for `n` events: "same", "cycle" (in `pick`) or "wide" made beforehand, or "fresh" ones."""
+    if how == "wide":
+        assert WIDE % packed == 0, packed
+        made = [wide(number) for number in range(WIDE)]
+        return islice(cycle([b"".join(made[at : at + packed]) for at in range(0, WIDE, packed)]), n // packed)
     if how == "fresh":
         pack = RECORD.pack
         return (pack(number % PICKS, number % SHARES, number, 0.0, *VALUES) for number in range(n))
@@ -216,7 +231,9 @@ def taker(mode: str, goal: int, meter: Meter) -> Callable[[Any], None]:
 
     "count": it gets the bytes. "decode": it takes all eight fields from them. "filter": it takes the first field and
     calls a function with the bytes where that is what is wanted. "packed" and "packed-filter": the same with many
-    events in a message."""
+    events in a message. "below:10" and "packed-below:10": it counts those whose first field is below that."""
+    mode, _, below = mode.partition(":")
+    limit = float(below or 0)
     got, useful, total, done = 0, 0, 0.0, meter.done
 
     def look() -> int:
@@ -250,6 +267,14 @@ def taker(mode: str, goal: int, meter: Meter) -> Callable[[Any], None]:
         if got == goal:
             done(got, useful, total)
 
+    def select_below(data: bytes, first: Any = FIRST.unpack_from) -> None:
+        nonlocal got
+        if first(data)[0] < limit:
+            wanted(data)
+        got += 1
+        if got == goal:
+            done(got, useful, total)
+
     def packed(data: bytes) -> None:
         nonlocal got
         got += len(data) // RECORD.size
@@ -265,9 +290,25 @@ def taker(mode: str, goal: int, meter: Meter) -> Callable[[Any], None]:
         if got == goal:
             done(got, useful, total)
 
-    if mode == "packed-filter":
+    def packed_below(data: bytes) -> None:
+        nonlocal got, useful
+        rows = np.frombuffer(data, np.float64).reshape(-1, 8)
+        useful += len(rows[rows[:, 0] < limit])
+        got += len(rows)
+        if got == goal:
+            done(got, useful, total)
+
+    if mode.startswith("packed-"):
         import numpy as np
-    return {"count": count, "decode": decode, "filter": select, "packed": packed, "packed-filter": select_packed}[mode]
+    return {
+        "count": count,
+        "decode": decode,
+        "filter": select,
+        "below": select_below,
+        "packed": packed,
+        "packed-filter": select_packed,
+        "packed-below": packed_below,
+    }[mode]
 
 
 class Trips:
@@ -290,5 +331,11 @@ class Trips:
     def result(self) -> dict[str, Any]:
         if not self.event.wait(PATIENCE / 2):
             raise TimeoutError(f"{len(self.times):,} of {self.n:,} round trips were made")
-        ordered = sorted(self.times)
-        return {"p50": ordered[len(ordered) // 2], "p99": ordered[len(ordered) * 99 // 100]}
+        return times([round(each * 1e9) for each in self.times])
+
+
+def times(nanoseconds: Sequence[int]) -> dict[str, Any]:
+    """What a process answers of times that it has taken: two percentiles in seconds, and all of them in order."""
+    ordered = sorted(nanoseconds)
+    middle, high = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
+    return {"p50": middle / 1e9, "p99": high / 1e9, "nanoseconds": list(nanoseconds)}

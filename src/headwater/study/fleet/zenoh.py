@@ -18,9 +18,9 @@ from headwater.study.fleet.worker import Trips, messages, record, serve
 class Zenoh(Receiving):
     """Two peers, connected directly. Round trips in callbacks, many events through a channel: the quickest of each."""
 
-    def open(self, peer: Any = None) -> dict[str, Any]:
+    def open(self, peer: Any = None, host: str = "127.0.0.1") -> dict[str, Any]:
         zenoh: Any = import_module("zenoh")
-        endpoint = peer or f"tcp/127.0.0.1:{free_port()}"
+        endpoint = peer or f"tcp/{host}:{free_port()}"
         config = zenoh.Config()
         config.insert_json5("mode", '"peer"')
         config.insert_json5("connect/endpoints" if peer else "listen/endpoints", f'["{endpoint}"]')

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from headwater.study.fleet.receiving import Receiving
-from headwater.study.fleet.worker import Trips, messages, record, serve
+from headwater.study.fleet.worker import FIRST, Trips, messages, record, serve
 
 DEEP = 100_000  # messages that may be queued at either end
 
@@ -16,12 +16,12 @@ DEEP = 100_000  # messages that may be queued at either end
 class Zmq(Receiving):
     """XPUB with NODROP to SUB, a pair for either direction."""
 
-    def _bind(self) -> Any:
+    def _bind(self, host: str) -> Any:
         made = self._context.socket(self._zmq.XPUB)
         made.setsockopt(self._zmq.XPUB_NODROP, 1)
         made.setsockopt(self._zmq.SNDHWM, DEEP)
         made.setsockopt(self._zmq.LINGER, 0)
-        made.bind("tcp://127.0.0.1:*")
+        made.bind(f"tcp://{host}:*")
         return made
 
     def _connect(self, endpoint: str) -> Any:
@@ -30,13 +30,14 @@ class Zmq(Receiving):
         made.setsockopt(self._zmq.LINGER, 0)
         made.setsockopt(self._zmq.RCVTIMEO, 20_000)
         made.setsockopt(self._zmq.SUBSCRIBE, b"")
+        self._prefix = b""
         made.connect(endpoint)
         return made
 
-    def open(self, peer: Any = None) -> dict[str, Any]:
+    def open(self, peer: Any = None, host: str = "127.0.0.1") -> dict[str, Any]:
         self._zmq: Any = import_module("zmq")
         self._context = self._zmq.Context()
-        self._out = self._bind()
+        self._out = self._bind(host)
         if peer is not None:
             self._in = self._connect(peer)
         return {"peer": self._out.getsockopt_string(self._zmq.LAST_ENDPOINT)}
@@ -45,6 +46,20 @@ class Zmq(Receiving):
         if peer is not None:
             self._in = self._connect(peer)
         self._out.recv()  # the other end has subscribed
+
+    def only(self, pick: float | None) -> None:
+        """From now on only messages that begin with this field, or (None) all; the sender is to hear of two changes.
+
+        The sender leaves out the others: a prefix is all that it can look at."""
+        prefix = b"" if pick is None else FIRST.pack(pick)
+        self._in.setsockopt(self._zmq.SUBSCRIBE, prefix)
+        self._in.setsockopt(self._zmq.UNSUBSCRIBE, self._prefix)
+        self._prefix = prefix
+
+    def heard(self, n: int) -> None:
+        """Wait for so many changes of what the other end wants."""
+        for _ in range(n):
+            self._out.recv()
 
     def echo(self, n: int) -> None:
         recv, send = self._in.recv, self._out.send
