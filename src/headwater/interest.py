@@ -127,7 +127,11 @@ class Interest:
 
     def dumps(self, *, with_text: bool = True) -> bytes:
         """The serial form: what travels between nodes. Parameter values travel beside it."""
-        return serial.dumps(self.program, with_text=with_text)
+        return self._serial if with_text else serial.dumps(self.program, with_text=False)
+
+    @cached_property
+    def _serial(self) -> bytes:
+        return serial.dumps(self.program, with_text=True)
 
     @classmethod
     def loads(

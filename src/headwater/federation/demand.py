@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from headwater.federation.merging import minimal
+from headwater.federation.merging import Kept
 from headwater.federation.messages import Wish, pack_params
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class Demands:
         self._lock = threading.Lock()
         self.ahead: dict[Channel, list[Entry]] = {}  # to be asked for before anybody is attached
         self._here: dict[tuple[str, str], set[Entry]] = {}  # by peer and channel: refused there, so they run here
+        self._covers: dict[str, dict[frozenset[str] | None, Kept]] = {}  # by channel and zones
 
     def tags(self, channel: str) -> dict[int, Entry]:
         """By tag, the interests of a channel; any thread may look."""
@@ -129,6 +130,7 @@ class Demands:
         entries += [entry for entry in self.ahead.get(channel, ()) if entry not in entries]
         if not entries:
             self._clean(channel, ())
+            self._covers.pop(channel.name, None)
             return NOTHING
         here = self._here.get((peer.id, channel.name), set())
         filters: list[Entry] = []
@@ -150,7 +152,8 @@ class Demands:
                 there.add(entry)
                 placed[entry] = "source: it has state or output, or may run for long"
                 wishes.append(self._wish(channel, entry, tagged=True))
-        wishes += self._merged(channel, filters, everything, placed)
+        covers = self._covers.setdefault(channel.name, {}) if not here else {}  # most peers take all
+        wishes += self._merged(channel, filters, everything, placed, covers)
         sinks = list(sinks_behind(entries))
         self._clean(channel, entries)
         return Demand(
@@ -163,7 +166,12 @@ class Demands:
         )
 
     def _merged(
-        self, channel: Channel, filters: list[Entry], everything: bool, placed: dict[Entry, str]
+        self,
+        channel: Channel,
+        filters: list[Entry],
+        everything: bool,
+        placed: dict[Entry, str],
+        covers: dict[frozenset[str] | None, Kept],
     ) -> Iterator[Wish]:
         """The fewest filters that together pass what all of them pass; by zones, since those are judged beside them."""
         if everything:
@@ -172,8 +180,10 @@ class Demands:
         groups: dict[frozenset[str] | None, list[Entry]] = {}
         for entry in filters:
             groups.setdefault(entry.zones, []).append(entry)
-        for group in groups.values():
-            needed, covered = minimal([entry.interest for entry in group])
+        for gone in [zones for zones in covers if zones not in groups]:
+            del covers[gone]
+        for zones, group in groups.items():
+            needed, covered = covers.setdefault(zones, Kept()).minimal([entry.interest for entry in group])
             durable = _durable(sinks_behind(group))  # those of the covered too: what is kept for them is the same
             for index in needed:
                 yield structs.replace(self._wish(channel, group[index], tagged=False), sinks=durable)
