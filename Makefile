@@ -9,7 +9,7 @@ PIP    := $(PY) -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find src -name '*.py' -o -name 'py.typed')
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check format format-check lint types imports unit soak soak-federation clean
+.PHONY: help env demo test check format format-check lint types imports unit peers performance soak soak-federation clean
 
 help: ## list the chores
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -58,19 +58,24 @@ format: $(VENV)/.dependencies ## format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench-%: env ## a benchmark by name: make bench-interests
-	@$(PY) -c 'import duckdb, nats, numexpr, polars, uvloop, zmq' 2>/dev/null || $(PIP) install $$($(PY) tools/requirements.py bench)
+peers: env
+	@$(PY) -c 'import duckdb, nats, numexpr, paho.mqtt, polars, redis, uvloop, zmq' 2>/dev/null || $(PIP) install $$($(PY) tools/requirements.py bench)
+
+bench-%: peers ## a benchmark by name: make bench-interests
 	@$(PY) benchmarks/$*.py
 
-soak: soak-federation ## the property and fuzz tests, EFFORT times as hard (default 20), bounded by MINUTES (default 20)
-	@HEADWATER_EFFORT=$(or $(EFFORT),20) timeout -k 10 $(or $(MINUTES),20)m $(PY) -m pytest --timeout=0 -x \
-	  tests/federation/test_live_fuzz.py tests/federation/test_wire_fuzz.py \
-	  tests/types tests/ir tests/lang tests/native tests/match tests/channel tests/spark/test_agreement.py \
-	  tests/spark/test_four_executions.py; \
-	  code=$$?; [ $$code -ne 124 ] || { echo "stopped after $(or $(MINUTES),20) minutes with nothing found"; exit 0; }; exit $$code
+# The result of `make soak` is shown as well, if there is one.
+performance: peers ## all studies of performance, about half an hour; writes docs/performance.md
+	@$(BIN)/headwater study performance --out build --page docs
 
-soak-federation: env ## nodes killed, stopped and cut off at random, FAULTS times (default 200); a SEED replays a failure
-	@$(PY) -m tests.federation.soak $(or $(FAULTS),200) $(SEED)
+# A seed replays what happened; a number of faults or rounds ends a phase early; PHASES=faults,inputs,properties chooses.
+soak: env ## faults, mutated inputs and harder property tests for MINUTES (default 20), counted; a SEED replays a failure
+	@timeout -k 30 $$(( $(or $(MINUTES),20) * 60 + 180 )) $(PY) -m tests.soak --minutes $(or $(MINUTES),20) \
+	  --effort $(or $(EFFORT),20) $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) \
+	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FIRST),--first $(FIRST)) $(if $(PHASES),--phases $(PHASES))
+
+soak-federation: ## only the faults of the soak, FAULTS times (default 200)
+	@$(MAKE) --no-print-directory soak PHASES=faults FAULTS=$(or $(FAULTS),200)
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

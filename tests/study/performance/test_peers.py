@@ -13,7 +13,7 @@ from headwater.study.fleet.peers import SYSTEMS, System, installed
 from headwater.study.fleet.worker import RECORD, WIDE, Meter, messages, taker
 from headwater.study.performance.bench import Bench, Found
 from headwater.study.performance.peers import WANTED, WAYS, peers
-from headwater.study.performance.peers_page import OURS, Case, Flow, Trip, Way, flow_page, trip_page
+from headwater.study.performance.peers_page import OURS, Case, Flow, Idle, Trip, Way, flow_page, trip_page
 from headwater.study.performance.result import Bars, Plot, Result
 from headwater.study.report.table import Row, Table
 
@@ -61,7 +61,7 @@ def test_whatever_is_installed_is_run_and_the_rest_is_said_to_be_not_run(bench: 
         {SYSTEMS[key].name: 2 for key in here}
     )
     flows = Counter(each.reference for each in found.ratios if not each.case.startswith("round trip"))
-    assert flows == Counter({way.name: len(WANTED) + 2 + 2 for way in theirs})
+    assert flows == Counter({way.name: (len(WANTED) + 2 + 2) * (2 if way.many else 1) for way in theirs})
     assert all(each.why for each in found.ratios)
     for key, package in (("zmq", "pyzmq"), ("nats", "nats-server"), ("redis", "redis-server"), ("mqtt", "mosquitto")):
         assert (package in found.versions) == (key in here)
@@ -146,7 +146,7 @@ def test_what_is_not_told_or_lost_is_neither_compared_nor_drawn(rounds: int, dat
         })
         for wanted in (1.0, 0.01)
     ]  # fmt: skip
-    found = flow_page((OUR, BATCH, ONE, TWO), cases, 0.0, rounds)
+    found = flow_page((OUR, BATCH, ONE, TWO), cases, Idle(0.0, True), rounds)
     for measure, name in (("rate", "wanted events a second"), ("cpu", "processor time"), ("wire", "bytes")):
         for case in cases:
             for way, beside in ((ONE, OUR), (TWO, BATCH)):

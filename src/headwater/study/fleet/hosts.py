@@ -147,6 +147,14 @@ def pair(start: Start, link: Link, *, way: Way | None = None) -> Iterator[Pair]:
 
 
 @contextmanager
+def alone() -> Iterator[Host]:
+    """A host with a loopback interface and no other, so that only its own traffic is counted there; gone afterwards."""
+    with _namespaces("s") as (name,):
+        _batch(name, "link set lo up")
+        yield Host(name, "127.0.0.1")
+
+
+@contextmanager
 def _namespaces(*kinds: str) -> Iterator[tuple[str, ...]]:
     """Namespaces with names that nobody else has, removed in the end."""
     number, made = next(_numbers), list[str]()

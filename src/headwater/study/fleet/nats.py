@@ -9,10 +9,11 @@ import sys
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from headwater.study.fleet.receiving import JOIN, WINDOW, Receiving, free_port
+from headwater.study.fleet.server import spent
 from headwater.study.fleet.worker import Trips, messages, record, serve
 
 CREDIT = 8_192  # messages after which the sender gets news of them
@@ -157,6 +158,13 @@ class Nats(Receiving):
 
         self._run(all_there())
         return self.meter.result(0)
+
+    def cpu(self) -> dict[str, Any]:
+        """Processor time used so far, by this process and by the server that it has started."""
+        used: dict[str, Any] = {"cpu": process_time()}
+        if self._server is not None:
+            used["server"] = spent(self._server.pid)
+        return used
 
     def close(self) -> None:
         if self._server is not None:

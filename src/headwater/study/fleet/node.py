@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import cycle, islice, repeat
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +17,19 @@ import pyarrow as pa
 from headwater.channel.source import Source
 from headwater.federation.network import Network
 from headwater.federation.node import Node
-from headwater.study.fleet.worker import PICKS, SHARES, STRIDE, VALUES, WIDE, Common, Meter, Trips, serve, times
+from headwater.study.fleet.worker import (
+    PICKS,
+    SHARES,
+    STRIDE,
+    VALUES,
+    WIDE,
+    Common,
+    Meter,
+    Trips,
+    loopback,
+    serve,
+    times,
+)
 from headwater.types import Event, f64
 
 WAIT = 20.0  # seconds for nodes to find each other
@@ -43,15 +54,6 @@ def sample(number: int) -> Sample:
 def wide(number: int) -> Sample:
     """As `worker.wide`."""
     return Sample(float(number * STRIDE % WIDE), float(number % SHARES), float(number), 0.0, *VALUES)
-
-
-def loopback() -> int:
-    """Bytes that went over the loopback interface of this machine, headers included; 0 where that is not told."""
-    path = Path("/proc/net/dev")
-    if not path.exists():
-        return 0
-    line = next((line for line in path.read_text().splitlines() if line.strip().startswith("lo:")), "lo: 0")
-    return int(line.split()[1])
 
 
 Counter = tuple[Callable[[Any], None], Callable[[int, Meter], None]]
@@ -301,9 +303,6 @@ class Nodes(Common):
             "loopback": loopback(),
             "links": links,
         }
-
-    def loopback(self) -> dict[str, int]:
-        return {"loopback": loopback()}
 
     def close(self) -> None:
         for node in self._nodes:

