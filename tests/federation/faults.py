@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 
 from tests.federation.processes import GUARD, World, world
 
@@ -26,6 +28,45 @@ KEPT = ("hill", "desk")  # have a state, and so the same key in each life
 LOG = {"roll_bytes": 65_536}  # so that some of it is at rest
 
 
+@dataclass
+class Tally:
+    """What became of the events that one sink wanted. Lost ones were published for sure, and did not come."""
+
+    wanted: int = 0
+    delivered: int = 0  # each once
+    again: int = 0  # came twice to a sink that was killed with them in its hands, and were marked so
+    lost: int = 0
+    duplicated: int = 0
+    disordered: int = 0  # came after one that was published later
+    invented: int = 0  # nobody published them, or the sink did not want them
+    problems: list[str] = field(default_factory=list)  # the first of them
+
+    @property
+    def good(self) -> bool:
+        return not (self.lost or self.duplicated or self.disordered or self.invented)
+
+    def problem(self, text: str) -> None:
+        if len(self.problems) < 10:
+            self.problems.append(text)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run has come to: events that `publish` has returned for, and what each sink got of them."""
+
+    published: int
+    sinks: dict[str, Tally]
+    troubles: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        return not self.troubles and all(each.good for each in self.sinks.values())
+
+    @property
+    def problems(self) -> list[str]:
+        return [*self.troubles, *(line for each in self.sinks.values() for line in each.problems)]
+
+
 class Faults:
     """The federation, and what may happen to it. A seed says what happens, and in which order."""
 
@@ -34,6 +75,8 @@ class Faults:
         self.bounds: dict[str, int] = {}  # by maker that is gone: it has published at most so much,
         self.done: dict[str, int] = {}  # and at least so much
         self.happened: dict[str, int] = {}
+        self.order: list[str] = []  # the same, one by one
+        self._gone: list[float] = []  # when nodes were killed that come again with another key
 
     # ── the federation ──
 
@@ -102,9 +145,15 @@ class Faults:
             undo()
         self.recovered()
 
-    def _note(self, what: str, *more: object) -> None:
+    def _note(self, what: str, *names: str) -> None:
         self.happened[what] = self.happened.get(what, 0) + 1
-        self._say(f"{sum(self.happened.values())}: {what} {' '.join(map(str, more))}")
+        self.order.append(f"{what}: {' and '.join(names)}")
+        self._say(f"{len(self.order)}: {self.order[-1]}")
+
+    @property
+    def remembered(self) -> int:
+        """Nodes that will not come again, as far as others keep what these have wanted: a thread each, among others."""
+        return sum(1 for when in self._gone if monotonic() - when < SETTINGS["keep"] + SETTINGS["lease"])
 
     def _idle(self, *but: str) -> list[str]:
         """Processes that can be asked something."""
@@ -124,7 +173,7 @@ class Faults:
 
     def kill_source(self) -> None:
         name = self.random.choice(SOURCES)
-        self._note("kill", name)
+        self._note("a source killed", name)
         self._kill_source(name)
         self._meanwhile(name)
         self._open(name)
@@ -133,13 +182,15 @@ class Faults:
     def _kill_source(self, name: str) -> None:
         maker, path = f"{name}-{self.world.life(name)}", self.world.path(f"{name}.published")
         self.world.kill(name)
+        if name not in KEPT:
+            self._gone.append(monotonic())
         self.bounds[maker] = _published(Path(path), maker)
         self.done[maker] = int(Path(f"{path}.{maker}").read_text() or 0)
 
     def kill_both(self) -> None:
         """A source and a sink: what was between them is only in the log."""
         name = self.random.choice(SOURCES)
-        self._note("kill", name, "desk")
+        self._note("a source and a sink killed", name, "desk")
         for each in self.random.sample([name, "desk"], 2):
             if each == "desk":
                 self.world.kill("desk")
@@ -153,89 +204,123 @@ class Faults:
                 self._flow(name)
 
     def kill_sink(self) -> None:
-        self._note("kill", "desk")
+        self._note("a sink killed", "desk")
         self.world.kill("desk")
         self._meanwhile("desk")
         self._open("desk")
         self._subscribe("desk")
 
     def kill_router(self) -> None:
-        self._note("kill", "inn")
+        self._note("the router killed", "inn")
         self.world.kill("inn")
         self._meanwhile("inn")
         self.world.open("inn", router=True, **SETTINGS)
 
     def stop(self) -> Callable[[], None]:
         name = self.random.choice([*LEAVES, "inn"])
-        self._note("stop", name)
+        self._note("a node stopped", name)
         self.world[name].stop()
         self._meanwhile(name)
         return self.world[name].go_on
 
     def cut(self) -> Callable[[], None]:
         name = self.random.choice([*LEAVES, "inn"])
-        self._note("cut", name)
+        self._note("a node cut off", name)
         self.world.wires.cut(name)
         self._meanwhile(name)
         return lambda: self.world.wires.heal(name)
 
     def hold(self) -> Callable[[], None]:
         name = self.random.choice([*LEAVES, "inn"])
-        self._note("hold", name)
+        self._note("a node's bytes held", name)
         self.world.wires.cut(name, ended=False)
         self._meanwhile(name)
         return lambda: self.world.wires.heal(name)
 
     def drop_links(self) -> None:
         name = self.random.choice([each for each in self._idle() if each != "inn"])
-        self._note("drop the links of", name)
+        self._note("a node's links dropped", name)
         self.world[name]("cut")
 
     # ── what must hold ──
 
-    def end(self) -> int:
-        """No more events; all that were published are there. How many were seen in all."""
+    def end(self, timeout: float = GUARD) -> Outcome:
+        """No more events; all that were published are there, or it is said what is not."""
         wanted: dict[str, int] = {}
         for name in SOURCES:
             wanted.update(self.world[name]("stop"))
-        seen = 0
+        tallies: dict[str, Tally] = {}
+        troubles: list[str] = []
         for name, sinks in SINKS.items():
             for sink, step in sinks.items():
                 last = {maker: n - n % step for maker, n in wanted.items()}
-                came = self.world[name]("came", sink=sink, wanted=last, timeout=GUARD)
-                assert came is True, f"{sink} waits for {last}, has {came}\n{self._state()}"
+                came = self.world[name]("came", sink=sink, wanted=last, timeout=timeout)
+                if came is not True:
+                    troubles.append(f"{sink} waits for {last}, has {came}\n{self._state()}")
                 log = Path(self.world.path(f"{sink}.log"))
-                seen += check(log, step, {**self.bounds, **last}, self.done)
-        return seen
+                tallies[sink] = count(log, step, {**self.bounds, **last}, {**self.done, **last})
+        return Outcome(sum(self.done.values()) + sum(wanted.values()), tallies, tuple(troubles))
 
 
-def check(log: Path, step: int, bounds: dict[str, int], done: Mapping[str, int] = {}) -> int:
-    """What a sink has written down: from its first event of each maker on, all of them, in order, once.
+def count(log: Path, step: int, bounds: Mapping[str, int], done: Mapping[str, int]) -> Tally:
+    """What a sink has written down, against what it should: from its first event of each maker on, all of them, in
+    order, once.
 
-    `done`: of makers that were killed, what they had published for sure. All of that must have come; and those that
-    come after them began when the sink was there already, so all of theirs from the first on."""
+    `bounds`: what makers have published at most. `done`: what they had published for sure, all of which must have come.
+    A maker that came after one of the same source began when the sink was there already: all of its events must have
+    come, from the first on."""
+    tally = Tally()
     last: dict[str, int] = {}
-    count = 0
+    missing: dict[str, set[int]] = {}
     for number, line in enumerate(log.read_text().splitlines(), 1):
         _, _, maker, text, _, again = line.split()
         n, before = int(text), last.get(maker)
         if again == "1" and before == n:
-            continue  # it was in its hands when it was killed
+            tally.again += 1  # it was in its hands when it was killed
+            continue
         place = f"{log.name}, line {number}: {maker} {n} after {before}"
-        assert n == before + step if before is not None else n == step or not _later(maker, done), place
-        assert n % step == 0, place
-        assert n <= bounds[maker], f"{place}, of {bounds[maker]}"
-        last[maker] = n
-        count += 1
+        if n % step or n > bounds.get(maker, 0) or n <= 0:
+            tally.invented += 1
+            tally.problem(f"{place}: not wanted, or not published, of {bounds.get(maker, 0)}")
+            continue
+        if before is None:
+            before = 0 if _later(maker, done) else n - step
+        gaps = missing.setdefault(maker, set())
+        if n > before:
+            gaps.update(range(before + step, n, step))
+            if n > before + step:
+                tally.problem(f"{place}: some between are missing")
+            last[maker] = n
+        elif n in gaps:
+            gaps.remove(n)
+            tally.disordered += 1
+            tally.problem(f"{place}: out of order")
+        else:
+            tally.duplicated += 1
+            tally.problem(f"{place}: twice")
+            continue
+        tally.delivered += 1
     for maker, n in done.items():
-        assert last.get(maker, 0) >= n - n % step, f"{log.name}: {maker} was published up to {n}, came up to {last}"
-    return count
+        rest = (n - n % step - last.get(maker, 0)) // step
+        if rest > 0:
+            tally.lost += rest
+            tally.problem(f"{log.name}: {maker} was published up to {n}, came up to {last.get(maker, 0)}")
+    tally.lost += sum(map(len, missing.values()))
+    tally.wanted = tally.delivered + tally.lost
+    return tally
+
+
+def check(log: Path, step: int, published: Mapping[str, int]) -> int:
+    """All of it is there, once and in order: how many events."""
+    tally = count(log, step, published, published)
+    assert tally.good, "\n".join(tally.problems)
+    return tally.delivered
 
 
 def _later(maker: str, done: Mapping[str, int]) -> bool:
-    """Whether another maker of the same source was killed before."""
+    """Whether another maker of the same source was there before."""
     name, _, life = maker.rpartition("-")
-    return f"{name}-{int(life) - 1 if life.isdigit() else 0}" in done
+    return life.isdigit() and f"{name}-{int(life) - 1}" in done
 
 
 def _published(path: Path, maker: str) -> int:
@@ -243,11 +328,11 @@ def _published(path: Path, maker: str) -> int:
     return max(found, default=0)
 
 
-def run(faults: int, seed: int, say: Callable[[str], object]) -> int:
-    """So many faults, and what they come to; how many events were seen."""
+def run(faults: int, seed: int, say: Callable[[str], object]) -> Outcome:
+    """So many faults, and what they come to."""
     with world() as made:
         it = Faults(made, seed, say)
         it.open()
-        while sum(it.happened.values()) < faults:
+        while len(it.order) < faults:
             it.fault()
         return it.end()

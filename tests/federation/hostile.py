@@ -7,9 +7,10 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from time import time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from headwater.errors import FrameError
 from headwater.federation import wire
@@ -23,6 +24,7 @@ from headwater.federation.wire_kinds import U32
 from headwater.types import EventType
 
 GUARD = 30.0
+START = 1_790_000_000_000_000_000  # nanoseconds: when the first frame says to be made
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
@@ -43,15 +45,30 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
     return bytes(made)
 
 
+class Target(NamedTuple):
+    """What one must know of a node to attack it."""
+
+    id: str
+    federation: str
+    direct: str  # where it takes streams
+    zenoh: str  # and everything else
+
+    @classmethod
+    def of(cls, node: Node) -> Target:
+        assert node.engine is not None and node.engine.listener is not None
+        return cls(node.id, node.engine.network.federation, node.engine.listener.endpoints[0], node.endpoints[0])
+
+
 class Mallory:
     """Its identity; each `call` is a stream on which it has greeted as it must."""
 
-    def __init__(self, target: Node, name: str = "mallory") -> None:
-        assert target.engine is not None and target.engine.listener is not None
+    def __init__(self, target: Target, name: str = "mallory", *, key: bytes = b"") -> None:
         self.target = target
-        self.identity = Identity.ephemeral(name)
-        self.sealer = Sealer(self.identity, target.engine.network.federation, time_ns())
-        endpoint = parse_endpoint(target.engine.listener.endpoints[0])
+        self.identity = (  # with a key of 32 bytes, its signatures are the same each time
+            Identity(name, Ed25519PrivateKey.from_private_bytes(key)) if key else Identity.ephemeral(name)
+        )
+        self.sealer = Sealer(self.identity, target.federation, time_ns())
+        endpoint = parse_endpoint(target.direct)
         self.address = endpoint.host, endpoint.port
 
     @property
@@ -121,7 +138,7 @@ class Frames:
 
     def __init__(self, sid: int, channel: str, type: EventType, records: list[bytes], chance: random.Random) -> None:
         self.sid, self._type, self._records, self._chance = sid, type, records, chance
-        self._number, self._seq = 0, 1
+        self._number, self._seq, self._now = 0, 1, START
         self._ad = SourceAd(sid, f"fuzz-{sid}", channel)
         self._batch = type.records_to_arrow(records)
 
@@ -134,7 +151,7 @@ class Frames:
     def good(self) -> bytes:
         """A frame as it should be."""
         chance, number = self._chance, self._number + 1
-        now = time_ns()
+        now = self._now = self._now + 1_000_000  # not the clock's: the same chance makes the same frames
         match chance.randrange(12):
             case 0 | 1:
                 return wire.encode_event(self.sid, number, self._seq, now, chance.choice(self._records))

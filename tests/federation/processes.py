@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -15,12 +16,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import headwater
-from tests.federation.nodes import eventually
 
 GUARD = 60.0  # seconds, against hanging
+START = 600.0  # the same for a process that starts: a machine with much else to do may take long to load everything
+ANSWER = 3 * GUARD  # what is asked of a process waits for GUARD at most; more than once, it may be
 _ROOT = Path(__file__).parents[2]
 _CREDENTIALS = struct.Struct("3i")  # pid, user, group of the other end of a Unix socket
 
@@ -30,9 +33,9 @@ class Died(Exception):
 
 
 class Process:
-    """A node in a process of its own."""
+    """A node in a process of its own, which runs a module that ends in `tests.federation.worker.serve`."""
 
-    def __init__(self, name: str, log: Path) -> None:
+    def __init__(self, name: str, log: Path, module: str = "tests.federation.worker") -> None:
         self.name = name
         environment = {
             **os.environ,
@@ -40,7 +43,7 @@ class Process:
         }
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.federation.worker"],
+                [sys.executable, "-m", module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -49,7 +52,14 @@ class Process:
             )
         self.pid = self._process.pid
         self._log = log
+        self._ready = False
         self.stopped = False
+
+    def ready(self) -> None:
+        """Wait until it has started, by its own word."""
+        if not self._ready:
+            self._line(START)
+            self._ready = True
 
     def start(self, do: str, /, **what: Any) -> None:
         """Ask for something; `answer` waits for it."""
@@ -60,12 +70,22 @@ class Process:
         except OSError as error:
             raise Died(f"{self.name}: {error}; {self.log()}") from error
 
-    def answer(self) -> Any:
+    def says(self, timeout: float) -> bool:
+        """Whether it says something, or ends, within that time; `answer` then does not wait."""
         assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], timeout)[0])  # its lines are read one by one
+
+    def _line(self, timeout: float) -> bytes:
+        assert self._process.stdout is not None
+        assert self.says(timeout), f"{self.name} has not answered for {timeout:.0f} s; {self.log()}"
         line = self._process.stdout.readline()
         if not line:
             raise Died(f"{self.name} has ended with {self._process.wait()}; {self.log()}")
-        answer = json.loads(line)
+        return line
+
+    def answer(self) -> Any:
+        self.ready()
+        answer = json.loads(self._line(ANSWER))
         if "error" in answer:
             raise AssertionError(f"{self.name}: {answer['error']}")
         return answer["ok"]
@@ -267,7 +287,11 @@ class World:
     ) -> None:
         """Nodes that lead to each other only by wires: each connects to the seeds."""
         for name in names:
-            process = self.running.get(name) or self.start(name)
+            if name not in self.running:
+                self.start(name)
+        for name in names:
+            process = self.running[name]
+            process.ready()
             listen, direct = (self.folder / f"{name}.{self.life(name)}.{kind}" for kind in "zd")
             options = {"listen": f"unix/{listen}", "direct": f"unix/{direct}", **network}
             options["connect"] = [f"unix/{self.folder}/{seed}.z" for seed in seeds]
@@ -277,13 +301,21 @@ class World:
             process.start("open", name=name, network=options, state=kept, log=logged)
         for name in names:
             paths = [self.folder / f"{name}.{self.life(name)}.{kind}" for kind in "zd"]
-            eventually(lambda paths=paths: all(path.exists() for path in paths), f"the sockets of {name}", GUARD)
+            self._until_open(self.running[name], paths)
             for path in paths:
                 self.wires.between(name, path)
             self.wires.lead(name, self.folder / f"{name}.z", paths[0].with_name(f"{paths[0].name}.behind"))
             self.wires.heal(name)
         for name in names:
             self.running[name].answer()
+
+    def _until_open(self, process: Process, paths: Sequence[Path]) -> None:
+        """It listens; unless it has ended, or says why it cannot, which is raised."""
+        end = monotonic() + START
+        while not all(path.exists() for path in paths):
+            if process.says(0.005) and not all(path.exists() for path in paths):
+                process.answer()
+            assert monotonic() < end, f"{process.name} has not opened its sockets for {START:.0f} s; {process.log()}"
 
     def life(self, name: str) -> int:
         """How often it was started."""

@@ -32,7 +32,9 @@ def test_whatever_happens_every_reliable_sink_gets_every_event_once() -> None:
     seed = int(os.environ.get("HEADWATER_SEED", "0")) or random.randrange(1, 1 << 20)
     lines: list[str] = []
     try:
-        assert run(FAULTS, seed, lines.append) > 0
+        outcome = run(FAULTS, seed, lines.append)
+        assert outcome.good, "\n".join(outcome.problems)
+        assert outcome.published > 0 and all(each.delivered for each in outcome.sinks.values())
     except BaseException as error:
         error.add_note("\n".join([f"HEADWATER_SEED={seed} replays this:", *lines]))
         raise

@@ -201,6 +201,10 @@ class Worker:
             link.close("cut by the test")
         return len(found)
 
+    def threads(self) -> Any:
+        """The names of those that Python knows."""
+        return sorted(thread.name for thread in threading.enumerate())
+
     def offences(self) -> Any:
         assert self.node.engine is not None
         return dict(self.node.engine.offences)
@@ -297,12 +301,13 @@ class Worker:
         return self.sinks[name].rows
 
 
-def main() -> None:
-    """Until the input ends."""
+def serve(worker: Any) -> None:
+    """Until the input ends: first a line that it is there, then one for each that it is told."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(threadName)s %(message)s")
-    worker = Worker()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else is printed does not disturb
+    out.write(json.dumps({"ok": "ready"}) + "\n")
+    out.flush()
     for line in sys.stdin:
         asked = json.loads(line)
         do: Callable[..., Any] = getattr(worker, asked.pop("do"))
@@ -310,6 +315,7 @@ def main() -> None:
         try:
             answer = {"ok": do(**asked)}
         except BaseException as error:
+            logging.info("%s", asked, exc_info=True)
             answer = {"error": f"{type(error).__name__}: {error}"}
         answer["took"] = round(monotonic() - begun, 3)
         out.write(json.dumps(answer) + "\n")
@@ -318,4 +324,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(Worker())

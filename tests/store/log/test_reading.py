@@ -16,7 +16,9 @@ from headwater.errors import StoreError
 from headwater.store.log.files import LogFiles
 from headwater.store.log.layout import DAY_MICROSECONDS
 from headwater.store.log.reading import ChannelReader, Span, channels
+from headwater.store.log.repair import repair
 from headwater.store.log.settings import Log
+from headwater.store.log.verify import verify
 from headwater.store.log.writing import ChannelLog
 from tests.store.log.logs import CHANNEL, DAY0, Logged, as_type, keys, sighting
 
@@ -290,6 +292,21 @@ class TestWhatANodeWrites:
         with pytest.raises(StoreError, match="headwater log repair"):
             ChannelReader(tmp_path, CHANNEL).sources()
         path.write_bytes(data[:-3])
+
+    def test_a_footer_that_cannot_be_understood(self, tmp_path: Path) -> None:
+        """Bounds that are no time, and names that are no text, are damage like any other."""
+        log = Logged(tmp_path)
+        [path] = log.rest("a", [sighting("a", "x", i, DAY0 + i) for i in range(1, 9)])
+        whole = path.read_bytes()
+        footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+        for old, new in ((b"event_seq", b"event_\xcbeq"), ((DAY0 + 8).to_bytes(8, "little"), b"\xff" * 7 + b"\x7f")):
+            changed = whole[:footer] + whole[footer:].replace(old, new)
+            assert changed != whole
+            path.write_bytes(changed)
+            with pytest.raises(StoreError, match="headwater log repair"):
+                ChannelReader(tmp_path, CHANNEL).count()
+            assert not verify(tmp_path, CHANNEL).sound
+        assert repair(tmp_path, CHANNEL).done and ChannelReader(tmp_path, CHANNEL).count() == 0
 
     def test_a_torn_end_is_no_damage(self, tmp_path: Path) -> None:
         log = Logged(tmp_path)

@@ -100,7 +100,7 @@ def _read(path: Path) -> Footer:
     try:
         with pq.ParquetFile(path) as file:
             metadata, schema = file.metadata, file.schema_arrow
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, ValueError) as error:  # a name in it may be no text
         raise StoreError(
             f"log file {os.fspath(path)!r}: expected a Parquet file, found: {str(error).splitlines()[0]}; `headwater "
             "log verify` says what is wrong with a log, `headwater log repair` sets such files aside"
@@ -115,7 +115,14 @@ def _read(path: Path) -> Footer:
     for name, value in (metadata.metadata or {}).items():
         if name.startswith(b"headwater."):
             notes[name.decode()] = value.decode("utf-8", "replace")
-    made = Footer(metadata, schema, _groups(path, metadata), notes)
+    try:
+        groups = _groups(path, metadata)
+    except (OSError, pa.ArrowException, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise StoreError(
+            f"log file {os.fspath(path)!r}: expected bounds of its columns, found: {error}; `headwater log repair` "
+            "sets such files aside"
+        ) from error
+    made = Footer(metadata, schema, groups, notes)
     made.node = notes.get("headwater.node")
     try:
         if "headwater.segment" in notes:
