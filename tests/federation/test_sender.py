@@ -6,6 +6,7 @@ import logging
 import random
 import struct
 import threading
+import zlib
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import ClosedError, LinkDown
 from headwater.federation.listener import Listener
-from headwater.federation.sender import Sender
+from headwater.federation.sender import Pulse, Sender
 from headwater.federation.stream import Stream, dial
 
 GUARD = 20.0
@@ -185,6 +186,30 @@ def test_a_flood_is_packed() -> None:
     assert link.events == [(0, n) for n in range(count)]
     assert sender.writes == len(link.writers) < count / 4
     sender.close()
+
+
+def test_a_flood_to_several_links_is_packed() -> None:
+    """What the publisher does for the others makes none of them idle, making their frames included."""
+
+    class Slow(Lane):
+        def collect(self, budget: int) -> list[bytes]:
+            zlib.crc32(bytes(100_000))
+            return super().collect(budget)
+
+    pulse, count = Pulse(), 3_000
+    pairs = [(Slow(), MemoryLink()) for _ in range(4)]
+    senders = [Sender(lane.collect, "test", pulse) for lane, _ in pairs]
+    for sender, (_, link) in zip(senders, pairs, strict=True):
+        sender.attach(link)
+    for n in range(count):
+        for sender, (lane, _) in zip(senders, pairs, strict=True):
+            lane.waiting.append(NUMBER.pack(0, n))
+            sender.stir()
+    for sender, (_, link) in zip(senders, pairs, strict=True):
+        assert sender.flush(GUARD)
+        assert link.events == [(0, n) for n in range(count)]
+        assert sender.writes < count / 4
+        sender.close()
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -57,7 +57,7 @@ class Pulse:
     __slots__ = ("busy", "links")
 
     def __init__(self) -> None:
-        self.busy = 0.0  # seconds spent sending, in all
+        self.busy = 0.0  # seconds spent sending, in all, making frames included
         self.links = 0
 
 
@@ -248,13 +248,13 @@ class Sender:
                 if not self._armed:
                     self._arm()
                 return FULL
+            started = monotonic()
             frames = self._collect(BUDGET)
             if not frames:
                 self._due = monotonic() + OLD
                 return NOTHING
             data = frames[0] if len(frames) == 1 else b"".join(frames)
             self._heard = link.bytes_in
-            started = monotonic()
             whole = link.write(data)
             self.writes += 1
             if count:
@@ -284,7 +284,8 @@ class Sender:
         """A write that was begun then is done."""
         now, pulse = monotonic(), self._pulse
         pulse.busy = self._others = pulse.busy + now - started
-        self._quiet, self._due = now + GAP, now + OLD * max(1, min(pulse.links, CROWD))
+        crowd = max(1, min(pulse.links, CROWD))
+        self._quiet, self._due = now + GAP * crowd, now + OLD * crowd
 
     def _learn(self, events: int, size: int) -> None:
         """How many events are MUCH, from the last few megabytes: a single write may hold others than were counted."""
