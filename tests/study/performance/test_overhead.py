@@ -84,7 +84,7 @@ def test_operations(bench: Bench) -> None:
         assert ours == theirs if how == "one by one" else ours < theirs
     assert {"subscribe", "notify_one_node", "notify_more_node", "frame_bytes"} <= set(found.costs)
     assert found.costs["frame_bytes"] > 64
-    assert {ratio.reference for ratio in found.ratios} == {"a round trip by bare Zenoh", "the formula of Mobile 6.4"}
+    assert {ratio.reference for ratio in found.ratios} == {"the formula of Mobile 6.4"}
 
 
 def test_administration(bench: Bench) -> None:

@@ -27,9 +27,7 @@ from headwater.study.report.xy import xy
 DOCS = Path(__file__).parents[3] / "docs"
 
 AHEAD = Ratio(case="quick", reference="tcp", ours=(1.0, 2.0), theirs=(2.0, 3.0), kind="seconds", why="not shown")
-BEHIND = Ratio(
-    case="slow", reference="zmq", ours=(50.0,), theirs=(100.0,), kind="per second", why="packed | by hand"
-)
+BEHIND = Ratio(case="slow", reference="zmq", ours=(50.0,), theirs=(100.0,), kind="per second", why="packed | by hand")
 WORST = Ratio(case="slower", reference="zmq", ours=(50.0,), theirs=(10.0,), kind="bytes", why="headers")
 
 

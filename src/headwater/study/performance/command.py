@@ -79,7 +79,7 @@ def write_page(results: list[Result], folder: Path) -> Path:
     for old in (*beside.glob("*.svg"), *beside.glob("*.json")):
         old.unlink()
     for result in results:
-        replace(beside / f"{result.name}.json", result.to_json())
+        replace(beside / f"{result.name}.json", result.to_json(indent=0))
     for name, content in made.items():
         replace(folder / name, content.encode())
     return folder / "performance.md"

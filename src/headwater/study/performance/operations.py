@@ -62,9 +62,7 @@ def operations(bench: Bench) -> Found:
         _advertising(known, tcp, bench.size(100, 5), counts[-1]),
         _notification(seen, calls, tcp, bench.size(150, 5)),
     )
-    return Found(
-        sections, _ratios(times, known, calls, zenoh), versions("pyzmq"), _absent(bench), _costs(times, seen, calls)
-    )
+    return Found(sections, _ratios(calls), versions("pyzmq"), _absent(bench), _costs(times, seen, calls))
 
 
 def _absent(bench: Bench) -> dict[str, str]:
@@ -393,50 +391,18 @@ def _notification(
     )
 
 
-def _ratios(
-    times: Times, known: Mapping[str, Known], calls: Mapping[Case, Count], zenoh: Sequence[float]
-) -> tuple[Ratio, ...]:
-    why = (
-        "It is more than a round trip: a signed question, checked, carried out and answered with a signature, "
-        "in Python at both ends."
-    )
-    found = [
-        Ratio(
-            case=f"{name}, one source",
-            reference="a round trip by bare Zenoh",
-            ours=_thirds(times["no interest", 1][step], len(zenoh)),
-            theirs=tuple(zenoh),
-            kind="seconds",
-            why=why,
-        )
-        for name, step in (("subscribe with no interest", "in force"), ("unsubscribe", "withdrawn"))
-    ]
-    found.append(
-        Ratio(
-            case="advertise, until another node knows",
-            reference="a round trip by bare Zenoh",
-            ours=_thirds(known["advertised"].one, len(zenoh)),
-            theirs=tuple(zenoh),
-            kind="seconds",
-            why="A node waits 2 ms for more news before it tells any, and signs what it tells.",
-        )
-    )
+def _ratios(calls: Mapping[Case, Count]) -> tuple[Ratio, ...]:
+    """Times of operations are beside round trips in the tables: a round trip is not the same work."""
     whole = [count for case, count in calls.items() if not case.at_once]
-    found.append(
+    return (
         Ratio(
             case="invocations for notifications",
             reference="the formula of Mobile 6.4",
             ours=(sum(each.invocations for each in whole),),
             theirs=(sum(each.formula for each in whole),),
             kind="count",
-        )
+        ),
     )
-    return tuple(found)
-
-
-def _thirds(values: Sequence[float], parts: int) -> tuple[float, ...]:
-    """Medians of as many parts as the reference has rounds."""
-    return tuple(middle(values[at::parts]) for at in range(parts))
 
 
 def _costs(times: Times, seen: Mapping[Notice, list[float]], calls: Mapping[Case, Count]) -> dict[str, float]:

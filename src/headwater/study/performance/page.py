@@ -17,6 +17,7 @@ from headwater.study.report.table import time as took
 from headwater.study.report.xy import xy
 
 WIDTH = 860  # pixels of a plot in a Markdown page
+EQUAL = 0.97  # times as good: no less is taken as behind
 FOLDER = "performance"  # of plots and results, beside the page
 
 
@@ -28,7 +29,7 @@ def page(result: Result) -> Page:
     sections = [_section(each) for each in result.sections]
     if result.ratios:
         sections.append(html.Section("ratios", "Beside others, in the same run", (_ratios(result.ratios), _how())))
-    ahead = sum(middle(each.factors) >= 1 for each in result.ratios)
+    ahead = len(result.ratios) - len(worst([result]))
     tiles = [Tile(f"{ahead} of {len(result.ratios)}", "comparisons in which we are ahead or equal")]
     return Page(
         title=result.title,
@@ -132,8 +133,8 @@ def _how() -> Text:
 
 
 def worst(results: Iterable[Result]) -> list[Ratio]:
-    """All comparisons in which we are behind, the worst first."""
-    behind = [each for result in results for each in result.ratios if middle(each.factors) < 1]
+    """All comparisons in which we are behind, the worst first. What is within 3 % of theirs is equal."""
+    behind = [each for result in results for each in result.ratios if middle(each.factors) < EQUAL]
     return sorted(behind, key=lambda each: middle(each.factors))
 
 
@@ -192,7 +193,8 @@ def _summary(results: Sequence[Result]) -> list[str]:
         "## Where we are behind",
         "",
         f"Of {len(every)} comparisons with something that ran in the same run, we are ahead or equal in "
-        f"{len(every) - len(behind)} and behind in {len(behind)}. Times as good: below 1 we are slower, or need more.",
+        f"{len(every) - len(behind)} and behind in {len(behind)}. Times as good: below 1 we are slower, or need more "
+        "(within 3 % counts as equal).",
         "",
     ]
     columns = (*_COLUMNS, Column("why", "text"))

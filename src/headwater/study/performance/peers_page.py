@@ -235,9 +235,9 @@ def flow_page(ways: Sequence[Way], cases: Sequence[Case], idle: Idle, rounds: in
                 )
             ),
             _wide("peers-rate", "Wanted events delivered a second", "rate", here, cases),
-            _plot("rate", here, cases),
+            *_plots("rate", here, cases),
             _wide("peers-cpu", "Processor time for each wanted event, all processes", "cpu", here, cases),
-            _plot("cpu", here, cases),
+            *_plots("cpu", here, cases),
             _wide(
                 "peers-wire",
                 "Bytes over loopback for each wanted event",
@@ -246,7 +246,7 @@ def flow_page(ways: Sequence[Way], cases: Sequence[Case], idle: Idle, rounds: in
                 cases,
                 note=f"All headers and acknowledgements included. What goes through a server crosses twice. {idle}",
             ),
-            _plot("wire", here, cases),
+            *_plots("wire", here, cases),
             _details(here, cases),
         ),
         command="headwater study peers",
@@ -311,7 +311,13 @@ _PLOTS: Mapping[Measure, tuple[str, str, float, str]] = {
 }
 
 
-def _plot(measure: Measure, here: Sequence[Way], cases: Sequence[Case]) -> Plot:
+def _plots(measure: Measure, here: Sequence[Way], cases: Sequence[Case]) -> tuple[Plot, Plot]:
+    """Events one by one, and many at once: all in one would be too many lines."""
+    one, many = [way for way in here if not way.many], [way for way in here if way.many]
+    return _plot(measure, one, cases, ""), _plot(measure, many, cases, ", many events at once")
+
+
+def _plot(measure: Measure, here: Sequence[Way], cases: Sequence[Case], how: str) -> Plot:
     title, unit, scale, below = _PLOTS[measure]
     series = []
     for way in here:
@@ -324,8 +330,8 @@ def _plot(measure: Measure, here: Sequence[Way], cases: Sequence[Case]) -> Plot:
         if points:
             series.append(Series(name=way.name, points=tuple(points), band=tuple(band), dashed=False))
     return Plot(
-        name=f"peers-{measure}",
-        title=title,
+        name=f"peers-{measure}-many" if how else f"peers-{measure}",
+        title=title + how,
         x=Axis("% of the events are wanted", log=True),
         y=Axis(unit, log=True),
         series=tuple(series),

@@ -138,8 +138,8 @@ class Result:
     ratios: tuple[Ratio, ...] = ()
     costs: Mapping[str, float] = field(default_factory=dict)  # what a model is fed with, by name
 
-    def to_json(self) -> bytes:
-        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+    def to_json(self, indent: int = 1) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self), indent=indent) + b"\n"
 
     @classmethod
     def from_json(cls, data: bytes, place: str = "a result") -> Result:
