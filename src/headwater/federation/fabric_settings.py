@@ -6,6 +6,7 @@ No session is opened here. Everything a user can get wrong is found here, all of
 from __future__ import annotations
 
 import re
+import secrets
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -325,7 +326,27 @@ def session_config(wiring: Wiring, listen: Sequence[Locator]) -> dict[str, Any]:
             "interface": scout.interface,
             "autoconnect": {"router": ["router"], "peer": ["router", "peer"], "client": ["router", "peer"]},
         }
+    match merge({}, wiring.settings):
+        case {"transport": {"auth": {"usrpwd": _}}} if wiring.mode == "peer":
+            _let_one_dial(config, wiring.listen)
     return merge(config, wiring.settings)
+
+
+def _let_one_dial(config: dict[str, Any], listen: Sequence[Locator]) -> None:
+    """Of two nodes that hear of each other through a third, let one dial: the one with the greater Zenoh id.
+
+    With user and password, who accepts a connection knows the other's user, and who dials does not. If both dial at
+    once, Zenoh finds at each end that the two connections do not fit together, and closes both: nobody tries again.
+    Who dials must be able to reach the other. A node that listens at any free port is behind a firewall more likely
+    than one that was told its port, so its id is the greater one. (Elsewhere both dial, and one success is enough.
+    So it is with scouting, which is repeated.)
+    """
+    told = any(endpoint.unix or endpoint.port for endpoint in listen)
+    number = bytearray(secrets.token_bytes(16))
+    for end in (0, -1):  # Zenoh does not say from which end it compares ids
+        number[end] = number[end] & 0x3F | (0x40 if told else 0x80)
+    config["id"] = number.hex()
+    config["scouting"]["gossip"]["autoconnect_strategy"] = {"peer": {"to_router": "always", "to_peer": "greater-zid"}}
 
 
 def matchmaker_config(config: Mapping[str, Any], home: Locator, lost: Sequence[str]) -> dict[str, Any]:
@@ -333,8 +354,10 @@ def matchmaker_config(config: Mapping[str, Any], home: Locator, lost: Sequence[s
     if home.wildcard:
         home = home.at("::1" if home.host == "::" and not socket.has_dualstack_ipv6() else "127.0.0.1", home.port)
     tail = "#verify_name_on_connect=false" if home.protocol in ("tls", "quic") and "#" not in home.tail else ""
+    base = merge({}, config)
+    base.pop("id", None)  # it is a session of its own
     return merge(
-        merge({}, config),
+        base,
         {
             "mode": "peer",
             "listen": {"endpoints": []},
