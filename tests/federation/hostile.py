@@ -141,6 +141,7 @@ class Frames:
         self._number, self._seq, self._now = 0, 1, START
         self._ad = SourceAd(sid, f"fuzz-{sid}", channel)
         self._batch = type.records_to_arrow(records)
+        self._header = wire.header_of(type.record)
 
     def first(self) -> bytes:
         return wire.encode_control(Announce(ad=self._ad, type=pack_type(self._type), next=1))
@@ -152,17 +153,19 @@ class Frames:
         """A frame as it should be."""
         chance, number = self._chance, self._number + 1
         now = self._now = self._now + 1_000_000  # not the clock's: the same chance makes the same frames
+        header = chance.choice((None, self._header))
         match chance.randrange(12):
             case 0 | 1:
-                return wire.encode_event(self.sid, number, self._seq, now, chance.choice(self._records))
+                return wire.encode_event(self.sid, number, self._seq, now, chance.choice(self._records), header)
             case 2 | 3 | 4:
                 records = [chance.choice(self._records) for _ in range(chance.choice((2, 3, 40)))]
-                return wire.encode_run_first(self.sid, number, self._seq, [now] * len(records), records)
+                times = [now] * len(records)
+                return wire.encode_run_first(self.sid, number, self._seq, times, records, header=header)
             case 5:
                 records = [chance.choice(self._records) for _ in range(3)]
                 seqs = [self._seq, self._seq, self._seq + 7]
                 tags = [(chance.choice((0, 1, 2, 1 << 31, 1 << 31 | 1)),), (1, 2), (0,)]
-                return wire.encode_events(self.sid, number, seqs, [now] * 3, records, tags)
+                return wire.encode_events(self.sid, number, seqs, [now] * 3, records, tags, header=header)
             case 6:
                 tag = chance.choice((0, 0, 1, 2, 77))
                 rows = self._batch.num_rows

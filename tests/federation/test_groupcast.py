@@ -89,6 +89,31 @@ def test_one_datagram_serves_all_nodes() -> None:
     assert three[1] < 50 * 480  # not even once over the streams, but for what is said beside events
 
 
+class Plain(Event):
+    """As machine code puts it on its way."""
+
+    badge: u32
+    level: float
+
+
+def test_events_of_numbers_one_by_one() -> None:
+    with nodes() as make:
+        lab, desks = lab_and(make, 2)
+        source = lab.channel(CHANNEL, Plain).source("east")
+        logs = []
+        for desk in desks:
+            logs.append(Log())
+            desk.channel(CHANNEL, Plain).subscribe(logs[-1])
+        make.ready(*desks)
+        for badge in range(200):
+            source.publish(Plain(badge, 0.5))
+            for log in logs:
+                log.wait(badge + 1)
+        for log in logs:
+            badges(log, 200)
+        assert lab.engine.multicast.counters.sent == 200
+
+
 def test_what_comes_at_once_goes_in_few_datagrams_and_large_records_go_over_the_streams() -> None:
     with nodes() as make:
         lab, desks = lab_and(make, 2)

@@ -23,7 +23,7 @@ from headwater.federation import listener as listening
 from headwater.federation.certificates import Issued, issue, make_authority
 from headwater.federation.link import Endpoint, parse_endpoint
 from headwater.federation.listener import Listener
-from headwater.federation.stream import Stream, dial
+from headwater.federation.stream import UNSENT, Stream, dial, hold_little
 
 GUARD = 20.0  # seconds, against hanging; nothing here takes long
 
@@ -637,3 +637,22 @@ def test_messages_say_what_is_wrong(text: str, part: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_endpoint(text)
     assert part in str(caught.value)
+
+
+def test_a_link_that_holds_little_is_full_soon_and_all_of_it_arrives() -> None:
+    taken = []
+    frames = [framed(bytes((n % 256,)) * 1000) for n in range(20_000)]
+    for little in (False, True):
+        with connected("tcp/127.0.0.1:0") as pair:
+            if little:
+                hold_little(pair.near._sock)
+                assert pair.near._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == UNSENT
+            sent = 0
+            while pair.near.write(frames[sent]):  # nobody reads yet
+                sent += 1
+            taken.append(pair.near.bytes_out)
+            pair.listen()
+            assert pair.near.drain(GUARD)
+            for frame in frames[: sent + 1]:
+                assert pair.far_ear.get() == frame[4:]
+    assert taken[1] < taken[0]

@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from headwater.errors import FrameError
 from headwater.federation import wire
-from headwater.federation.wire_kinds import MAX_PAIRS, MAX_RUN, MAX_SEQ, MAX_TAGS, U32
+from headwater.federation.wire_kinds import BARE, MAX_PAIRS, MAX_RUN, MAX_SEQ, MAX_TAGS, U32
+from headwater.types import event_type
+from headwater.types import model as m
 from tests.effort import examples
+from tests.strategies import raw_events, records
 
 T = 1_700_000_000_000_000_000
 SOURCES = st.sampled_from((0, 1, 65_536, U32)) | st.integers(0, U32)
@@ -23,6 +26,8 @@ NUMBERS = st.sampled_from((1, U32, U32 + 1, MAX_SEQ)) | st.integers(1, 1000)
 SEQS = st.sampled_from((1, U32, U32 + 1, MAX_SEQ - 10**9)) | st.integers(1, 10**6)
 STAMPS = st.sampled_from((0, T, -T)) | st.integers(-(2**62), 2**62)
 CODECS: tuple[wire.Codec, ...] = ("lz4", "zstd")
+SAMPLE = m.Record("Sample", tuple(m.Field(f"x{i}", m.F64, False) for i in range(8)))
+NOTE = m.Record("Note", (m.Field("id", m.I64, False), m.Field("text", m.TEXT, False)))
 
 
 def body(frame: bytes) -> memoryview:
@@ -201,6 +206,93 @@ def test_what_does_not_fit_a_frame() -> None:
     assert len(largest) == wire.MAX_FRAME + 4 and len(read(largest).records[0]) == wire.MAX_FRAME - 21
     with pytest.raises(FrameError, match="at most"):
         wire.decode(body(largest), wire.MAX_FRAME - 1)
+
+
+# ── records without their headers ──
+
+
+def samples(count: int) -> list[bytes]:
+    type = event_type(SAMPLE)
+    return [type.encode({f"x{i}": float(at * i) for i in range(8)}) for at in range(count)]
+
+
+def notes(count: int) -> list[bytes]:
+    type = event_type(NOTE)
+    return [type.encode({"id": at, "text": "x" * (at % 30)}) for at in range(count)]
+
+
+def dressed(frame: bytes, record: m.Record) -> wire.Events:
+    """What a frame of a source with this event type says."""
+    found = read(frame)
+    assert isinstance(found, wire.Events) and len(found.records) == len(found.seqs)
+    found.dress(wire.header_of(record))
+    assert not found.bare and all(type(each) is bytes for each in found.records)
+    return found
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(records(), st.sampled_from((1, 2, 4, 5, 32, 33, 80)), SEQS, st.booleans(), st.booleans(), st.data())
+def test_records_of_any_type_arrive_as_they_were(
+    record: m.Record, count: int, first: int, again: bool, tagged: bool, data: Any
+) -> None:
+    type = event_type(record)
+    some = [type.encode(each) for each in data.draw(st.lists(raw_events(record), min_size=1, max_size=3))]
+    sent = [some[at % len(some)] for at in range(count)]
+    if data.draw(st.booleans()):  # no record of this type: what an interest has made, or anything
+        other = data.draw(st.sampled_from([*samples(1), *notes(2)]) | st.binary(max_size=40))
+        sent[data.draw(st.integers(0, count - 1))] = other
+    seqs, stamps, header = range(first, first + count), [T + at for at in range(count)], wire.header_of(record)
+    tags = [(7,)] * count if tagged else None
+    frame = wire.encode_events(1, 2, list(seqs), stamps, sent, tags, resent=again, header=header)
+    made = [frame]
+    if not tagged:
+        made.append(wire.encode_run_first(1, 2, first, stamps, sent, resent=again, header=header))
+        made.append(wire.encode_run(1, 2, list(zip(seqs, stamps, sent, strict=True)), resent=again, header=header))
+    assert len(set(made)) == 1
+    whole = wire.encode_events(1, 2, list(seqs), stamps, sent, tags, resent=again)
+    like = all(each[4:16] == some[0][4:16] and each[:4] == struct.pack("<I", len(each)) for each in sent)
+    assert read(frame).bare is like and len(whole) - len(frame) == 16 * count * like
+    for each, flag in ((frame, again), (wire.resent(frame), True), (wire.compress(frame, "zstd"), again)):
+        found = dressed(each, record)
+        assert (found.source, found.number, found.tags, found.resent) == (1, 2, tags, flag)
+        assert list(found.seqs) == list(seqs) and list(found.stamps) == stamps and list(found.records) == sent
+
+
+@pytest.mark.parametrize("count", [2, 5, 32, 33, 500, 4096])
+def test_an_event_takes_little_more_than_its_fields(count: int) -> None:
+    stamps, header = [T + at for at in range(count)], wire.header_of(SAMPLE)
+    frame = wire.encode_run_first(1, 2, 3, stamps, samples(count), header=header)
+    assert len(frame) == 38 + 4 + 68 * count  # eight numbers, and when it was
+    together = wire.encode_run_first(1, 2, 3, [T] * count, samples(count), header=header)
+    assert len(together) == 38 + 4 + 64 * count
+    text = wire.encode_run_first(1, 2, 3, stamps, notes(count), header=wire.header_of(NOTE))
+    plain = wire.encode_run_first(1, 2, 3, stamps, notes(count))
+    assert len(plain) - len(text) == 16 * count
+    (alone,) = samples(1)
+    assert len(wire.encode_event(3, 4, 5, T, alone, header)) == 25 + 64
+
+
+def test_the_layout_of_bare_records() -> None:
+    one, two = samples(2)
+    header = wire.header_of(SAMPLE)
+    assert wire.encode_event(3, 4, 5, T, one, header) == struct.pack("<IBIIIq", 85, 11, 3, 4, 5, T) + one[16:]
+    assert wire.resent(wire.encode_event(3, 4, 5, T, one, header))[4] == 12
+    head = struct.pack("<BIBQQqI", 2, 3, BARE | 4 | 8 | 16, 4, 10, T, 2)
+    made = wire.encode_run_first(3, 4, 10, [T, T], [one, two], header=header)
+    assert body(made) == head + struct.pack("<I", 64) + one[16:] + two[16:]
+    late = wire.encode_event(3, 4, U32 + 1, T, one, header)
+    assert late == struct.pack("<IBIBQQqI", 98, 2, 3, BARE, 4, U32 + 1, T, 1) + one[16:]
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_bodies_without_an_event_type_are_no_events(count: int) -> None:
+    for sent in (samples(count), notes(count)):
+        record = SAMPLE if sent == samples(count) else NOTE
+        found = read(wire.encode_run_first(1, 2, 3, [T] * count, sent, header=wire.header_of(record)))
+        assert found.bare and list(found.records) == [each[16:] for each in sent]
+        assert found.records[-1] == sent[-1][16:] and list(found.records[1:3]) == [each[16:] for each in sent[1:3]]
+        with pytest.raises(FrameError, match="no event type"):
+            found.dress(None)
 
 
 # ── the small ones, and control messages ──

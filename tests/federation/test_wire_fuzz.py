@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import tracemalloc
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,16 +16,29 @@ from hypothesis import strategies as st
 from headwater.errors import FrameError
 from headwater.federation import wire
 from headwater.federation.wire_kinds import MAX_RUN, U32
+from headwater.types import event_type
+from headwater.types import model as m
 from tests.effort import examples
 
 T = 1_700_000_000_000_000_000
 MANY = [(3 * i, T + i, bytes((i % 7,)) * (i % 5)) for i in range(1, 60)]
+NOTE = event_type(m.Record("Note", (m.Field("id", m.I64, False), m.Field("text", m.TEXT, False))))
+NOTES = [NOTE.encode({"id": at, "text": "x" * (at % 3 * 8)}) for at in range(60)]
+HEADER = wire.header_of(NOTE.record)
+BARE: list[Any] = [  # records without their headers
+    partial(wire.encode_event, 1, 2, 3, T, NOTES[0]),
+    partial(wire.encode_run_first, 1, 2, 7, [T] * 4, NOTES[:4], resent=True),
+    partial(wire.encode_run_first, 1, 2, 7, [T] * 60, NOTES),
+    partial(wire.encode_run_first, 1, 2, 7, [T] * 50, [NOTES[1]] * 50),
+    partial(wire.encode_events, 1, 2, [1, 1, 5], [T] * 3, NOTES[:3], [(1,), (), (2, 3)]),
+]
 PLAIN = [
     wire.encode_event(1, 2, 3, T, b"record"),
     wire.encode_run(1, 2, MANY[:4]),
     wire.encode_run(1, 2, MANY),
     wire.encode_run_first(1, 2, 7, [T] * 50, [b"abc"] * 50, resent=True),
     wire.encode_events(1, 2, [1, 1, 5], [T] * 3, [b"a", b"bc", b""], [(1,), (), (2, 3)]),
+    *(encode(header=HEADER) for encode in BARE),
     wire.encode_ack([(1, 2), (3, 4)]),
     wire.encode_gap(1, 2, 30, 4),
     wire.encode_promise([(1, T), (2, -T)]),
@@ -95,6 +109,10 @@ def test_mutations(seed: int) -> None:
             if isinstance(found, wire.Events):
                 assert 0 < len(found.seqs) == len(found.stamps) == len(found.records) <= MAX_RUN
                 assert found.tags is None or len(found.tags) == len(found.seqs)
+                sizes = [len(record) + 16 * found.bare for record in found.records]
+                found.dress(HEADER)
+                assert [len(record) for record in found.records] == sizes
+                assert all(type(record) is bytes for record in found.records)
 
 
 @settings(max_examples=examples(200), deadline=None)

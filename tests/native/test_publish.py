@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import inspect
 import sys
@@ -291,6 +292,123 @@ def test_it_looks_like_a_function(bench: Bench) -> None:
 def test_only_with_an_encoder_in_machine_code(bench: Bench) -> None:
     bench.source._fast = lambda event: None
     assert WAY.publish(bench.source) is None
+
+
+# ── records that are put on a list ──
+
+
+class Judged(Bench):
+    """Records go on a list, if the judge wants them: `verdict` is what it says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[bytes] = []
+        self.verdict = 1
+
+        def judge(given: int, record: int, size: int) -> int:
+            self.asked.append(ctypes.string_at(given, 3) + ctypes.string_at(record, size))
+            return self.verdict
+
+        self.code = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t)(judge)
+        address = ctypes.cast(self.code, ctypes.c_void_p).value or 0
+        self.out: list[Any] = []
+        self.lone.out, self.lone.marks, self.lone.last = self.out, bytearray(8), 0
+        self.lone.judge = address.to_bytes(8, "little") + b"ctl"
+
+    def gaps(self) -> int:
+        return int.from_bytes(self.lone.marks, "little")
+
+
+def test_all_records_go_on_the_list_where_nobody_judges(bench: Bench) -> None:
+    bench.lone.out = out = []
+    assert [bench.publish(bench.thing), bench.publish(bench.other)] == [1, 2]
+    assert out == [b"thing", b"other"] and bench.flow.seen == 2
+    assert bench.log == ["stirred"]  # of the first
+    bench.lone.judge = None
+    assert bench.publish(bench.thing) == 3 and out == [b"thing", b"other", b"thing"]
+
+
+def test_the_judge_is_asked_with_what_it_was_made_with() -> None:
+    bench = Judged()
+    assert bench.publish(bench.thing) == 1
+    assert bench.asked == [b"ctlthing"] and bench.out == [b"thing"] and bench.log == ["stirred"]
+    assert (bench.flow.seen, bench.lone.last, bench.gaps()) == (1, 1, 0)
+
+
+def test_what_is_not_wanted_is_only_numbered() -> None:
+    bench = Judged()
+    bench.verdict = 0
+    assert [bench.publish(bench.thing) for _ in range(3)] == [1, 2, 3]
+    assert bench.out == [] and bench.log == [] and bench.flow.seen == 3 and bench.lone.last == 0
+    assert len(bench.asked) == 3
+
+
+def test_after_a_gap_the_number_before_goes_first() -> None:
+    bench = Judged()
+    bench.flow.seen = bench.lone.last = 1 << 40
+    said = []
+    for verdict in (1, 0, 1):
+        bench.verdict = verdict
+        said.append(bench.publish(bench.thing) - (1 << 40))
+    assert said == [1, 2, 3]
+    assert bench.out == [b"thing", (1 << 40) + 2, b"thing"]
+    assert (bench.lone.last, bench.gaps()) == ((1 << 40) + 3, 1)
+    assert bench.log == ["stirred"]
+    bench.out.clear()
+    bench.flow.seen += 2  # of which Python knows
+    assert bench.publish(bench.thing) == (1 << 40) + 6
+    assert bench.out == [(1 << 40) + 5, b"thing"] and bench.gaps() == 2
+    assert bench.log == ["stirred", "stirred"]  # the list was empty again
+
+
+def test_where_the_judge_cannot_say_python_does() -> None:
+    bench = Judged()
+    bench.verdict = 2
+    assert bench.publish(bench.thing) == -1
+    assert bench.log == [("slow", (bench.thing,), {})] and bench.out == []
+    assert (bench.flow.seen, bench.lone.last, bench.gaps()) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("why", CLOSED)
+def test_nothing_is_judged_where_the_way_is_closed(why: str) -> None:
+    bench = Judged()
+    CLOSED[why](bench)
+    assert bench.publish(bench.thing) == -1 and bench.asked == [] and bench.out == []
+
+
+def test_what_telling_of_the_first_raises_goes_to_the_caller() -> None:
+    bench = Judged()
+    bench.then_stirred = Sorry("stirred")
+    with pytest.raises(Sorry, match="stirred"):
+        bench.publish(bench.thing)
+    assert bench.out == [b"thing"] and bench.flow.seen == bench.lone.last == 1
+
+
+@pytest.mark.parametrize("verdicts", [(0,), (1,), (2,), (1, 0), (0, 1, 1)])
+def test_nothing_is_leaked_by_judging(verdicts: tuple[int, ...]) -> None:
+    bench = Judged()
+    bench.source._slow = lambda *args: 1 << 70
+    event, record = bench.thing, b"thing"
+
+    def run(count: int) -> None:
+        for at in range(count):
+            bench.verdict = verdicts[at % len(verdicts)]
+            bench.publish(event)
+            bench.out.clear()
+            bench.asked.clear()
+            bench.log.clear()
+            if bench.flow.seen & SAMPLE == SAMPLE:
+                bench.flow.seen += 1
+
+    things = (None, event, record, bench.lone, bench.lone.judge, bench.flow, bench.out)
+    run(200)
+    gc.collect()
+    counts, blocks = [sys.getrefcount(thing) for thing in things], sys.getallocatedblocks()
+    run(10_000)
+    gc.collect()
+    after, left = [sys.getrefcount(thing) for thing in things], sys.getallocatedblocks()
+    assert max(abs(a - b) for a, b in zip(counts, after, strict=True)) < 100
+    assert abs(left - blocks) < 500
 
 
 @pytest.mark.parametrize("way", ["given", "decoded", "slow", "raised", "escaped", "stirred"])

@@ -148,7 +148,7 @@ class Lone(LonePart):
         self.handler: Any = member.subscription.handler
         self.failed = partial(_failed, member)
         self.decode, self.cls = member.form.decode, member.form.cls
-        self.out = None
+        self.out = self.judge = None
 
     def at(self, flow: Flow) -> Lone:
         """As a source sees it."""

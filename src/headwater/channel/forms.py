@@ -8,6 +8,7 @@ from typing import Any
 from headwater.channel.letter import Chunk, Letter, Rows
 from headwater.errors import EncodeError
 from headwater.native.codec import faithful, fast_decoder, fast_encoder
+from headwater.native.picking import picker
 from headwater.types import EventType
 from headwater.types.evolution import Plan, plan
 from headwater.types.frames import is_columns
@@ -29,7 +30,7 @@ class Intake:
     def __init__(self, type: EventType, channel: EventType) -> None:
         self.type, self.plan = type, fitting(type, channel)
         self.fast: Callable[[Any], bytes | None] = fast_encoder(type) or _never
-        self._cls = type.cls
+        self._cls, self._picker = type.cls, picker(type.record)
 
     def encode(self, event: Any, fields: dict[str, Any] | None = None) -> tuple[bytes, Any]:
         given = event if fields is None else fields
@@ -53,6 +54,8 @@ class Intake:
 
     def batch(self, events: Any) -> Any:
         """Columns of events as a RecordBatch of the channel's type, or None if these are events one by one."""
+        if self.plan is None and self._picker is not None and self._picker.fits(events):
+            return events
         if not is_columns(events):
             return None
         batch = self.type.conform(events, check=True)

@@ -113,6 +113,16 @@ class Rows(Chunk):
     def __len__(self) -> int:
         return self._end - self._start
 
+    @property
+    def origin(self) -> Chunk:
+        """What they are rows of."""
+        return self._of
+
+    @property
+    def places(self) -> Any:
+        """Their indices there, ascending."""
+        return self._rows[self._start : self._end]
+
     def shared(self, key: Any, decode: Callable[[Any], list[Any]]) -> list[Any] | None:
         """Its events, where those of the whole chunk are decoded anyway."""
         events = self._of.events(key, decode, len(self))
@@ -126,7 +136,8 @@ class Rows(Chunk):
         if name == "batch":
             self.batch = of.taken().take(rows)
         else:
-            self.first, self._seqs, self._asked, self._events = 0, of.seqs[rows], 0, {}
+            seqs = of.first + rows if of.consecutive else of.seqs[rows]
+            self.first, self._seqs, self._asked, self._events = 0, seqs, 0, {}
             self.source, self.stamp, self.sent, self.priority = of.source, of.stamp, of.sent, of.priority
         return object.__getattribute__(self, name)
 

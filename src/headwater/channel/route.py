@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Ready = list["Mailbox"]
 Quick = Callable[[Any, "Letter | Chunk", int, Ready], bool]
+FEW = 256  # interests that are looked through for a member that they have in common, whenever one changes
 EXACT = 10_000  # interests on fields that may be missing, up to which every undecided event is counted as such
 How = Literal["always", "never", "matched", "alone"]
 
@@ -102,7 +103,7 @@ class Bystander:
 class Short(Protocol):
     """The short way of all sources of a line-up."""
 
-    out: list[Any] | None
+    out: list[Any] | None  # if it is one, what interests choose may be put there as well
 
     def at(self, flow: Flow) -> Any:
         """The short way of one of them: a LonePart, or None."""
@@ -304,8 +305,19 @@ class Lineup:
         lone = None
         if len(always) == 1 and not alone and matching is None and len(always[0].members) == 1:
             lone = always[0].members[0].lone
+        elif not always and not alone and 0 < len(self._keys) <= FEW:
+            lone = self._common()
         width = sum(entry.width for entry in (*always, *alone)) + self._matched_width
         return Route(always, matching, alone, lone, width)
+
+    def _common(self) -> Short | None:
+        """The short way of the one member that all matched entries have: to a list, for events that any of them wants.
+        What else has to be done with those that an interest chooses is done in Python."""
+        members = next(iter(self._keys)).members
+        if len(members) != 1 or any(entry.members != members for entry in self._keys):
+            return None
+        lone = members[0].lone
+        return lone if lone is not None and lone.out is not None else None
 
     def resize(self, entry: Entry, before: int) -> None:
         """The number of an entry's subscriptions has changed."""
@@ -384,6 +396,8 @@ class Flow(FlowPart):
         lone = None if closed or route.lone is None else route.lone.at(self)
         if lone is not None and lone.out is not None:
             self._wired = self.seen - self.spread
+            if route.matching is not None:
+                lone.judged_by(route.matching, self._totals)
         self.route, self.lone = route, lone
 
     def skip(self, seq: int) -> None:
@@ -416,6 +430,8 @@ class Flow(FlowPart):
                     member.accept(letter, ready)
         for entry in route.alone:
             self._alone(entry, letter, ready)
+        if self._wired is not None and self.lone is not None:
+            self.lone.passes_by(letter, ready)
 
     def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
         """An interest that is not matched with others."""
@@ -441,7 +457,8 @@ class Flow(FlowPart):
             rows, spans = route.matching.spans(chunk.taken(), self._totals)
             passed = 0
             for entry, start, end in spans:
-                part, some = Rows(chunk, rows, start, end), end - start
+                some = end - start
+                part = chunk if some == n else Rows(chunk, rows, start, end)
                 passed += entry.width * some
                 for member in entry.members:
                     if member.quick is None or not member.quick(member, part, some, ready):

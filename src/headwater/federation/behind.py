@@ -179,6 +179,7 @@ class Behind:
                     some[cut],
                     None if marks is None else marks[cut],
                     resent=self._again,
+                    header=lane.header,
                 )
                 lane.framed(numbers[last - 1], last - first, frame, frames)
 

@@ -15,6 +15,7 @@ from headwater.channel.route import Bystander, Entry, Flow, Ready
 from headwater.channel.subscription import SAMPLE
 from headwater.federation.counting import Counting
 from headwater.federation.lane import Lane
+from headwater.federation.numbering import Pause
 from headwater.native.publish import LonePart
 
 if TYPE_CHECKING:
@@ -66,11 +67,14 @@ class Merged(_Member):
         lane = self.crossing.lane(chunk.source)
         if lane is not None:
             lane.put((chunk, 0), n)
-            ready.append(lane)  # type: ignore[arg-type]
+            # Several interests may want some of one batch: the lane is told once.
+            if not ready or ready[-1] is not lane:  # type: ignore[comparison-overlap]
+                ready.append(lane)  # type: ignore[arg-type]
 
 
 class Wires:
-    """The short way of the sources of a channel to a peer that wants everything: machine code puts records in lanes."""
+    """The short way of the sources of a channel to a peer, if nobody else wants anything and it wants everything, or
+    what filters pass: machine code judges records, and puts them in lanes."""
 
     out: list[Any] = []  # noqa: RUF012  stands for those of the lanes
 
@@ -86,17 +90,38 @@ class Wires:
 
 
 class Wire(LonePart):
-    """The same of one source."""
+    """The same of one source. Of every 64 events one goes by Python, which sees to times, and to what may wait."""
 
-    __slots__ = ()
+    __slots__ = ("_kept", "_lane", "_matching")
 
     def __init__(self, lane: Lane, flow: Flow) -> None:
+        lane.mark()
         lane.pending.append(flow.seen)  # records without a number follow on this
         lane.peer.engine.keeping.later(0.0, lane.go)  # so that the next record is the first in the list, and told of
         lane.weight = SAMPLE + 1
         self.out, self.stirred = lane.pending, lane.first
         self.token, self.items, self.special = [None], deque(), []
         self.cls, self.thread = None, bytearray(8)
+        self.judge, self.last, self.marks = None, flow.seen, lane.marks
+        self._lane, self._matching, self._kept = lane, None, None
+
+    def judged_by(self, matching: Any, totals: Any) -> None:
+        """Only what an entry of this matching wants is to go, from here on: the source stands still."""
+        self._matching = None if matching.settle() else matching
+        self.judge, self._kept = matching.judge_in(totals)
+
+    def passes_by(self, letter: Letter, ready: Ready) -> None:
+        """An event was published by Python; under the source's lock."""
+        lane, seq = self._lane, letter.seq
+        if lane.newest == seq:
+            if self.last == seq - 1:  # else whoever comes next says that there was a gap
+                self.last = seq
+        elif not seq & SAMPLE and lane.pending:
+            # What waits becomes older, and more: as if this event were there, but for its record.
+            lane.pause(Pause(seq, letter.stamp))
+            ready.append(lane)  # type: ignore[arg-type]
+        if self._matching is not None and self._matching.settle():
+            self._matching = None
 
 
 class Tagged(_Member):

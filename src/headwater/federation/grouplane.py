@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import ClosedError, FrameError, LinkDown
 from headwater.federation import wire
-from headwater.federation.lane import BYTES, RUN, SMALL, Item, Kept, Lane, _union
+from headwater.federation.lane import RUN, SMALL, Kept, Lane
+from headwater.federation.numbering import BYTES, RECORDS, Item, union
 from headwater.federation.wire_kinds import GROUP
 
 if TYPE_CHECKING:
@@ -64,14 +65,16 @@ class GroupLane(Lane):
         if not items:
             return
         kinds = set(map(type, items))
-        if bytes in kinds or int in kinds:
-            flood = None if int in kinds or self._back else self._flood(items)
+        if kinds != {tuple}:
+            flood = self._flood(items) if kinds <= RECORDS and not self._back else None
             if flood is not None:
                 first, stamps, records = flood
                 for start, end in cuts(records, self.room):
                     self.number += 1
                     part = slice(start, end)
-                    frame = wire.encode_run_first(self.sid, self.number, first + start, stamps[part], records[part])
+                    frame = wire.encode_run_first(
+                        self.sid, self.number, first + start, stamps[part], records[part], header=self.header
+                    )
                     self.framed(first + end - 1, end - start, frame, frames)
                 return
             items = self._complete(items)
@@ -112,6 +115,7 @@ class GroupLane(Lane):
             else:
                 with self.source.lock:
                     self._more -= chunks
+        self._unmark(items)
         return items
 
     def _run_end(self, items: list[Item], start: int, total: int) -> int:
@@ -128,7 +132,7 @@ class GroupLane(Lane):
 
     def _chunks(self, items: list[Item]) -> Iterator[tuple[int, int, bytes]]:
         parts = [chunk for chunk, _ in items]
-        chunk = parts[0] if len(parts) == 1 else _union(parts)
+        chunk = parts[0] if len(parts) == 1 else union(parts)
         rows, type = len(chunk), self.source.channel.type
         for begin in range(0, rows, RUN):
             part = chunk if rows <= RUN else chunk.part(begin, min(begin + RUN, rows))
@@ -142,7 +146,7 @@ class GroupLane(Lane):
             self.number += 1
             part = slice(start, end)
             stamps = [stamp] * (end - start)
-            frame = wire.encode_events(self.sid, self.number, seqs[part], stamps, records[part])
+            frame = wire.encode_events(self.sid, self.number, seqs[part], stamps, records[part], header=self.header)
             yield seqs[end - 1], end - start, frame
 
     def _batches(self, part: Any, stamp: int) -> Iterator[tuple[int, int, bytes]]:

@@ -14,7 +14,7 @@ from headwater.federation.address_map import Group
 from headwater.federation.datagram import Datagram, node_number
 from headwater.federation.grouptrack import PATIENCE, Track
 from headwater.federation.wire_control import Announce, Mark, Sent
-from headwater.federation.wire_kinds import BATCH, EVENT, EVENTS, GROUP, RETOLD
+from headwater.federation.wire_kinds import BATCH, BODY, EVENT, EVENTS, GROUP, REBODY, RETOLD
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 UNPLACED, EACH = 64, 64  # sources whose announcement frames may wait for, and how many of each
 _SOURCE = struct.Struct("<I")
-_EVENTS = (EVENT, RETOLD, EVENTS, BATCH)
+_EVENTS = (EVENT, RETOLD, BODY, REBODY, EVENTS, BATCH)
 
 
 class Hearing:

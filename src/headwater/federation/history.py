@@ -46,7 +46,9 @@ def _put(crossing: Crossing, lane: Lane, remembered: list[Remembered]) -> None:
         seqs, stamps, records, tags = zip(*remembered[start : start + RUN], strict=True)
         for first, end in wire.runs(seqs, stamps, records, tags):
             part = slice(first, end)
-            frame = wire.encode_events(lane.sid, 0, seqs[part], stamps[part], records[part], tags[part])
+            frame = wire.encode_events(
+                lane.sid, 0, seqs[part], stamps[part], records[part], tags[part], header=lane.header
+            )
             lane.pending.append((frame,))
             crossing.peer.stir_later(lane)
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from headwater.channel.letter import Chunk, Rows
-from headwater.channel.subscription import SAMPLE
+from headwater.channel.letter import Chunk
 from headwater.errors import FrameError
 from headwater.federation import wire
 from headwater.federation.behind import Behind
+from headwater.federation.numbering import BYTES, RECORDS, Item, Pause, complete, flood, gather, root_of, union
+from headwater.federation.picked import few_records, picked_frame, picker_of
 from headwater.types.model import Enum, walk
 
 if TYPE_CHECKING:
@@ -30,17 +31,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 LOOK = 1.0  # seconds after which who waits looks again
-STEP = SAMPLE + 1  # of so many events one is put in by Python, with its time
 MEMORY = 4096  # frames of which it is remembered that they are no longer kept
 ROWS = 8192  # rows in a frame at most
 RUN = 4096  # events in a frame at most
-BYTES = 1 << 20  # bytes of records in a frame, about; a larger record has one of its own
 LARGEST = wire.MAX_FRAME - 64  # bytes of a record that a frame can take
 SMALL = 48  # rows of a batch up to which they travel as records: the frame of a batch has a few hundred bytes itself
-
-# What waits: (seq, stamp, record), with a tag as a fourth where an interest ran here for the peer; (chunk, tag); or
-# (frame,), one that is ready.
-Item = Any
 
 
 class Kept(NamedTuple):
@@ -72,6 +67,9 @@ class Lane:
         self.kept: deque[Kept] = deque()
         self._forgotten: deque[tuple[int, int]] = deque()  # number and events of frames that are kept no longer
         self._more = 0  # events in waiting chunks beyond one each
+        # Of what was put in, and of what was taken out, so many were no events: numbers, which machine code counts as
+        # well (`LonePart`), and pauses.
+        self.marks, self._unmarked = bytearray(8), 0
         self._unsettled = 0  # events that were sent and not acknowledged
         self.passed = self.dropped = 0  # events put into frames, and lost before that
         self.announced = False  # on the present link
@@ -84,7 +82,9 @@ class Lane:
         self.weight = 1  # events that one call of `go` stands for
         self._time = 0  # when frames were last made
         type = source.channel.type
+        self.header = None if type is None else wire.header_of(type.record)
         self._plain = type is not None and not any(isinstance(each, Enum) for each in walk(type.record))
+        self._picker = picker_of(type)
         self._presses = self.queue.policy in ("block", "fail")
         self._changed = threading.Condition()
         self._waiters = 0
@@ -101,8 +101,18 @@ class Lane:
             self._more += n - 1
         self.pending.append(item)
 
+    def pause(self, pause: Pause) -> None:
+        """The same for what is no event."""
+        self.mark()
+        self.put(pause, 0)
+
+    def mark(self) -> None:
+        self.marks[:] = (int.from_bytes(self.marks, "little") + 1).to_bytes(8, "little")
+
     def _room(self, n: int) -> bool:
-        """It is full: whether this may still come in."""
+        """It is full, unless much of that is no events: whether this may still come in."""
+        if self.waiting + n <= self.limit:
+            return True
         if self.crossing.reliable and self._presses:
             self.peer.full.add(self)  # it looks like a mailbox to publishers
             return True  # the publisher was let in, or waits before its next event
@@ -133,17 +143,23 @@ class Lane:
         with peer.building:
             if peer.control or peer.dirty or peer.marks or not (peer.resumed and self.announced):
                 return None
-            if len(pending) != 1 or pending[0].__class__ is not bytes or self.crossing.parked:
+            n = len(pending)
+            if n == 2 and pending[0].__class__ is int:
+                before = pending[0]
+            elif n == 1:
+                before = self.last
+            else:
                 return None
-            record = pending[0]
-            if len(record) > LARGEST:
+            record = pending[n - 1]
+            if record.__class__ is not bytes or self.crossing.parked or len(record) > LARGEST:
                 return None
-            del pending[:1]
+            del pending[:n]
+            self._unmarked += n - 1
             self.number += 1
-            self.last = self.sent = seq = self.last + 1
+            self.last = self.sent = seq = before + 1
             self._time = stamp = self.source._stamp()
             self.passed += 1
-            frame = wire.encode_event(self.sid, self.number, seq, stamp, record)
+            frame = wire.encode_event(self.sid, self.number, seq, stamp, record, self.header)
             if self.crossing.reliable:
                 self._unsettled += 1
                 self.kept.append(Kept(self.number, seq, 1, frame))
@@ -205,7 +221,8 @@ class Lane:
 
     @property
     def waiting(self) -> int:
-        return len(self.pending) + self._more + self._unsettled + (self.behind is not None)
+        marks = int.from_bytes(self.marks, "little") - self._unmarked
+        return max(0, len(self.pending) - marks) + self._more + self._unsettled + (self.behind is not None)
 
     @property
     def is_full(self) -> bool:
@@ -269,12 +286,16 @@ class Lane:
             self.peer.reading.append(self)
         if not items:
             return
-        if bytes in (kinds := set(map(type, items))) or int in kinds:
-            if not (self.tagging or int in kinds or self._back):
+        kinds = set(map(type, items))
+        if kinds != {tuple}:
+            plain = not (self.tagging or self._back)
+            if plain and not kinds <= RECORDS and self._gather(items, frames):
+                return
+            if plain and kinds <= RECORDS:
                 while items and (flood := self._flood(items[:RUN])) is not None:
                     first, stamps, records = flood
                     self.number += 1
-                    frame = wire.encode_run_first(self.sid, self.number, first, stamps, records)
+                    frame = wire.encode_run_first(self.sid, self.number, first, stamps, records, header=self.header)
                     self.framed(first + len(records) - 1, len(records), frame, frames)
                     items = items[RUN:]
                 if not items:
@@ -313,50 +334,53 @@ class Lane:
         if self._more:
             with self.source.lock:
                 self._more -= sum(len(item[0]) - 1 for item in items if item.__class__ is tuple and len(item) == 2)
+        self._unmark(items)
         return items
+
+    def _unmark(self, items: list[Item]) -> None:
+        if int.from_bytes(self.marks, "little") != self._unmarked:
+            kinds = list(map(type, items))
+            self._unmarked += kinds.count(int) + kinds.count(Pause)
 
     def _complete(self, items: list[Item]) -> list[Item]:
         """Where machine code has put records, their numbers and times: they follow on what was before them.
 
-        Their time is that of the last event before them that Python has put in, one in 64, or of the last frames."""
-        made: list[Item] = []
-        seq, stamp = self.last, self._time or self.source.channel.node.stamp()
-        for item in items:
-            if item.__class__ is bytes:
-                seq += 1
-                made.append((seq, stamp, item))
-            elif item.__class__ is int:
-                seq = item
-            else:
-                if len(item) >= 3:
-                    seq, stamp = item[0], item[1]
-                elif len(item) == 2:
-                    seq = int(item[0].seqs[-1])
-                made.append(item)
-        self.last, self._time = seq, self.source.channel.node.stamp()
+        Their time is that of the last event before them that Python has seen, one in 64, or of the last frames."""
+        made, self.last = complete(items, self.last, self._before())
         return made
+
+    def _before(self) -> int:
+        """The time of what is before all that waits; the next time, this is."""
+        now = self.source.channel.node.stamp()
+        before, self._time = self._time or now, now
+        return before
 
     def _flood(self, items: list[Item]) -> tuple[int, list[int], list[bytes]] | None:
         """The first number, the times and the records, if these are nothing but records one after the other."""
-        total, first = len(items), self.last + 1
-        tuples = [item for item in items if item.__class__ is tuple]
-        if any(len(item) != 3 for item in tuples):
+        first, time = self.last + 1, self._time
+        found = flood(items, first, self._before())
+        if found is None:
+            self._time = time
             return None
-        records = [item if item.__class__ is bytes else item[2] for item in items]
-        lead = min(-first % STEP, total)
-        stamps = [self._time or self.source.channel.node.stamp()] * lead
-        for at in range(lead, total, STEP):
-            item = items[at]
-            if item.__class__ is not tuple or len(item) != 3 or item[0] != first + at:
-                return None
-            stamps += [item[1]] * min(STEP, total - at)
-        last = items[-1]
-        if last.__class__ is tuple and last[0] != first + total - 1:
-            return None
-        if not wire.spans(stamps[0], stamps[-1]) or sum(map(len, records)) > BYTES:
-            return None
-        self.last, self._time = first + total - 1, self.source.channel.node.stamp()
-        return first, stamps, records
+        self.last += len(items)
+        return first, *found
+
+    def _gather(self, items: list[Item], frames: list[bytes]) -> bool:
+        """Frames of records of which some are missing, if there is nothing else."""
+        time = self._time
+        found = gather(items, self.last, self._before())
+        if found is None:
+            self._time = time
+            return False
+        seqs, stamps, records, self.last = found
+        for start in range(0, len(seqs), RUN):
+            part = slice(start, start + RUN)
+            self.number += 1
+            frame = wire.encode_events(
+                self.sid, self.number, seqs[part], stamps[part], records[part], header=self.header
+            )
+            self.framed(seqs[part][-1], len(seqs[part]), frame, frames)
+        return True
 
     def _frames(self, items: list[Item]) -> Iterator[tuple[int, int, bytes]]:
         """(last seq, events, frame), numbered."""
@@ -372,7 +396,7 @@ class Lane:
                     start = end
                     continue
                 self.number += 1
-                yield run[-1][0], end - start, wire.encode_run(self.sid, self.number, run)
+                yield run[-1][0], end - start, wire.encode_run(self.sid, self.number, run, header=self.header)
                 start = end
             elif size >= 3:
                 end = start
@@ -384,9 +408,9 @@ class Lane:
                 yield from self._tagged(items[start:end])
                 start = end
             elif size == 2:
-                root = _root(item[0])
+                root = root_of(item[0])
                 end = start + 1
-                while end < total and len(items[end]) == 2 and _root(items[end][0]) is root:
+                while end < total and len(items[end]) == 2 and root_of(items[end][0]) is root:
                     end += 1
                 yield from self._chunks(items[start:end])
                 start = end
@@ -442,23 +466,29 @@ class Lane:
                 self.too_large(sum(map(len, records[part])))
                 continue
             self.number += 1
-            frame = wire.encode_events(self.sid, self.number, seqs[part], stamps[part], records[part], tags[part])
+            frame = wire.encode_events(
+                self.sid, self.number, seqs[part], stamps[part], records[part], tags[part], header=self.header
+            )
             yield seqs[end - 1], end - start, frame
 
     def _chunks(self, items: list[Item]) -> Iterator[tuple[int, int, bytes]]:
         """Frames of what several interests have taken from one batch: each row crosses once, and once for each tag."""
         for tag in dict.fromkeys(tag for _, tag in items):
             parts = [chunk for chunk, of in items if of == tag]
-            chunk = parts[0] if len(parts) == 1 else _union(parts)
+            chunk = parts[0] if len(parts) == 1 else union(parts)
             rows, type = len(chunk), self.source.channel.type
             small = rows <= SMALL and type is not None and (tag == 0 or self.crossing.filters(tag))
-            if small and type is not None and chunk.taken().nbytes < BYTES:
-                records, seqs = type.arrow_to_records(chunk.taken()), chunk.seqs
+            if small and (records := few_records(self._picker, type, chunk)) is not None:
+                seqs = chunk.seqs
                 numbers, stamps = seqs.tolist(), [chunk.stamp] * rows
                 self.number += 1
                 tags = None if tag == 0 else [(tag,)] * rows
-                frame = wire.encode_events(self.sid, self.number, numbers, stamps, records, tags)
+                frame = wire.encode_events(self.sid, self.number, numbers, stamps, records, tags, header=self.header)
                 yield int(seqs[-1]), rows, frame
+                continue
+            if tag == 0 and (made := picked_frame(self._picker, self.sid, self.number + 1, chunk)) is not None:
+                self.number += 1
+                yield made
                 continue
             whole = chunk.__class__ is Chunk and chunk.consecutive
             for begin in range(0, rows, ROWS):
@@ -556,25 +586,12 @@ class Lane:
         self.ended, self.behind = True, None
         self.kept.clear()
         self.pending.clear()
-        self._more = 0
+        self._more, self._unmarked = 0, int.from_bytes(self.marks, "little")
         self.settle(self._unsettled)
         self.peer.full.discard(self)
         self.crossing.drop(self)
         with self._changed:
             self._changed.notify_all()
-
-
-def _root(chunk: Chunk) -> Chunk:
-    return chunk._of if isinstance(chunk, Rows) else chunk
-
-
-def _union(parts: list[Chunk]) -> Chunk:
-    """Parts of one chunk, or the whole, as one: each row once, in order."""
-    root = _root(parts[0])
-    if any(part is root for part in parts):
-        return root
-    rows = np.unique(np.concatenate([part._rows[part._start : part._end] for part in parts if isinstance(part, Rows)]))
-    return Rows(root, rows, 0, len(rows))
 
 
 def _settle(future: asyncio.Future[None]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -35,6 +36,9 @@ def _close_all() -> None:
         others[0].join()
     with _lock:
         nodes = [node for node in _nodes if not node.closed]
+    for node in nodes:  # they may work for each other: what one has published, another is still to get
+        with suppress(Exception):
+            node.flush(node.config.close_timeout)
     for node in nodes:
         try:
             node.close()

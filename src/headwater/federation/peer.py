@@ -34,6 +34,7 @@ UNREAD_BYTES = 64 << 20  # the same, when it asks for more
 SOURCES = 65_536  # of a node
 OVER = 1024  # of its sources that have ended are remembered
 LARGE = 512  # bytes from which on frames are worth compressing
+ONE = (wire.BODY, wire.EVENT)  # frames of one event
 
 
 class Peer:
@@ -359,7 +360,7 @@ class Peer:
     def on_frame(self, frame: bytes | memoryview, link: Link) -> None:
         """A frame from the other end; FrameError if it is not one."""
         self.heard = monotonic()
-        if frame[0] == wire.EVENT and len(frame) >= wire.EVENT_AT:
+        if frame[0] in ONE and len(frame) >= wire.EVENT_AT:
             sid, number, seq, _ = wire.event_head(frame, 1)
             source = self.standins.get(sid)
             if source is not None and source.one(number, seq, frame):

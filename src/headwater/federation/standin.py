@@ -22,8 +22,11 @@ from headwater.federation.checking import check_of
 from headwater.federation.history import PAST, of_the_past
 from headwater.federation.reached import Reached, key_of
 from headwater.federation.seen import node_of
+from headwater.federation.wire_bare import header_of
 from headwater.federation.wire_events import EVENT_AT
+from headwater.federation.wire_kinds import BODY
 from headwater.types import EventType
+from headwater.types.layout import HEADER_SIZE
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -105,6 +108,7 @@ class StandIn(Source):
             self.reached = peer.engine.reaches.of(self.position_key, channel.name)
             self.reached.came(peer.asked.get(channel.name), ad.sid)
         self._type = type
+        self._header = None if type is None else header_of(type.record)
         self._plan = None if channel.type is None or type is None else fitting(type, channel.type)
         expected = channel.type if self._plan is None else type  # code for the channel's type is there as a rule
         self._check = None if type is None or expected is None else check_of(expected)
@@ -191,6 +195,8 @@ class StandIn(Source):
     def deliver(self, events: Events) -> None:
         """A frame of single events."""
         last = events.seqs[-1]
+        if events.bare:
+            self._dress(events)
         if events.resent:
             self._resent_to = last
         if not events.number:
@@ -233,6 +239,13 @@ class StandIn(Source):
                 self.promise = max(self.promise or 0, events.stamps[-1])
         go_all(list(dict.fromkeys(ready)))
         self._release()
+
+    def _dress(self, events: Events) -> None:
+        """Put the headers on records that came without."""
+        try:
+            events.dress(self._header)
+        except FrameError as error:
+            raise FrameError(f"{self}: {error}") from None
 
     def _reach(self, reached: Reached, seqs: Sequence[int], tags: Sequence[tuple[int, ...]] | None, last: int) -> None:
         if tags is None:
@@ -369,7 +382,12 @@ class StandIn(Source):
             return False
         if self.track is not None or number != self.frame + 1 or not seq:
             return False
-        return self._short((bytes(frame[EVENT_AT:]),), seq, number)
+        if frame[0] != BODY:
+            return self._short((bytes(frame[EVENT_AT:]),), seq, number)
+        if self._header is None:
+            return False
+        record = self._header[len(frame) + (HEADER_SIZE - EVENT_AT)] + frame[EVENT_AT:]
+        return self._short((record,), seq, number)
 
     def deliver_batch(self, frame: Batch) -> None:
         """A frame of rows."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headwater.errors import FrameError
 from headwater.federation import wire_kinds
+from headwater.federation.wire_bare import Header, header_of
 from headwater.federation.wire_batch import Batch, decode_batch, encode_batch, encode_batches
 from headwater.federation.wire_control import (
     VERSION,
@@ -45,6 +46,7 @@ from headwater.federation.wire_events import (
 from headwater.federation.wire_kinds import (
     ACK,
     BATCH,
+    BODY,
     COMPRESSED,
     CONTROL,
     EVENT,
@@ -56,7 +58,7 @@ from headwater.federation.wire_kinds import (
     PONG,
     PREFIX,
     PROMISE,
-    RETOLD,
+    REBODY,
     Data,
     too_large,
 )
@@ -183,6 +185,8 @@ def decode(frame: Data, limit: int = MAX_FRAME) -> Frame:
         kind = frame[0]
         if len(frame) > limit:
             raise too_large("frame", len(frame), limit)
+        if kind == BODY:
+            return decode_event(frame, 1, False, True)
         if kind == EVENT:
             return decode_event(frame, 1, False)
         if kind & COMPRESSED:
@@ -214,9 +218,13 @@ def _body(kind: int, data: Data, at: int) -> Frame:
             return decode_control(data, at)
         case wire_kinds.RETOLD:
             return decode_event(data, at, True)
+        case wire_kinds.BODY:
+            return decode_event(data, at, False, True)
+        case wire_kinds.REBODY:
+            return decode_event(data, at, True, True)
         case _:
             raise FrameError(
-                f"frame: expected a kind of 1 to {RETOLD}, found {kind}; the peer may be of a newer version"
+                f"frame: expected a kind of 1 to {REBODY}, found {kind}; the peer may be of a newer version"
             )
 
 
@@ -340,6 +348,7 @@ class Splitter:
 __all__ = [
     "ACK",
     "BATCH",
+    "BODY",
     "CONTROL",
     "EVENT",
     "EVENTS",
@@ -353,6 +362,7 @@ __all__ = [
     "Events",
     "Frame",
     "Gap",
+    "Header",
     "Hello",
     "Ping",
     "Pong",
@@ -376,6 +386,7 @@ __all__ = [
     "encode_run",
     "encode_run_first",
     "event_head",
+    "header_of",
     "resent",
     "runs",
     "spans",

@@ -178,11 +178,33 @@ def encode_batch(
     """The frame of a RecordBatch that has its event type's schema. `seqs` is the first row's sequence number if they
     follow one another, otherwise one a row; `plain` says that the type has no enumerations, which saves looking.
     FrameError if it does not fit one frame: see `encode_batches`."""
-    steps = None if isinstance(seqs, int) else np.asarray(seqs, np.int64)
-    first = seqs if isinstance(seqs, int) else int(steps[0]) if steps is not None and len(steps) else 0
     rows = int(batch.num_rows)
     if not 0 < rows <= MAX_ROWS:
-        raise FrameError(f"batch: expected 1 to {MAX_ROWS:,} rows in a frame, found {rows:,}; split the batch")
+        raise _too_many(rows)
+    message = batch.serialize() if plain else _message(batch)
+    return encode_message(source, number, seqs, stamp, rows, message, tag, resent=resent)
+
+
+def _too_many(rows: int) -> FrameError:
+    return FrameError(f"batch: expected 1 to {MAX_ROWS:,} rows in a frame, found {rows:,}; split the batch")
+
+
+def encode_message(
+    source: int,
+    number: int,
+    seqs: int | Sequence[int] | Any,
+    stamp: int,
+    rows: int,
+    message: Any,
+    tag: int = 0,
+    *,
+    resent: bool = False,
+) -> bytes:
+    """The same, given the Arrow message of a batch and the number of its rows."""
+    steps = None if isinstance(seqs, int) else np.asarray(seqs, np.int64)
+    first = seqs if isinstance(seqs, int) else int(steps[0]) if steps is not None and len(steps) else 0
+    if not 0 < rows <= MAX_ROWS:
+        raise _too_many(rows)
     if not 0 < first <= MAX_SEQ:
         raise FrameError(f"batch: expected a sequence number of 1 or more, found {first}")
     flags = (RESENT if resent else 0) | CONTIGUOUS
@@ -196,8 +218,7 @@ def encode_batch(
         if far != rows - 1:
             flags &= ~CONTIGUOUS
             middle = (steps - first).astype("<u4").tobytes()
-    message = batch.serialize() if plain else _message(batch)
-    size = _BATCH.size - 4 + len(middle) + message.size
+    size = _BATCH.size - 4 + len(middle) + len(message)
     if size > MAX_FRAME:
         raise too_large("batch", size, MAX_FRAME)
     try:

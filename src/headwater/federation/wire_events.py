@@ -4,24 +4,28 @@
     EVENTS   source u32, flags u8, number u64, first seq u64, base stamp i64, count u32,
              and if there are several: count u32 seq − first (unless CONTIGUOUS), count u32 stamp − base (unless
              TOGETHER), u32 lengths (one if UNIFORM); if TAGGED: count u16 numbers of tags, the tags u32; the records
+    BODY     as EVENT, of a record without its header; so are all of an EVENTS if BARE, and their lengths: see wire_bare
 
 `number` counts the frames of one lane, so that a gap is always noticed. Sequence numbers increase; in a tagged run one
 may repeat, because one event may give several results. Which form is used is the encoder's choice: `decode` makes
-`Events` of both.
+`Events` of all.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 
 import msgspec
 import numpy as np
 
 from headwater.errors import FrameError
+from headwater.federation.wire_bare import Block, Header, cut, dressed
 from headwater.federation.wire_kinds import (
+    BARE,
     BATCH,
+    BODY,
     COMPRESSED,
     CONTIGUOUS,
     EVENT,
@@ -31,6 +35,7 @@ from headwater.federation.wire_kinds import (
     MAX_RUN,
     MAX_SEQ,
     MAX_TAGS,
+    REBODY,
     RESENT,
     RETOLD,
     TAGGED,
@@ -41,6 +46,7 @@ from headwater.federation.wire_kinds import (
     too_large,
     truncated,
 )
+from headwater.types.layout import HEADER_SIZE
 
 Item = tuple[int, int, bytes]  # sequence number, stamp in nanoseconds, record
 Tags = Sequence[tuple[int, ...]]
@@ -59,13 +65,16 @@ _RECORD_AT = _EVENT_BODY.size
 EVENT_AT = 1 + _RECORD_AT  # where the record begins in an EVENT, with its kind
 event_head = _EVENT_BODY.unpack_from  # source, number, sequence number, stamp
 _HALF = U32 // 2
-_FLAGS = RESENT | TAGGED | UNIFORM | CONTIGUOUS | TOGETHER
+_FLAGS = RESENT | TAGGED | UNIFORM | CONTIGUOUS | TOGETHER | BARE
+_AGAIN = {EVENT: bytes((RETOLD,)), BODY: bytes((REBODY,))}
 _SIZED = 12  # bytes an event of a run takes beside its record, at most
 _HEAD = _EVENTS.size - 4
 
 
 class Events(msgspec.Struct, gc=False):
-    """A decoded run of events. `seqs`, `stamps` and `records` are equally long; `tags` is None if there are none."""
+    """A decoded run of events. `seqs`, `stamps` and `records` are equally long; `tags` is None if there are none.
+
+    `bare`: they came without their headers, which `dress` puts back."""
 
     source: int
     number: int  # of the frame on its lane
@@ -74,20 +83,29 @@ class Events(msgspec.Struct, gc=False):
     records: Sequence[bytes]
     tags: list[tuple[int, ...]] | None = None
     resent: bool = False
+    bare: bool = False
+
+    def dress(self, header: Header | None) -> None:
+        """Put the headers back on: those of the source's event type, None if it has none."""
+        if self.bare:
+            self.records, self.bare = dressed(self.records, header), False
 
 
 # ── encoding ──
 
 
-def encode_event(source: int, number: int, seq: int, stamp: int, record: bytes) -> bytes:
-    """The frame of one event: the quickest way."""
+def encode_event(source: int, number: int, seq: int, stamp: int, record: bytes, header: Header | None = None) -> bytes:
+    """The frame of one event: the quickest way. With the header of the source's event type it goes without that."""
     size = len(record)
     if 0 < seq <= U32 and 0 <= number <= U32 and size <= _MAX_RECORD:
         try:
+            if header is not None and record[:HEADER_SIZE] == header[size]:
+                head = _pack_event(size + (_EVENT_EXTRA - HEADER_SIZE), BODY, source, number, seq, stamp)
+                return head + record[HEADER_SIZE:]
             return _pack_event(size + _EVENT_EXTRA, EVENT, source, number, seq, stamp) + record
         except struct.error as error:
             raise _unfit(error) from None
-    return _encode(source, number, (seq,), (stamp,), (record,), None, False)
+    return _encode(source, number, (seq,), (stamp,), (record,), None, False, header)
 
 
 def encode_events(
@@ -99,31 +117,43 @@ def encode_events(
     tags: Tags | None = None,
     *,
     resent: bool = False,
+    header: Header | None = None,
 ) -> bytes:
-    """The frame of a run of events, with its prefix. FrameError if it does not fit one frame: see `runs`."""
+    """The frame of a run of events, with its prefix. FrameError if it does not fit one frame: see `runs`.
+
+    With the header of the source's event type they go without that, if it is that of all records."""
     if len(records) == 1 and tags is None and not resent:
-        return encode_event(source, number, seqs[0], stamps[0], records[0])
-    return _encode(source, number, seqs, stamps, records, tags, resent)
+        return encode_event(source, number, seqs[0], stamps[0], records[0], header)
+    return _encode(source, number, seqs, stamps, records, tags, resent, header)
 
 
-def encode_run(source: int, number: int, items: Sequence[Item], *, resent: bool = False) -> bytes:
+def encode_run(
+    source: int, number: int, items: Sequence[Item], *, resent: bool = False, header: Header | None = None
+) -> bytes:
     """As `encode_events`, of (seq, stamp, record)."""
     if len(items) == 1 and not resent:
         seq, stamp, record = items[0]
-        return encode_event(source, number, seq, stamp, record)
+        return encode_event(source, number, seq, stamp, record, header)
     if not items:
         raise FrameError("events: expected at least one event, found none")
     seqs, stamps, records = zip(*items, strict=True)
-    return _encode(source, number, seqs, stamps, records, None, resent)
+    return _encode(source, number, seqs, stamps, records, None, resent, header)
 
 
 def encode_run_first(
-    source: int, number: int, first: int, stamps: Sequence[int], records: Sequence[bytes], *, resent: bool = False
+    source: int,
+    number: int,
+    first: int,
+    stamps: Sequence[int],
+    records: Sequence[bytes],
+    *,
+    resent: bool = False,
+    header: Header | None = None,
 ) -> bytes:
     """As `encode_events`, of events whose sequence numbers follow one another from `first`."""
     if len(records) == 1 and not resent:
-        return encode_event(source, number, first, stamps[0], records[0])
-    return _encode(source, number, range(first, first + len(records)), stamps, records, None, resent)
+        return encode_event(source, number, first, stamps[0], records[0], header)
+    return _encode(source, number, range(first, first + len(records)), stamps, records, None, resent, header)
 
 
 def resent(frame: bytes) -> bytes:
@@ -131,8 +161,8 @@ def resent(frame: bytes) -> bytes:
     kind = frame[4]
     if kind & COMPRESSED:
         raise FrameError("resent: expected a frame that is not compressed; compress it afterwards")
-    if kind == EVENT:
-        return b"".join((frame[:4], bytes((RETOLD,)), frame[5:]))
+    if kind in _AGAIN:
+        return b"".join((frame[:4], _AGAIN[kind], frame[5:]))
     if kind in (EVENTS, BATCH):  # in both the flags follow the source
         return b"".join((frame[:9], bytes((frame[9] | RESENT,)), frame[10:]))
     return frame
@@ -209,6 +239,7 @@ def _encode(
     records: Sequence[bytes],
     tags: Tags | None,
     resent: bool,
+    header: Header | None,
 ) -> bytes:
     count = len(records)
     if not 0 < count <= MAX_RUN:
@@ -221,17 +252,20 @@ def _encode(
         raise FrameError(f"events: expected a sequence number of 1 or more, found {first}")
     parts: list[bytes] = [b""]
     try:
+        lengths = list(map(len, records))
+        alike, payload, less = lengths.count(lengths[0]) == count, sum(lengths), 0
+        bodies = None if header is None or payload > MAX_FRAME else header.off(records, lengths, alike)
+        if bodies is not None:
+            records, flags, less = bodies, flags | BARE, HEADER_SIZE
         if count == 1:
-            base, payload = stamps[0], len(records[0])
+            base = stamps[0]
         else:
             flags, base = _differences(flags, first, seqs, stamps, parts)
-            lengths = list(map(len, records))
-            payload = sum(lengths)
-            if lengths.count(lengths[0]) == count:
+            if alike:
                 flags |= UNIFORM
-                parts.append(struct.pack("<I", lengths[0]))
+                parts.append(struct.pack("<I", lengths[0] - less))
             else:
-                parts.append(struct.pack(f"<{count}I", *lengths))
+                parts.append(struct.pack(f"<{count}I", *[length - less for length in lengths]))
         if tags is not None:
             flat = list(chain.from_iterable(tags))
             if len(flat) > MAX_TAGS:
@@ -239,7 +273,7 @@ def _encode(
                     f"events: expected at most {MAX_TAGS:,} tags in a frame, found {len(flat):,}; split it"
                 )
             parts.append(struct.pack(f"<{count}H{len(flat)}I", *map(len, tags), *flat))
-        size = _HEAD + sum(map(len, parts)) + payload
+        size = _HEAD + sum(map(len, parts)) + payload - less * count
         if size > MAX_FRAME:
             raise too_large("events", size, MAX_FRAME)
         parts[0] = _EVENTS.pack(size, EVENTS, source, flags, number, first, base, count)
@@ -310,12 +344,12 @@ def _unfit(error: Exception) -> FrameError:
 # ── decoding ──
 
 
-def decode_event(data: Data, at: int, resent: bool) -> Events:
-    """The event of an EVENT whose body begins at `at`."""
+def decode_event(data: Data, at: int, resent: bool, bare: bool = False) -> Events:
+    """The event of an EVENT, or (`bare`) a BODY, whose body begins at `at`."""
     source, number, seq, stamp = _unpack_event(data, at)
     if not seq:
         raise FrameError(f"event: expected a sequence number of 1 or more, found 0 in frame {number}")
-    return Events(source, number, [seq], [stamp], [bytes(data[at + _RECORD_AT :])], None, resent)
+    return Events(source, number, [seq], [stamp], [bytes(data[at + _RECORD_AT :])], None, resent, bare)
 
 
 def decode_events(data: Data, at: int) -> Events:
@@ -328,12 +362,12 @@ def decode_events(data: Data, at: int) -> Events:
         raise FrameError(f"events: expected a sequence number of 1 to 2**62, found {first} in frame {number}")
     if not 0 < count <= MAX_RUN:
         raise FrameError(f"events: expected 1 to {MAX_RUN:,} events, found {count:,}")
-    resent = bool(flags & RESENT)
+    resent, bare = bool(flags & RESENT), bool(flags & BARE)
     tags: list[tuple[int, ...]] | None = None
     if count == 1:
         if flags & TAGGED:
             tags, at = _tags(data, at, 1)
-        return Events(source, number, [first], [base], [bytes(data[at:])], tags, resent)
+        return Events(source, number, [first], [base], [bytes(data[at:])], tags, resent, bare)
     if base > MAX_BASE:
         raise FrameError(f"events: expected stamps within 64 bits, found a base of {base}")
     row = 4 * count
@@ -359,8 +393,8 @@ def decode_events(data: Data, at: int) -> Events:
     at += 4 if flags & UNIFORM else row
     if flags & TAGGED:
         tags, at = _tags(data, at, count)
-    records = (_uniform if flags & UNIFORM else _various)(data, lengths_at, at, count)
-    return Events(source, number, seqs, stamps, records, tags, resent)
+    records = (_uniform if flags & UNIFORM else _various)(data, lengths_at, at, count, bare)
+    return Events(source, number, seqs, stamps, records, tags, resent, bare)
 
 
 def _seqs(data: Data, at: int, count: int, first: int, tagged: bool) -> list[int]:
@@ -395,7 +429,7 @@ def _tags(data: Data, at: int, count: int) -> tuple[list[tuple[int, ...]], int]:
     return [tuple(islice(rest, n)) for n in counts], at
 
 
-def _uniform(data: Data, lengths_at: int, at: int, count: int) -> list[bytes]:
+def _uniform(data: Data, lengths_at: int, at: int, count: int, bare: bool) -> Sequence[bytes]:
     (size,) = struct.unpack_from("<I", data, lengths_at)
     if len(data) - at != size * count:
         raise FrameError(
@@ -406,19 +440,16 @@ def _uniform(data: Data, lengths_at: int, at: int, count: int) -> list[bytes]:
     if count <= SMALL:
         body = bytes(data[at:])
         return [body[start : start + size] for start in range(0, len(body), size)]
+    if bare:
+        return Block(memoryview(data)[at:], size, count)
     made: list[bytes] = np.frombuffer(data, f"V{size}", count, at).tolist()
     return made
 
 
-def _various(data: Data, lengths_at: int, at: int, count: int) -> list[bytes]:
-    ends = list(accumulate(struct.unpack_from(f"<{count}I", data, lengths_at)))
-    if len(data) - at != ends[-1]:
+def _various(data: Data, lengths_at: int, at: int, count: int, bare: bool) -> Sequence[bytes]:
+    lengths = struct.unpack_from(f"<{count}I", data, lengths_at)
+    if len(data) - at != sum(lengths):
         raise FrameError(
-            f"events: expected {ends[-1]:,} bytes of records to the end of the frame, found {len(data) - at:,}"
+            f"events: expected {sum(lengths):,} bytes of records to the end of the frame, found {len(data) - at:,}"
         )
-    body = bytes(data[at:])
-    start, made = 0, []
-    for end in ends:
-        made.append(body[start:end])
-        start = end
-    return made
+    return cut(bytes(data[at:]), lengths)

@@ -12,6 +12,8 @@ On a stream a frame is `u32 length | u8 kind | body`, all numbers little endian;
     PONG     8   u64
     EVENT    9   one event of one source, in the fewest bytes                      wire_events
     RETOLD  10   the same, of an event that may have arrived before
+    BODY    11   as EVENT, the record without its header                           wire_bare
+    REBODY  12   as RETOLD, the record without its header
 
     kind | 0x80  the body is compressed: codec u8, u32 length of the body, compressed body
 """
@@ -22,7 +24,7 @@ import struct
 
 from headwater.errors import FrameError
 
-CONTROL, EVENTS, BATCH, ACK, GAP, PROMISE, PING, PONG, EVENT, RETOLD = range(1, 11)
+CONTROL, EVENTS, BATCH, ACK, GAP, PROMISE, PING, PONG, EVENT, RETOLD, BODY, REBODY = range(1, 13)
 COMPRESSED = 0x80
 
 RESENT = 1  # these events may have arrived before
@@ -30,6 +32,7 @@ TAGGED = 2  # each record says which interests it is for
 UNIFORM = 4  # all records have the same length
 CONTIGUOUS = 8  # the sequence numbers follow one another
 TOGETHER = 16  # all have the same stamp
+BARE = 32  # the records are without their headers
 
 MAX_FRAME = 16 << 20  # kind and body, as sent and after decompression
 MAX_RUN = 1 << 16  # events in a frame: what a decoded frame takes in memory is bounded with it

@@ -1,6 +1,7 @@
 """The matching kernels as machine code, compiled once per process, and the builtin functions made from them.
 
 record_function(control, keep)      a builtin: one record -> the payloads of the entries it satisfies
+judge_of(control)                   for other machine code: whether it satisfies any
 match_rows(...)                     the same for a block of rows of a batch
 """
 
@@ -39,6 +40,7 @@ from headwater.native.emit import Module
 from headwater.native.once import once
 
 ASK = "hw_match_ask"  # the code of a predicate that Python answers; its environment is the function
+ANY = "hw_match_any"  # called by other machine code: see `judge_of`
 _ROOM = 512  # positions that need no memory of their own
 _AHEAD = 16  # payloads whose counts of references are fetched beforehand
 _LIBC = ("bcmp", "memcpy", "memset", "malloc", "free", "memcmp", "memmove")
@@ -66,6 +68,7 @@ def source() -> str:
         module.declare(signature, name)
     _ask(module)
     _judge(module)
+    _any(module)
     _builtin(module)
     _rows(module)
     return module.text()
@@ -112,9 +115,9 @@ def _ask(module: Module) -> None:
     fn.finish()
 
 
-def _judge(module: Module) -> None:
-    """Payloads for one record's bytes: a new list, or the empty tuple."""
-    fn = K(module, "internal ptr @judge(ptr %ctl, ptr %rec, i64 %len)")
+def _search(fn: K) -> tuple[str, str, str]:
+    """Find the entries that one record's bytes satisfy (%ctl, %rec, %len): what the search carries along, the positions
+    found, and how many there were after each segment."""
     fixed, segments = fn.word("%ctl", w.C_FIXED), fn.word("%ctl", w.C_SEGMENTS)
     refs = fn.pointer("%ctl", w.C_SEGREFS)
     good = fn.variable("i1", "false")
@@ -161,6 +164,14 @@ def _judge(module: Module) -> None:
         fn.put(fn.word(out, O_COUNT), marks, s)
 
     fn.span("0", segments, segment)
+    return x, out, marks
+
+
+def _judge(module: Module) -> None:
+    """Payloads for one record's bytes: a new list, or the empty tuple."""
+    fn = K(module, "internal ptr @judge(ptr %ctl, ptr %rec, i64 %len)")
+    x, out, marks = _search(fn)
+    segments, refs = fn.word("%ctl", w.C_SEGMENTS), fn.pointer("%ctl", w.C_SEGREFS)
     total = fn.word(out, O_COUNT)
     none, some, broken, whole = (fn.label(name) for name in ("none", "some", "broken", "whole"))
     fn.cbr(fn.test("ne", fn.word(x, X_FAILED), 0), broken, whole)
@@ -201,6 +212,29 @@ def _judge(module: Module) -> None:
     fn.at(failed)
     fn.do(f"call void @free(ptr {fn.pointer(out, O_HEAP)})")
     fn.ret(f"ptr {made}")
+    fn.finish()
+
+
+def _any(module: Module) -> None:
+    """Whether any entry wants a record, for machine code that holds the GIL and will not have anything else run
+    meanwhile: 2, and nothing is counted, where Python would have to answer."""
+    fn = K(module, f"i32 @{ANY}(ptr %ctl, ptr %rec, i64 %len)")
+    table, ask = fn.pointer("%ctl", w.C_OPAQUES), fn.label("ask")
+
+    def ready(i: str) -> None:
+        pair, there, on = fn.pointer(table, i), fn.label("there"), fn.label("on")
+        fn.cbr(fn.test("eq", pair, "null", "ptr"), on, there)
+        fn.at(there)
+        fn.cbr(fn.test("eq", fn.pointer(pair, 0), f"@{ASK}", "ptr"), ask, on)
+        fn.at(on)
+
+    fn.span("0", fn.word("%ctl", w.C_OPAQUE_COUNT), ready)
+    _, out, _ = _search(fn)
+    fn.do(f"call void @free(ptr {fn.pointer(out, O_HEAP)})")
+    wanted = fn.test("ne", fn.word(out, O_COUNT), 0)
+    fn.ret(f"i32 {fn.v(f'zext i1 {wanted} to i32')}")
+    fn.at(ask)
+    fn.ret("i32 2")
     fn.finish()
 
 
@@ -263,7 +297,7 @@ def code() -> engine.Code:
     """The machine code; stays for the life of the process."""
     imports = engine.libc(_LIBC) | engine.libc(tuple(_PYTHON))
     # More passes take three times as long, and gain a tenth at best.
-    return engine.compile(source(), ("hw_match", "hw_match_rows", "hw_match_hash", ASK), imports, "straight")
+    return engine.compile(source(), ("hw_match", "hw_match_rows", "hw_match_hash", ASK, ANY), imports, "straight")
 
 
 class _MethodDef(ctypes.Structure):
@@ -289,6 +323,13 @@ def _new_function() -> Any:
 def record_function(control: bytes, keep: object) -> Any:
     """A builtin function of one record; `keep` lives as long as it does: the owners of all memory it leads to."""
     return _new_function()(ctypes.addressof(_method()), control, keep)
+
+
+def judge_of(control: bytes) -> bytes:
+    """Whether any entry wants a record, as other machine code asks it: the address of a function, and right after it
+    what to call it with, before the record's bytes and their number. It answers 0 or 1, or 2 where it cannot without
+    running Python: ask a `record_function` then."""
+    return code()[ANY].to_bytes(8, "little") + control
 
 
 @once

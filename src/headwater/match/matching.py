@@ -9,7 +9,7 @@ import numpy as np
 from headwater.ir.interp import Fault
 from headwater.match import layout as w
 from headwater.match.counters import KINDS, Counters
-from headwater.match.kernel import record_function
+from headwater.match.kernel import judge_of, record_function
 from headwater.match.opaque import Opaque, Opaques
 from headwater.match.rows import Rows, Spans, refs_of
 from headwater.match.segment import Segment
@@ -150,6 +150,17 @@ class Matching:
         entries together, each with its weight."""
         _check_totals(totals)
         return record_function(self._core.counting_in(totals), (self._core, totals))
+
+    def judge_in(self, totals: Any) -> tuple[bytes, Any]:
+        """The same for machine code that has to know only whether anybody wants a record (`kernel.judge_of`), and what
+        is to be kept as long as it may ask."""
+        _check_totals(totals)
+        return judge_of(self._core.counting_in(totals)), (self._core, totals)
+
+    def settle(self) -> bool:
+        """Let machine code answer where it has become ready, also for native code that nobody has asked since: whether
+        it is now everywhere."""
+        return all(opaque.settle() for opaque in self._core.opaques)
 
     def _for_rows(self) -> list[Held]:
         """A batch pays for each segment it visits: few entries are put into one, once for all batches to come."""

@@ -47,6 +47,10 @@ class Opaque:
     def address(self) -> int:
         return int(self.pair.ctypes.data)
 
+    def settle(self) -> bool:
+        """Let machine code answer, if there is some by now."""
+        return _settle(self.native, self.pair)
+
     def __hash__(self) -> int:
         return hash(self.name)
 
@@ -54,12 +58,17 @@ class Opaque:
         return self is other
 
 
+def _settle(native: Native, pair: Any) -> bool:
+    compiled = native.compiled
+    if compiled is not None:
+        # In one step: kernels read both words while they hold the GIL.
+        pair[:] = np.array((compiled.code.address, compiled.bound.address), np.uint64)
+    return compiled is not None
+
+
 def _answer(native: Native, pair: Any) -> Callable[[bytes], int]:
     def answer(record: bytes) -> int:
-        compiled = native.compiled
-        if compiled is not None:
-            # In one step: kernels read both words while they hold the GIL.
-            pair[:] = np.array((compiled.code.address, compiled.bound.address), np.uint64)
+        _settle(native, pair)
         result = native.run(record)
         return int(result.status) | int(result.faults) << 8
 

@@ -14,6 +14,7 @@ from headwater.errors import ExecutionError
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute
 from headwater.match.counters import increase
+from headwater.match.few import few
 from headwater.match.kernel import match_rows
 from headwater.match.kernel_match import O_BUFFER, O_COUNT, O_ROOM, O_WORDS
 from headwater.native.reader_batch import Buffers, Plan, check_buffers, misses_required
@@ -52,6 +53,7 @@ class Rows:
         sizes = [each.segment.count for each in held]
         self._bases = np.cumsum([0, *sizes]).astype(np.uint32)
         self._payloads = [payload for each in held for payload in each.segment.payloads.items]
+        self._few = few(self.record, held)
 
     def _columns_of(self, held: Held, words: dict[Word, int], types: dict[Node, Type]) -> Any:
         """For each attribute of a segment and each word of its column, the number of that word in the plan, or -1."""
@@ -66,6 +68,10 @@ class Rows:
             raise ExecutionError(f"expected a pyarrow RecordBatch, found {type(batch).__name__}")
         core, rows = self.core, batch.num_rows
         check_buffers(batch)
+        if self._few is not None and (found := self._few.match(batch)) is not None:
+            if not core.exact:
+                increase(core.counters.unsplit, 0, rows)
+            return found
         buffers = Buffers(self.plan, self._columns(batch))
         words = np.append(buffers.words[: len(self.plan.words)], np.uint64(0))  # -1 is the last: none
         answers = self._ask(batch, totals)

@@ -1,7 +1,9 @@
 """The short way from a publisher to a function that wants its events, as a builtin function made at run time.
 
 Where nothing has to be done with an event but to call one function in the same thread, a call of `publish` is a few
-checks, the encoder, and the function. Machine code does that, and leaves everything else to a function in Python.
+checks, the encoder, and the function. Machine code does that, and leaves everything else to a function in Python. In
+the same way it puts records on a list, from where they go to another node: all of them, or those that a judge wants,
+which is machine code as well.
 
 What both know is in Python objects, whose slots machine code reads and writes where they lie: `SourcePart`, `FlowPart`
 and `LonePart` are the parts of those objects that it knows about. It holds the GIL throughout, so that from its last
@@ -22,6 +24,7 @@ from headwater.native.codec_kernels import imports
 from headwater.native.codec_python import HEAD, MethodDef, memory_of, new_function, supported, word_at
 from headwater.native.once import once
 
+_NOWHERE = -1  # no event has this number
 SIZE = HEAD  # where a list and a deque have their length: right after the head
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 
@@ -49,9 +52,23 @@ class FlowPart:
 
 
 class LonePart:
-    """Of what takes the events. Nothing in it is exchanged."""
+    """Of what takes the events. Nothing in it is exchanged, but for `last`."""
 
-    __slots__ = ("cls", "decode", "failed", "handler", "items", "out", "special", "stirred", "thread", "token")
+    __slots__ = (
+        "cls",
+        "decode",
+        "failed",
+        "handler",
+        "items",
+        "judge",
+        "last",
+        "marks",
+        "out",
+        "special",
+        "stirred",
+        "thread",
+        "token",
+    )
 
     handler: Callable[[Any], object]  # the function
     cls: type | None  # it is given events of exactly this class as they are; of others, the record decoded
@@ -62,6 +79,12 @@ class LonePart:
     special: list[None]
     stirred: Callable[[], None]  # and if that is so after the function, this is called
     out: list[Any] | None  # if it is a list, no function is called: records are put there, and the first is told of
+    # With a list: machine code that says which records are wanted, None if all are. Eight bytes are its address, the
+    # others its first argument; then come a record's bytes and their number. It answers 0 for no, 1 for yes, and 2 if
+    # Python has to see to it. It runs nothing of Python's.
+    judge: bytes | None
+    last: int  # with a judge: the last event that was put there. Who follows after a gap is preceded by the number
+    marks: bytearray  # before it; and here, as eight bytes, is counted how many such numbers there were
     thread: bytearray  # the eight bytes of the identity of the thread that runs it; it is in `nest` while one does
 
 
@@ -175,21 +198,22 @@ class _Kernel:
         return flow, lone, number
 
     def put_out(self, flow: str, lone: str, number: str, record: str) -> None:
-        """Where records are only to be put on a list: do so, and say so if it was empty. Else go on."""
+        """Where records are only to be put on a list: do so if they are wanted, and say so if it was empty. Else go on.
+
+        What may fail, or have Python take over, comes before an event is judged: that counts it."""
         fn = self.fn
         out = self.get(lone, "out")
         fn.cbr(fn.or_(fn.is_null(out), fn.is_(out, None)), "inside", "outside")
         fn.at("outside")
         seq = fn.call("PyLong_FromLongLong", number)
         fn.present(seq, "unnumbered")
+        empty = fn.not_(self.filled(out))
+        self.judge(flow, lone, number, record, seq)
         added = fn.call("PyList_Append", out, record)
         fn.need(fn.v(f"icmp eq i32 {added}, 0"), "unput")
         fn.run("Py_DecRef", record)
-        before = self.get(flow, "seen")
-        fn.run("Py_IncRef", seq)
-        fn.store("ptr", seq, self.at(flow, "seen"), 8)
-        fn.run("Py_DecRef", before)
-        fn.cbr(fn.v(f"icmp eq i64 {self.size(out)}, 1"), "first", "put")
+        self.exchange(flow, "seen", seq)
+        fn.cbr(empty, "first", "put")
         fn.at("first")
         fn.run("Py_IncRef", lone)
         told = fn.call("PyObject_CallNoArgs", self.get(lone, "stirred"))
@@ -198,12 +222,52 @@ class _Kernel:
         fn.run("Py_DecRef", told)
         fn.at("put")
         fn.ret(f"ptr {seq}")
+        fn.at("unwanted")
+        fn.run("Py_DecRef", record)
+        self.exchange(flow, "seen", seq)
+        fn.ret(f"ptr {seq}")
+        fn.at("unjudged")
+        fn.run("Py_DecRef", seq)
+        fn.br("closed")
         fn.at("unput")
+        self.exchange(lone, "last", address(_NOWHERE))
         fn.run("Py_DecRef", record)
         fn.at("untold")
         fn.run("Py_DecRef", seq)
         fn.br("fail")
         fn.at("inside")
+
+    def judge(self, flow: str, lone: str, number: str, record: str, seq: str) -> None:
+        """Go on if the record is wanted, with the number before it on the list if it does not follow on the last."""
+        fn = self.fn
+        block, out = self.get(lone, "judge"), self.get(lone, "out")
+        fn.cbr(fn.or_(fn.is_null(block), fn.is_(block, None)), "wanted", "asked")
+        fn.at("asked")
+        words = fn.call("PyBytes_AsString", block)
+        code, given = fn.load("ptr", words, 8), fn.gep(words, 8)
+        data, size = fn.call("PyBytes_AsString", record), fn.call("PyBytes_Size", record)
+        verdict = fn.v(f"call i32 {code}(ptr {given}, ptr {data}, i64 {size})")
+        fn.cbr(fn.v(f"icmp eq i32 {verdict}, 0"), "unwanted", "decided")
+        fn.at("decided")
+        fn.need(fn.v(f"icmp eq i32 {verdict}, 1"), "unjudged")
+        last, before = fn.call("PyLong_AsLongLong", self.get(lone, "last")), fn.v(f"sub i64 {number}, 1")
+        fn.cbr(fn.v(f"icmp eq i64 {last}, {before}"), "follows", "gap")
+        fn.at("gap")
+        added = fn.call("PyList_Append", out, self.get(flow, "seen"))
+        fn.need(fn.v(f"icmp eq i32 {added}, 0"), "unput")
+        marks = fn.call("PyByteArray_AsString", self.get(lone, "marks"))
+        fn.store("i64", fn.v(f"add i64 {fn.load('i64', marks)}, 1"), marks)
+        fn.at("follows")
+        self.exchange(lone, "last", seq)
+        fn.at("wanted")
+
+    def exchange(self, thing: str, slot: str, value: str) -> None:
+        """Another number in a slot."""
+        fn = self.fn
+        before = self.get(thing, slot)
+        fn.run("Py_IncRef", value)
+        fn.store("ptr", value, self.at(thing, slot), 8)
+        fn.run("Py_DecRef", before)
 
     def encode(self, event: str) -> str:
         fn = self.fn
@@ -226,10 +290,7 @@ class _Kernel:
         noted = fn.call("PyList_Insert", self.nest, "0", lone)  # in front: at the end Python adds and removes its own
         fn.need(fn.v(f"icmp eq i32 {noted}, 0"), "unnoted")
         fn.run("Py_IncRef", lone)
-        before = self.get(flow, "seen")
-        fn.run("Py_IncRef", seq)
-        fn.store("ptr", seq, self.at(flow, "seen"), 8)
-        fn.run("Py_DecRef", before)
+        self.exchange(flow, "seen", seq)
         fn.store("i64", "0", fn.gep(self.get(lone, "token"), SIZE), 8)  # what list.pop() does
         fn.run("Py_DecRef", address(None))
         thread = fn.call("PyByteArray_AsString", self.get(lone, "thread"))

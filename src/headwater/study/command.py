@@ -35,7 +35,7 @@ def add_study(commands: Any) -> None:
         help="play a recording live and on Spark, or measure what things cost, and write a report",
         description="Try subscriptions on a recording: on Spark, and live in a federation of real nodes; compare the "
         "two, and write a report: one HTML file, its tables as CSV, and all of it as JSON. Exit code 1 if they differ. "
-        "Or measure latency, filters, overhead, growth and other systems on this machine; the report is of the same kind.",
+        "Or measure latency, filters, overhead, growth and other systems here; the report is of the same kind.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -19,7 +19,7 @@ from headwater.types.buffers import numpy_dtype
 from headwater.types.check import check_header
 from headwater.types.codegen import EPOCH, MICROSECOND
 from headwater.types.layout import HEADER_SIZE, Layout, record_layout, size_align, stride
-from headwater.types.model import Array, Enum, List, Record, Scalar, Type
+from headwater.types.model import BYTES, TEXT, Array, Enum, List, Record, Scalar, Type, walk
 
 
 def records_to_batch(layout: Layout, records: Sequence[bytes | memoryview]) -> Any:
@@ -115,7 +115,8 @@ class _Gather:
         return columns
 
     def column(self, type: Type, cells: Any, base: Any, present: Any, optional: bool, name: str) -> Any:
-        """The column of a slot. `optional` says whether absence shows as null here or in an outer level."""
+        """The column of a slot. `optional` says whether absence shows as null here or in an outer level; `base`, where
+        the record of each cell begins, is only asked for by what has references in it."""
         mask = ~present if optional else None
         count = len(cells)
         match type:
@@ -149,7 +150,8 @@ class _Gather:
             case Array(element=element, shape=shape, count=per_row):
                 flat = np.ascontiguousarray(cells).reshape(count * per_row, stride(element))
                 repeated = None if present is None else np.repeat(present, per_row)
-                values = self.column(element, flat, np.repeat(base, per_row), repeated, False, name)
+                inside = np.repeat(base, per_row) if _refers(element) else base
+                values = self.column(element, flat, inside, repeated, False, name)
                 arrow = arrow_type(type)
                 layers = [arrow]
                 for _ in shape[1:]:
@@ -162,7 +164,8 @@ class _Gather:
                 data, ends = self.items(cells, base, step, name, size_align(element)[1])
                 counts = np.diff(ends) // step
                 inner = data.reshape(len(data) // step, step)
-                values = self.column(element, inner, np.repeat(base, counts), None, False, name)
+                inside = np.repeat(base, counts) if _refers(element) else base
+                values = self.column(element, inner, inside, None, False, name)
                 offsets = pa.array((ends // step).astype(np.int32))
                 return pa.ListArray.from_arrays(offsets, values, type=arrow_type(type), mask=_arrow_mask(mask))
 
@@ -198,6 +201,11 @@ class _Gather:
             raise DecodeError(f"{name}: more than 2 GiB in one column; make smaller batches")
         source = np.arange(ends[-1]) + np.repeat(base + offsets - ends[:-1], lengths)
         return self.blob[source], ends.astype(np.int32)
+
+
+def _refers(type: Type) -> bool:
+    """Whether values of a type have references in them, to what lies in the heap."""
+    return any(isinstance(each, List) or each in (TEXT, BYTES) for each in walk(type))
 
 
 def _numbers(cells: Any, dtype: np.dtype[Any], columns: int = 1) -> Any:

@@ -178,7 +178,7 @@ def test_reports_are_written(found: Backtest, tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [int(row["merged events"]) for row in rows] == [row.merged.events for row in found.links]
     text = str(found)
-    assert "camera y" in text and "% less than filtered" in text and f"{FRAME} bytes of frame" in text
+    assert "camera y" in text and "% less than filtered" in text and f"{FRAME} bytes more for each event" in text
 
 
 def test_the_command(spark: Any, log: Path, subscriptions: Path, tmp_path: Path, capsys: Any) -> None:

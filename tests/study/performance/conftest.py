@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,9 @@ from headwater.study.fleet.worker import workers
 from headwater.study.performance.bench import Bench
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One for all: federations that one part has run another need not run again."""
     with workers() as start:
-        yield Bench(start=start, say=lambda _: None, folder=tmp_path, quick=True, rounds=1, master="local[2]")
+        folder = tmp_path_factory.mktemp("bench")
+        yield Bench(start=start, say=lambda _: None, folder=folder, quick=True, rounds=1, master="local[2]")

@@ -32,8 +32,9 @@ def test_model_is_computed_and_agrees_with_real_nodes(bench: Bench) -> None:
     rows: dict[tuple[Any, ...], tuple[Any, ...]] = {row.values[:3]: row.values for row in everything.rows}
     for scenario, size in itertools.product(SCENARIOS, QUICK_SIZES):
         sent = {topology: rows[scenario.name, size, topology][at["messages an event"]] for topology in TOPOLOGIES}
-        assert sent["router"] == 2 * sent["peer to peer"]
-        assert sent["centralised"] == 1 + sent["peer to peer"] >= sent["centralised, filtered"]
+        assert sent["router"] == pytest.approx(2 * sent["peer to peer"])
+        assert sent["centralised"] == pytest.approx(1 + sent["peer to peer"])
+        assert sent["centralised, filtered"] <= sent["centralised"]
         assert sent["tree"] >= sent["peer to peer"]
         assert all(value is not None for value in rows[scenario.name, size, "tree"][:4])
     million = [rows["all everywhere", 1_000_000, topology][at["busiest"]] for topology in ("centralised", "router")]

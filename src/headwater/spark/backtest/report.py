@@ -1,8 +1,9 @@
 """What a backtest found: tables for people (`str`), for programs (`to_dict`, `to_json`) and for sheets (`write_csv`).
 
 Bytes are what would go over the wire, by this model: each event that crosses is its record, as the event type lays it
-out, and `FRAME` bytes around it, as an event that is sent alone has. To a node with interests that run by themselves
-events go marked, which takes `MARK` bytes more. A multicast datagram has `DATAGRAM` bytes more.
+out, and `FRAME` bytes more, as an event that is sent alone has: those of the frame, less the record's header, that
+does not travel. To a node with interests that run by themselves events go marked, and what they have made of an event goes
+with its header, which takes `MARK` bytes more. A multicast datagram has `DATAGRAM` bytes more.
 Under load events share frames and take less; acknowledgements, and the headers of TCP, UDP and IP, are not counted.
 """
 
@@ -20,12 +21,14 @@ from typing import Any
 from headwater.federation.datagram import OVERHEAD as DATAGRAM
 from headwater.federation.wire_events import EVENT_AT, encode_events
 from headwater.federation.wire_kinds import PREFIX
+from headwater.types.layout import HEADER_SIZE
 
-FRAME = PREFIX.size + EVENT_AT  # length, kind, source, number, sequence number, stamp
-# What an event takes more that is marked with the interest that passed it.
+# Length, kind, source, number, sequence number and stamp, without the record's header.
+FRAME = PREFIX.size + EVENT_AT - HEADER_SIZE
+# What an event takes more that is marked with the interest that passed it, and has its header.
 MARK = len(encode_events(0, 0, [1], [0], [b""], [(1,)])) - FRAME
 MODEL = (
-    f"bytes: the record and {FRAME} bytes of frame for each event that crosses, {MARK} more to a node some of whose "
+    f"bytes: the record and {FRAME} bytes more for each event that crosses, {MARK} more to a node some of whose "
     f"interests run by themselves, {DATAGRAM} more for a multicast datagram; without acknowledgements and the headers "
     "of TCP, UDP and IP"
 )

@@ -29,8 +29,8 @@ EVENTS = {ONE: (200_000, 2_000), MANY: (600_000, 24_000), WIND: (1_600, 16)}  # 
 NAMES = {ONE: "one `publish` for each event", MANY: f"`publish_many` of {BATCH:,}", WIND: "the 37×253 average"}
 
 WHY = {
-    ONE: "the rest is that an event for which there is an interest is numbered, stamped and counted in Python, where "
-    "one that goes to a single node as it is never leaves machine code",
+    ONE: "the rest is making the record and counting, and of an event that passes after others were rejected telling "
+    "its number too, and that its node decides which of its sinks want it",
     MANY: "the rest is choosing the rows that pass and making a batch of them, in a number of steps in Python for each "
     "batch, where a batch that goes to all is sent as it is",
     WIND: "the rest is making the record of the output",

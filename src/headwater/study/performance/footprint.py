@@ -12,7 +12,6 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any
 
-import headwater
 from headwater.interest import Interest
 from headwater.study.badges.code import code_facts
 from headwater.study.badges.subscribers import Group, group
@@ -98,7 +97,7 @@ def _each(weighed: Mapping[str, Any]) -> float:
 
 def _disk() -> dict[str, tuple[int, str]]:
     """Bytes on disk by what they are, and a remark."""
-    root = Path(headwater.__file__).parent
+    root = Path(__file__).parents[2]
     found: dict[str, tuple[int, str]] = {}
     for part in PARTS:
         found[f"headwater.{part}"] = (_python(root / part), "our source, Python")

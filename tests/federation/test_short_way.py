@@ -1,0 +1,430 @@
+"""To one other node the short way is machine code, also where interests choose: the same as what Python does."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from functools import cache
+from itertools import count
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headwater.channel.source as source_module
+from headwater import Event, Interest, Queue, i64
+from headwater.channel.counters import FAULTS
+from headwater.federation.network import Network
+from headwater.federation.numbering import RECORDS, Pause, complete, flood, gather
+from headwater.ir.interp import Status
+from headwater.native.record import Result
+from headwater.types import event_type
+from tests.channel.concurrency import Threads
+from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
+
+
+class Number(Event, frozen=True):
+    n: i64
+    d: i64 = 1
+    level: float | None = None
+    text: str | None = None
+
+
+TYPE = event_type(Number)
+# What is missing is undecided, and so is what divides by nothing, or is too large: those are faults as well.
+INTERESTS: tuple[str | None, ...] = (
+    None,
+    "level > 0.5",
+    "n > :least",
+    "100 / d > n",
+    "n * 4611686018427387904 > 0",
+    "text == 'a'",
+    "level > 0.25 and 100 / d > n or text == 'b'",
+    "n == 3 and level * 2 < 1",
+)
+NAMES = count()
+TWICE = (True, False)  # by machine code, and by Python
+
+
+def event_of(chance: random.Random) -> Number:
+    level = chance.choice((None, 0.0, 0.3, 0.7, 1.0))
+    return Number(chance.randint(-4, 4), chance.randint(-1, 3), level, chance.choice((None, "a", "b", "")))
+
+
+def interest_of(which: int, least: int) -> Interest | None:
+    text = INTERESTS[which]
+    return None if text is None else Interest(text, Number, params={"least": least} if ":least" in text else {})
+
+
+@cache
+def judge_of(which: int, least: int) -> Any:
+    interest = interest_of(which, least)
+    return None if interest is None else interest.native()
+
+
+@cache
+def outcome(which: int, least: int, event: Number) -> Result:
+    judge = judge_of(which, least)
+    return Result(Status.PASSED) if judge is None else judge.run(TYPE.encode(event))
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[Nodes, Any, Any]]:
+    with nodes() as make:
+        lab, desk = make("lab"), make("desk")
+        make.together()
+        yield make, lab, desk
+
+
+def source_of(lab: Any, name: str, native: bool) -> Any:
+    channel = lab.channel(name, Number)
+    before, source_module.NATIVE = source_module.NATIVE, native
+    try:
+        source = channel.source("s")
+    finally:
+        source_module.NATIVE = before
+    assert type(source.publish) is (BuiltinFunctionType if native else FunctionType)
+    return source
+
+
+def judging(source: Any) -> bool:
+    """Whether the short way is there, with an interest in it."""
+    lone = source._flow.lone
+    return lone is not None and lone.out is not None and lone.judge is not None
+
+
+class Sink:
+    """At the desk, and what it should get: of each event, what the interest of its time says."""
+
+    def __init__(self, side: Side, which: int, least: int) -> None:
+        self.side, self.got = side, list[Any]()
+        self.sub = side.desk.channel(side.name).subscribe(self._take, interest_of(which, least))
+        assert side.desk.ready(GUARD)
+        self.epochs = [(side.seq, which, least)]
+
+    def _take(self, event: Number, about: Any) -> None:
+        self.got.append((about.seq, event))
+
+    def change(self, which: int, least: int) -> None:
+        points = self.sub.change(where=interest_of(which, least))
+        self.epochs.append((points[self.side.place], which, least))
+
+    def expected(self) -> list[Any]:
+        ends = [point for point, _, _ in self.epochs[1:]] + [self.side.seq]
+        return [
+            (seq, self.side.events[seq - 1])
+            for (start, which, least), end in zip(self.epochs, ends, strict=True)
+            for seq in range(start + 1, end + 1)
+            if outcome(which, least, self.side.events[seq - 1]).passed
+        ]
+
+
+class Side:
+    """One of two channels to which the same happens."""
+
+    def __init__(self, make: Nodes, lab: Any, desk: Any, native: bool) -> None:
+        self.make, self.lab, self.desk, self.native = make, lab, desk, native
+        self.name = f"short.n{next(NAMES)}"
+        self.source = source_of(lab, self.name, native)
+        desk.channel(self.name, Number)
+        see(desk, lab)
+        self.sinks: list[Sink] = []
+        self.local: Any = None
+        self.here: list[Any] = []
+        self.place = f"{self.name}/s@lab"
+        self.events: list[Number] = []
+
+    def do(self, step: tuple[Any, ...]) -> None:
+        match step:
+            case ("publish", seed, n):
+                chance = random.Random(seed)
+                for _ in range(n):
+                    event = event_of(chance)
+                    if chance.random() < 0.02:  # what only Python can encode
+                        given: Any = {"n": event.n, "d": event.d, "level": event.level, "text": event.text}
+                    else:
+                        given = event
+                    self.events.append(event)
+                    assert self.source.publish(given) == self.seq
+            case ("many", seed, n, batch):
+                chance = random.Random(seed)
+                events = [event_of(chance) for _ in range(n)]
+                self.events += events
+                rows = [{name: getattr(event, name) for name in TYPE.schema.names} for event in events]
+                given = pa.RecordBatch.from_pylist(rows, schema=TYPE.schema) if batch else events
+                assert self.source.publish_many(given) == self.seq
+            case ("join", which, least):
+                self.settle()  # a sink gets what is on its way, if others at its node want the same
+                self.sinks.append(Sink(self, which, least))
+            case ("change", at, which, least):
+                if self.sinks:
+                    self.sinks[at % len(self.sinks)].change(which, least)
+            case ("leave", at):
+                if self.sinks:
+                    self.settle()
+                    sink = self.sinks.pop(at % len(self.sinks))
+                    sink.sub.cancel()
+                    assert sink.got == sink.expected()
+                    assert self.desk.ready(GUARD)
+            case ("local",):
+                if self.local is None:
+                    self.local = self.lab.channel(self.name).subscribe(lambda event: self.here.append(event), "n > 0")
+                else:
+                    self.local.cancel()
+                    self.local = None
+            case _:
+                self.settle()
+                assert self.desk.ready(GUARD)
+
+    @property
+    def seq(self) -> int:
+        return len(self.events)
+
+    def settle(self) -> None:
+        assert self.lab.flush(GUARD)
+        for sink in self.sinks:
+            expected = sink.expected()
+            eventually(lambda sink=sink, expected=expected: len(sink.got) >= len(expected), "the rest")
+
+    def check(self) -> None:
+        self.settle()
+        for sink in self.sinks:
+            assert sink.got == sink.expected()
+        tally = self.source._flow.tally()
+        assert tally.published == self.seq
+        assert tally.evaluated >= tally.passed + tally.undecided
+
+    def check_counts(self) -> None:
+        """What was undecided and what had faults at the source, from when on it knew of the interest."""
+        channel, [sink] = self.lab.channel(self.name), self.sinks
+        _, which, least = sink.epochs[-1]
+        if INTERESTS[which] is None:
+            return
+        [counts] = self.desk.remote_counts(sink.sub)
+        assert 130 <= counts.evaluated <= self.seq
+        results = [outcome(which, least, event) for event in self.events[self.seq - counts.evaluated :]]
+        assert counts.undecided == sum(result.status is Status.UNDECIDED for result in results)
+        [entry] = (each for each in channel.entries.values() if not each.local)
+        [judged] = (lineup.judged(entry) for lineup in channel.lineups)
+        faults = {kind: sum(bool(result.faults & kind) for result in results) for kind in FAULTS}
+        assert judged.undecided == counts.undecided
+        assert judged.faults == {kind: n for kind, n in faults.items() if n}
+        [peer] = self.lab.federation().peers
+        [lane] = [each for each in peer.lanes if each.channel == self.name]
+        assert (lane.sent, lane.waiting, lane.dropped) == (counts.crossed, 0, 0)
+
+    def close(self) -> None:
+        for sink in self.sinks:
+            sink.sub.cancel()
+        if self.local is not None:
+            self.local.cancel()
+        self.source.close()
+
+
+seeds, which, least = st.integers(0, 1 << 32), st.integers(0, len(INTERESTS) - 1), st.integers(-3, 3)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), seeds, st.integers(1, 200)),
+        st.tuples(st.just("publish"), seeds, st.integers(1, 200)),
+        st.tuples(st.just("many"), seeds, st.integers(1, 60), st.booleans()),
+        st.tuples(st.just("join"), which, least),
+        st.tuples(st.just("change"), st.integers(0, 3), which, least),
+        st.tuples(st.just("change"), st.integers(0, 3), which, least),
+        st.tuples(st.just("leave"), st.integers(0, 3)),
+        st.tuples(st.just("local")),
+        st.tuples(st.just("settle")),
+    ),
+    max_size=9,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(first=which, least=least, steps=STEPS)
+def test_the_same_as_by_python(pair: Any, first: int, least: int, steps: list[Any]) -> None:
+    sides = [Side(*pair, native) for native in TWICE]
+    for side in sides:
+        for step in (("join", first, least), ("publish", 1, 70), *steps, ("settle",), ("publish", 2, 130)):
+            side.do(step)
+        side.check()
+        if len(side.sinks) == 1:
+            side.check_counts()
+    one, two = sides
+    assert one.here == two.here
+    for side in sides:
+        side.close()
+
+
+def short(source: Any) -> int:
+    """Events that never came to Python."""
+    return int(source._flow.seen - source._flow.spread)
+
+
+def test_machine_code_judges_all_but_one_in_64(pair: Any) -> None:
+    side = Side(*pair, True)
+    side.do(("join", 2, 0))  # n > :least
+    assert judging(side.source)
+    side.do(("publish", 1, 640))
+    assert 560 < short(side.source) <= 630  # some went as dicts, too
+    side.check()
+    side.check_counts()
+    side.sinks[0].sub.change(params={"least": 3})
+    assert judging(side.source)
+    side.do(("local",))
+    assert not judging(side.source)
+    side.do(("local",))
+    assert judging(side.source)
+    side.source.close()
+    assert not judging(side.source)
+    side.close()
+
+
+def test_native_code_is_waited_for_by_python(pair: Any) -> None:
+    """Until there is machine code for an interest Python answers; then even if nobody asks it again."""
+    side = Side(*pair, True)
+    side.do(("join", 7, 0))  # n == 3 and level * 2 < 1
+
+    def judged() -> bool:
+        before = short(side.source)
+        side.source.publish(Number(0))
+        side.events.append(Number(0))
+        return short(side.source) > before
+
+    eventually(judged, "machine code")
+    side.do(("publish", 5, 100))
+    side.check()
+    side.close()
+
+
+def test_two_interests_of_one_node(pair: Any) -> None:
+    side = Side(*pair, True)
+    side.do(("join", 2, 2))
+    side.do(("join", 5, 0))
+    assert judging(side.source)
+    before = short(side.source)
+    side.do(("publish", 3, 300))
+    assert short(side.source) - before > 250
+    side.check()
+    side.close()
+
+
+def test_threads_and_changes(pair: Any, hurried: None) -> None:
+    """Each event is judged by the interest of its time, whoever publishes it."""
+    side = Side(*pair, True)
+    got: list[tuple[int, int]] = []
+    sub = side.desk.channel(side.name).subscribe(
+        lambda event, about: got.append((about.seq, event.n)), "n % :by == 0", params={"by": 3}
+    )
+    assert side.desk.ready(GUARD)
+    seqs: dict[int, int] = {}
+    done = threading.Event()
+
+    def publish(start: int) -> None:
+        n = start
+        while not done.is_set():
+            seqs[side.source.publish(Number(n))] = n
+            n += 2
+
+    def change() -> None:
+        try:
+            for by in (4, 5, 3) * 2:
+                epochs.append((sub.change(params={"by": by})[side.place], by))
+        finally:
+            done.set()
+
+    epochs = [(0, 3)]
+    Threads(lambda: publish(0), lambda: publish(1), change).join()
+    assert sorted(seqs) == list(range(1, len(seqs) + 1))
+    by, now, expected = dict(epochs), 3, []
+    for seq in range(1, len(seqs) + 1):
+        now = by.get(seq - 1, now)
+        if seqs[seq] % now == 0:
+            expected.append((seq, seqs[seq]))
+    assert side.lab.flush(GUARD)
+    eventually(lambda: len(got) >= len(expected), "the rest")
+    assert got == expected
+    side.close()
+
+
+@pytest.fixture
+def hurried() -> Iterator[None]:
+    """Threads take turns often."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("policy", ["drop_oldest", "block"])
+def test_gaps_need_no_room(policy: Any) -> None:
+    """Where a queue is full, only events count: not what tells that there was a gap."""
+    link, padding = Queue(limit=200, policy=policy), "x" * 100_000
+    with nodes() as make:
+        lab, desk = make("lab", network=Network(listen=("tcp/127.0.0.1:0",), link=link)), make("desk")
+        make.together()
+        source = source_of(lab, "gaps", True)
+        go, got = threading.Event(), list[tuple[int, int]]()
+
+        def held(event: Number, about: Any) -> None:
+            assert go.wait(GUARD)
+            got.append((about.seq, event.n))
+
+        desk.channel("gaps", Number).subscribe(held, "n % 2 == 0")
+        see(desk, lab)
+        assert desk.ready(GUARD) and judging(source)
+        n = 0
+        while (waiting := lab.federation().peers[0].lanes[0].waiting) < 150:
+            n += 1
+            source.publish(Number(n, text=padding))
+        assert waiting == 150 and n < 2000  # each is counted once
+        assert not lab.full
+        go.set()
+        assert lab.flush(GUARD)
+        eventually(lambda: len(got) == n // 2, "the rest")
+        assert got == [(each, each) for each in range(2, n + 1, 2)]
+
+
+# ── numbers and times of what waits ──
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(("record", "python", "nothing", "pause")), st.integers(1, 5)), max_size=40),
+    st.integers(0, 200),
+)
+def test_numbers_and_times(events: list[tuple[str, int]], start: int) -> None:
+    """What is made of what waits is what was put in, however it is read."""
+    items: list[Any] = []
+    expected: list[Any] = []
+    seq, stamp, last = start, 1000, start
+    for kind, gap in events:
+        seq += gap if kind == "nothing" else 1
+        record = b"%d" % seq
+        match kind:
+            case "record":
+                if last != seq - 1:
+                    items.append(seq - 1)
+                items.append(record)
+                last = seq
+            case "python":
+                stamp += 10
+                items.append((seq, stamp, record))
+                last = seq if last == seq - 1 else last
+            case "pause":
+                stamp += 10
+                items.append(Pause(seq, stamp))
+        if kind in ("record", "python"):
+            expected.append((seq, stamp, record))
+    made, end = complete(items, start, 1000)
+    assert made == expected
+    found = gather(items, start, 1000)
+    assert found is not None and list(zip(*found[:3], strict=True)) == expected and found[3] == end
+    if items and set(map(type, items)) <= RECORDS:
+        run = flood(items, start + 1, 1000)
+        if run is not None:  # it also wants times where it looks for them
+            assert [(start + 1 + at, record) for at, record in enumerate(run[1])] == [
+                (seq, record) for seq, _, record in expected
+            ]
