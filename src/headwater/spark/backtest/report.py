@@ -2,8 +2,8 @@
 
 Bytes are what would go over the wire, by this model: each event that crosses is its record, as the event type lays it
 out, and `FRAME` bytes more, as an event that is sent alone has: those of the frame, less the record's header, that
-does not travel. To a node with interests that run by themselves events go marked, and what they have made of an event goes
-with its header, which takes `MARK` bytes more. A multicast datagram has `DATAGRAM` bytes more.
+does not travel. To a node with interests that run by themselves events go marked, and what they have made of an event
+goes with its header, which takes `MARK` bytes more. A multicast datagram has `DATAGRAM` bytes more.
 Under load events share frames and take less; acknowledgements, and the headers of TCP, UDP and IP, are not counted.
 """
 
