@@ -146,7 +146,7 @@ def test_the_average_is_the_same_at_both_ends() -> None:
     interest = Interest(filtering.AVERAGE, Wind, output=Average)
     running = interest.native().wait()
     outputs = [running.run(event_type(Wind).encode(event)).output for event in filtering.winds()]
-    averages = [event_type(Average).decode(output).average_velocity for output in outputs if output is not None]
+    averages = [event_type(Average).decode(output).mean for output in outputs if output is not None]
     assert averages == [float(each) for each in range(POOL[WIND])]
     assert sum(averages) == filtering.totals(WIND, 0.0)
 

@@ -23,25 +23,15 @@ from headwater.study.fleet.node import Nodes
 from headwater.study.fleet.worker import PATIENCE, Meter, serve
 from headwater.types import Array, Event, event_type, f64
 
-# ECho, 3.2: its two programs, letter by letter.
-SIMPLE = """
-{
-    if (input.level > 0.5) {
-        return 1; /* submit event into derived channel */
-    }
-}
-"""
+# What the two programs of ECho, 3.2, do, in E-Code.
+SIMPLE = "{ if (input.level > 0.5) { return 1; } }"
 AVERAGE = """
 {
-    int i;
-    int j;
-    double sum = 0.0;
-    for(i = 0; i<37; i= i+1) {
-        for(j = 0; j<253; j=j+1) {
-            sum = sum + input.wind_velocity[j][i];
-        }
-    }
-    output.average_velocity = sum / (37 * 253);
+    double total = 0.0;
+    for (int column = 0; column < 37; column++)
+        for (int row = 0; row < 253; row++)
+            total += input.wind[row][column];
+    output.mean = total / (37 * 253);
     return 1;
 }
 """
@@ -70,11 +60,11 @@ class Reading(Event):
 class Wind(Event):
     """74,888 bytes of fields."""
 
-    wind_velocity: Array[f64, 253, 37]
+    wind: Array[f64, 253, 37]
 
 
 class Average(Event):
-    average_velocity: f64
+    mean: f64
 
 
 TYPES: dict[str, type[Event]] = {ONE: Reading, MANY: Reading, WIND: Wind}
@@ -117,7 +107,7 @@ def winds() -> list[Wind]:
     """Whole numbers with whole averages, so that sums are the same in whatever order they are added."""
     cells = ROWS * COLUMNS
     numbers = np.arange(cells, dtype=np.float64).reshape(ROWS, COLUMNS) - cells // 2
-    return [Wind(wind_velocity=_any(numbers + average)) for average in range(POOL[WIND])]
+    return [Wind(wind=_any(numbers + average)) for average in range(POOL[WIND])]
 
 
 def _any(value: Any) -> Any:
@@ -179,11 +169,11 @@ def handlers(kind: str, kept: bool, taken: Taken) -> Callable[[Any], None]:
         take(batch.num_rows, batch.num_rows, pc.sum(batch.column("number")).as_py() or 0.0)
 
     def reduce(batch: pa.RecordBatch) -> None:
-        numbers = batch.column("wind_velocity").flatten().flatten().to_numpy().reshape(-1, cells)
+        numbers = batch.column("wind").flatten().flatten().to_numpy().reshape(-1, cells)
         take(len(numbers), len(numbers), float(sum(numbers.sum(axis=1) / cells)))
 
     def average(event: Average) -> None:
-        take(1, 1, event.average_velocity)
+        take(1, 1, event.mean)
 
     found: dict[tuple[str, bool], Callable[[Any], None]] = {
         (ONE, False): select,

@@ -41,15 +41,11 @@ int checked(const char *record, long length, void *env) {
 MEAN = """
 int average(const char *record, long length, void *env) {
     const double (*wind)[37] = (const double (*)[37])(record + 16);
-    int i;
-    int j;
-    double sum = 0.0;
-    for(i = 0; i<37; i= i+1) {
-        for(j = 0; j<253; j=j+1) {
-            sum = sum + wind[j][i];
-        }
-    }
-    *(double *)env = sum / (37 * 253);
+    double total = 0;
+    for (int column = 0; column < 37; column++)
+        for (int row = 0; row < 253; row++)
+            total += wind[row][column];
+    *(double *)env = total / (37 * 253);
     return 1;
 }
 """

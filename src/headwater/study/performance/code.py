@@ -32,8 +32,8 @@ def average(e, out):
     total = 0.0
     for i in range(37):
         for j in range(253):
-            total = total + e.wind_velocity[j][i]
-    out.average_velocity = total / (37 * 253)
+            total = total + e.wind[j][i]
+    out.mean = total / (37 * 253)
     return True
 """
 NOTATIONS = (
@@ -227,7 +227,7 @@ def _same(output: bytes | None, in_c: Compiled, names: tuple[str, ...], record: 
         if in_c.call_c(name, record, 1) != 1:
             raise RuntimeError(f"{name} in C: expected that the event passes, found that it does not")
     if output is not None:
-        ours = event_type(Average).decode(output).average_velocity
+        ours = event_type(Average).decode(output).mean
         if in_c.result() != ours:
             raise RuntimeError(f"expected the same average in C, found {in_c.result()} and {ours}")
 
@@ -241,7 +241,7 @@ def _from_python(bench: Bench, timed: Timed, program: str, running: Any, record:
         timed.add((program, "python"), _least(lambda: event.level > 0.5, number, repeat))
         timed.add((program, "loop"), _least(lambda: None, number, repeat))
         return
-    wind = event_type(Wind).decode(record).wind_velocity
+    wind = event_type(Wind).decode(record).wind
     matrix = np.asarray(wind)
 
     def loop() -> float:

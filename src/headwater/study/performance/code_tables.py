@@ -51,7 +51,7 @@ def section(timed: Timed, repetitions: str) -> Section:
     contents = content(
         Text(
             "ECho (3.2) moves two programs to the source: a filter, `level > 0.5`, and an average over 37×253 numbers. "
-            "They are written here in E-Code as they stand there, letter by letter, and in our other notations. ECho "
+            "They are written here in E-Code, the subset of C that it uses, and in our other notations. ECho "
             "measured on a Sun Ultra 1/140: compare what a program costs with what sending the event costs on the same "
             "machine, not microseconds with microseconds."
         ),
