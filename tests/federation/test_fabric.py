@@ -17,6 +17,7 @@ from headwater.federation.fabric import Fabric
 from headwater.federation.security import Security
 from headwater.federation.tls import zenoh_settings
 from tests.federation.fabric_support import PATIENCE, Child, Witness, closing, fabric
+from tests.federation.nodes import eventually
 
 LOOP = ["tcp/127.0.0.1:0"]
 
@@ -361,7 +362,8 @@ def test_a_stranger_is_not_connected_to(tmp_path: Path) -> None:
     with closing(a, stranger, b):
         seen_a.until_saw(("join", "b", 1))
         assert seen_a.seen == [("join", "b", 1)]
-        assert seen_stranger.seen == [] and stranger.connected == 0
+        assert seen_stranger.seen == []
+        eventually(lambda: stranger.connected == 0)  # a handshake that will fail may be under way
 
 
 # ---- questions

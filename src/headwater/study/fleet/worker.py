@@ -7,6 +7,7 @@ and so is its answer. A child ends when its input does, so that none outlives it
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import struct
@@ -198,9 +199,8 @@ def wide(number: int) -> bytes:
 def messages(how: str, n: int, packed: int) -> Iterator[bytes]:
     """What a peer sends for `n` events: "same", "cycle" (in `pick`) or "wide" made beforehand, or "fresh" ones."""
     if how == "wide":
-        assert WIDE % packed == 0, packed
-        made = [wide(number) for number in range(WIDE)]
-        return islice(cycle([b"".join(made[at : at + packed]) for at in range(0, WIDE, packed)]), n // packed)
+        made = [wide(number) for number in range(math.lcm(WIDE, packed))]
+        return islice(cycle([b"".join(made[at : at + packed]) for at in range(0, len(made), packed)]), n // packed)
     if how == "fresh":
         pack = RECORD.pack
         return (pack(number % PICKS, number % SHARES, number, 0.0, *VALUES) for number in range(n))

@@ -3,7 +3,7 @@ and of subscriptions; and, since SECO hoped for multicast, what multicast saves 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headwater.study.performance.bench import Bench, Found, versions
 from headwater.study.performance.control import (
@@ -25,6 +25,7 @@ from headwater.study.report.html import Heading, Text
 from headwater.study.report.table import Column, Row, Table
 
 COMMAND = "headwater study overhead --part administration"
+ONE_BY_ONE = "one after the other"  # a way to subscribe, of `control.subscribe`
 MANY, FEW = 20, 3  # subscriptions at any number of nodes, and nodes with any number of them: the rest takes long
 
 
@@ -83,17 +84,17 @@ def _distribution(come: Mapping[int, Talk], alone: bool) -> Section:
         "central node: each gives a sign of life, calls the roll with what it has, and is answered by those who are "
         "there; that it goes, others hear from Zenoh. **Said**: what a node puts into Zenoh, where something for all "
         "is one message. **Arrive**: at each node that gets it, as SECO counts. Signs of life are among them, which "
-        "SECO has none of: it does not notice an instance that dies."
+        "SECO has none of: that an instance has died, it finds out when a message to it fails."
     )
     grows = (
         "Both grow with the square of the nodes, for everybody gets to know everybody. Besides signs of life n² − n "
         "messages arrive here at best, half of SECO's; more where two have missed each other in a roll call, and ask "
-        f"each other. {_fewer(come)} SECO does not notice who dies. "
-        + ("On the wire there is far more than these messages: " if alone else "Below these messages there is more: ")
+        f"each other. {_fewer(come, seco_distribution, 'SECO')} "
+        + (_wire(come[max(come)], max(come)) if alone else "Below these messages there is more: ")
         + "Zenoh's own greetings between each two nodes, their declarations, what keeps connections alive, and the "
-        "headers of TCP. SECO's bytes were not published. With multicast SECO would have needed 8n − 2 messages, "
-        "fewer than ours; Zenoh can find nodes by multicast, but then talks to each over a connection, since what "
-        "nodes say has to arrive."
+        "headers of TCP. SECO's bytes were not published. With multicast SECO would have needed 8n − 2 messages. "
+        f"{_fewer(come, seco_distribution_multicast, 'SECO with multicast')} Zenoh can find nodes by multicast, but "
+        "then talks to each over a connection, since what nodes say has to arrive."
     )
     plot = Plot(
         name="distribution",
@@ -127,11 +128,17 @@ def _distribution(come: Mapping[int, Talk], alone: bool) -> Section:
     )
 
 
-def _fewer(come: Mapping[int, Talk]) -> str:
-    behind = [n for n, took in come.items() if took.arrived > seco_distribution(n)]
+def _fewer(come: Mapping[int, Talk], formula: Callable[[int], int], whose: str) -> str:
+    behind = [n for n, took in come.items() if took.arrived > formula(n)]
     if not behind:
-        return "With signs of life they are still fewer than SECO's."
-    return f"With signs of life, **SECO has fewer** from {min(behind)} nodes on."
+        return f"Ours, signs of life included, are no more than those of {whose}, with up to {max(come)} nodes."
+    return f"**{whose} has fewer** than ours, signs of life included, with {', '.join(map(str, behind))} nodes."
+
+
+def _wire(took: Talk, n: int) -> str:
+    assert took.wire is not None
+    times = took.wire / took.bytes
+    return f"On the wire there are {times:.1f} times the bytes of these messages with {n} nodes: "
 
 
 Wanted = Mapping[tuple[str, int, int], Talk]
@@ -169,16 +176,15 @@ def _filtering(wanted: Wanted, sizes: Sequence[int], many: Sequence[int]) -> Sec
     text = (
         "One node subscribes m times and unsubscribes, with a source at each of the n − 1 others, as in SECO. *One "
         "after the other*: all different, each in force before the next, and withdrawn one after the other: a question "
-        "to each source's node and its answer, 4m(n − 1), exactly as SECO. *All at once*: what changes within a moment "
-        "goes in one question. *Covered by the first*: interests that are narrower than one that is already at the "
-        "source are not sent at all, so m subscriptions cost what one does."
+        f"to each source's node and its answer, {_as_seco(wanted)}. *All at once*: what changes within a moment goes "
+        "in one question. *Covered by the first*: interests that are narrower than one that is already at the source "
+        "are not sent at all."
     )
     squares = (
         "**Where we lose**: a question names all that a node wants of a channel, not what has changed, so that it "
-        "does not matter which questions were lost. One after the other, m subscriptions cost bytes that grow with m², "
-        "as the plot shows; made at once they grow with m. The subscriber also finds out anew at each change which "
-        "interests are covered by others, for every node, and the time for this grows with the square of what it has: "
-        "this is why the table ends where it does."
+        "does not matter which questions were lost. One after the other, m questions name up to m interests each, so "
+        "that bytes grow with m²; made at once they grow with m. The subscriber also finds out anew at each change "
+        "which interests are covered by others, for every node: this is why the table ends where it does."
     )
     series = [
         Series(
@@ -229,6 +235,12 @@ def _filtering(wanted: Wanted, sizes: Sequence[int], many: Sequence[int]) -> Sec
         command=COMMAND,
         repetitions="counted once for each number of nodes and subscriptions",
     )
+
+
+def _as_seco(wanted: Wanted) -> str:
+    single = [(took.arrived, seco_filtering(m, n)) for (how, m, n), took in wanted.items() if how == ONE_BY_ONE]
+    equal = sum(ours == theirs for ours, theirs in single)
+    return "4m(n − 1) as with SECO" + ("" if equal == len(single) else f" in {equal} of {len(single)} cases")
 
 
 def _events(told: Mapping[tuple[int, str], Told], events: int) -> Section:
@@ -306,7 +318,7 @@ def _ratios(come: Mapping[int, Talk], wanted: Wanted, told: Mapping[tuple[int, s
             ours=(took.arrived,),
             theirs=(seco_filtering(m, at),),
             kind="count",
-            why="A question was asked more than once.",
+            why="There were more questions than changes.",
         )
         for (how, m, at), took in wanted.items()
         if (m, at) == (top, most)
@@ -327,7 +339,7 @@ def _ratios(come: Mapping[int, Talk], wanted: Wanted, told: Mapping[tuple[int, s
 
 def _costs(come: Mapping[int, Talk], wanted: Wanted) -> dict[str, float]:
     n = max(come)
-    single = [took for (how, m, _), took in wanted.items() if m == 1 and how == "one after the other"]
+    single = [took for (how, m, _), took in wanted.items() if m == 1 and how == ONE_BY_ONE]
     return {
         "control_message_bytes": sum(each.bytes for each in single) / sum(each.arrived for each in single),
         "membership_message_bytes": come[n].bytes / come[n].arrived,

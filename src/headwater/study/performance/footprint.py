@@ -206,7 +206,7 @@ def _running(disk: Mapping[str, tuple[int, str]], weighed: Mapping[str, Any]) ->
     )
     llvm = disk.get("llvmlite", (0, ""))[0]
     text = (
-        f"**We lose here, by three orders of magnitude.** SECO's class repository, which every process needs that "
+        f"**We lose here.** SECO's class repository, which every process needs that "
         f"takes code from elsewhere, is {REPOSITORY:,} bytes. Ours is a compiler: LLVM alone is {size(llvm)} on disk, "
         f"{llvm / REPOSITORY:,.0f} times as much, and Python and the libraries for columns come on top. What one gets "
         "for it: code that is checked before it runs, so that it can neither loop for ever nor read what it should not "

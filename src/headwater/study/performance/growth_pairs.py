@@ -126,7 +126,7 @@ def sources(bench: Bench) -> Found:
         ),
     )
     plot = _rates("growth-sources", "Events per second from many sources", "sources", steps, lambda each: each.n)
-    why = "a frame holds events of one source only, so that events of many sources share few frames"
+    why = "a frame holds events of one source only, so that fewer events share a frame"
     return Found(
         (_section(bench, "sources", "Many sources", steps, table, plot),),
         _as_one(steps, "sources of a channel, events/s", lambda each: each.n, why),

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headwater.study.fleet import tcp_c
-from headwater.study.fleet.worker import Worker
+from headwater.study.fleet.worker import Gone, Worker
 from headwater.study.performance.bench import Bench, pinned
 
 Samples = npt.NDArray[np.float64]  # seconds
@@ -23,7 +23,7 @@ FEDERATED, ZENOH_ONLY, CENTRALISED = (
 _FLEET = "headwater.study.fleet"
 
 
-class Lossy(Exception):
+class Lossy(Gone):
     """Not everything arrived, or not once."""
 
 

@@ -32,7 +32,7 @@ EVENT = 72  # bytes that an event of 64 takes at least, about: to choose how man
 BUSY = 1.0  # seconds that a link is to be busy with what is sent over it
 MOST = 100_000  # events that are sent where that is less
 MOST_LEFT_OUT = 200_000  # and where most are left out at the source
-SLOW = 1e8  # bits a second of what is published, up to which the link is the limit and not the publisher
+FULL = 0.8  # of a link's rate in use, from which on the link is the limit and not the publisher
 TRIPS = 0.4  # seconds of round trips
 WAITING = 300  # events that may wait, where publishers are to notice that a link is full
 OURS, TOPIC = "Headwater", "ZeroMQ, by prefix"
@@ -173,14 +173,15 @@ def _full(bench: Bench, ours: Ours) -> Full:
 # ── comparing ──
 
 _BYTES = (
-    "each of our events also carries the header of its record (event type and size), its number and its time, and is "
-    "acknowledged, so that it can come again after a break; where the link is the limit, every byte counts"
+    "our events also carry numbers and times, and are acknowledged, so that they can come again after a break; where "
+    "the link is the limit, every byte counts"
 )
-_QUICK = "where the link carries more than Python publishes, the publisher is the limit, and ours does more per event"
+_QUICK = "the link was not full: what it carries is more than our publisher and its filter, in Python, came up with"
 
 
-def _why(link: Link, percent: int) -> str:
-    return _BYTES if link.rate * 100 / percent <= SLOW else _QUICK
+def _why(link: Link, ours: Passes) -> str:
+    used = middle(ours.rates) * middle(ours.each) * 8 / link.rate
+    return _BYTES if used >= FULL else _QUICK
 
 
 def _ratios(found: Measured) -> list[Ratio]:
@@ -188,8 +189,10 @@ def _ratios(found: Measured) -> list[Ratio]:
     for name, values in found.trips.items():
         if name == OURS:
             continue
-        why = "an event is also timed, numbered, filtered and decoded, in Python at either end; the delay of the link "
-        why += "hides most of it"
+        why = (
+            "an event is also timed, numbered, filtered and decoded, in Python at either end; the longer the delay of "
+        )
+        why += "a link, the less that counts"
         case = f"round trip, {link} link"
         mine = tuple(found.trips[OURS])
         made.append(Ratio(case=case, reference=name, ours=mine, theirs=tuple(values), kind="seconds", why=why))
@@ -205,7 +208,7 @@ def _ratios(found: Measured) -> list[Ratio]:
                 ours=found.ours[percent].rates,
                 theirs=best.rates,
                 kind="per second",
-                why=_why(found.link, percent),
+                why=_why(found.link, found.ours[percent]),
             )
         )
     if found.prefix is not None:
@@ -216,7 +219,7 @@ def _ratios(found: Measured) -> list[Ratio]:
                 ours=found.ours[1].rates,
                 theirs=found.prefix.rates,
                 kind="per second",
-                why=_why(found.link, 1)
+                why=_why(found.link, found.ours[1])
                 + "; a prefix is all that ZeroMQ can look at, and the publisher must have put there what somebody will "
                 "want",
             )
@@ -243,7 +246,8 @@ def _section(bench: Bench, measured: list[Measured]) -> Section:
         key="links",
         title="Thin links",
         command=COMMAND,
-        repetitions=f"{bench.rounds} rounds in turn, after one that is not counted; medians, lowest and highest round",
+        repetitions=f"{bench.rounds} {'round' if bench.rounds == 1 else 'rounds'} in turn, "
+        "after one that is not counted; medians, lowest and highest round",
         contents=content(
             Text(
                 "Two hosts, made of network namespaces of this machine, joined by a link of limited rate that delays "
@@ -269,8 +273,8 @@ def _section(bench: Bench, measured: list[Measured]) -> Section:
                 f"Nodes that let at most {WAITING} events of a source wait for another node "
                 f'(`Network(link=Queue(limit={WAITING}, policy="block"))`; as a rule it is 65,536), on the thin '
                 "link, with a publisher that does not stop. An event waits until the other node has acknowledged it. "
-                "What fits is taken at once; from then on `publish` returns as fast as the link carries events, and "
-                "nothing is lost."
+                "What fits is taken at once; from then on `publish` returns as fast as the link carries events. What "
+                "was lost the table says."
             ),
             *([] if thin.full is None else [_full_table(thin.full)]),
             Notes(
@@ -436,7 +440,8 @@ def _plot(thin: Measured) -> Plot:
         x=Axis("events wanted, percent", log=True),
         y=Axis("useful events a second", log=True),
         series=tuple(lines),
-        below="What is filtered at the source fills the link with useful events whatever the share that is wanted.",
+        below=f"Filtered at the source, {rate(middle(thin.ours[1].rates))} useful events arrive with 1% wanted, and "
+        f"{rate(middle(thin.ours[100].rates))} with all of them wanted.",
     )
 
 

@@ -19,6 +19,7 @@ from headwater.study.badges.subscribers import subscribers
 from headwater.study.performance.bench import Bench, Found
 from headwater.study.performance.bench import versions as versions_of
 from headwater.study.performance.model_costs import (
+    LEAST,
     Administration,
     Checked,
     administration,
@@ -28,7 +29,7 @@ from headwater.study.performance.model_costs import (
 )
 from headwater.study.performance.result import Axis, Plot, Section, Series, content
 from headwater.study.report.html import Heading, Notes, Text
-from headwater.study.report.table import Column, Row, Table, Value, rows
+from headwater.study.report.table import Column, Row, Table, Value, rows, time
 
 SIZES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 QUICK_SIZES = (10, 1_000_000)
@@ -77,12 +78,13 @@ def modelled(bench: Bench, *, log: Path | None = None, subscriptions: Path | Non
             Heading("Where it stops"),
             _limits(grown),
             Text(
-                "Where everybody wants what is near, peers, trees and a group for each site go on without end; a "
-                "centre, a router and a single group do not, since everything passes them. Where somebody wants "
-                "everything, nothing helps the node that does: it gets all events of the federation, and that is the "
-                "limit of multicast and, nearly, of peers. A tree takes the sending from the sources and gives it to "
-                "its gateways; those at the top pass whatever is wanted far away, so they are full before any peer is. "
-                "The model has one gateway for each group; several side by side would share that."
+                "This is of events only; what it takes to know each other is below. Where everybody wants what is "
+                "near, the load of a node does not grow with the federation among peers, in a tree and with a group "
+                "for each site; that of a centre, a router and a single group does, since everything passes them. "
+                "Where somebody wants everything, nothing helps the node that does: it gets all events of the "
+                "federation. A tree takes the sending from the sources and gives it to its gateways; those at the top "
+                "pass whatever is wanted far away. The model has one gateway for each group; several side by side "
+                "would share that."
             ),
             *_plots(grown),
             Heading("Before the first event"),
@@ -103,8 +105,9 @@ def modelled(bench: Bench, *, log: Path | None = None, subscriptions: Path | Non
         contents=content(
             Text(
                 "Real nodes of this run published events one at a time; the model computed from a log of the same "
-                "events, by the same job, what that takes. Messages must be equal. Bytes differ by what the model "
-                "leaves out, which the difference shows."
+                f"events, by the same job, what that takes. Messages must be equal: they are in "
+                f"{sum(each.exact for each in checked)} of {len(checked)} runs. Bytes differ by what the model leaves "
+                "out, which the difference shows."
             ),
             _checked(checked),
             Text(
@@ -420,8 +423,9 @@ def _costs(costs: Costs) -> Table:
         columns=(Column("cost", "code"), Column("of", "text"), Column("measured", "time")),
         rows=rows((name, text, getattr(costs, name)) for name, text in what.items()),
         note=f"From real nodes of the same run, events as fast as they go; latency from events one at a time. A frame "
-        f"is {costs.frame} bytes beside the record, a datagram {costs.datagram} more; {100 * costs.loss:g} % of "
-        "datagrams are lost (assumed).",
+        f"is {costs.frame} bytes more than the record as it is stored, a datagram {costs.datagram} more than that; "
+        f"{100 * costs.loss:g} % of datagrams are lost (assumed). A cost of {time(LEAST)} was too little to be told "
+        "from chance.",
     )
 
 

@@ -216,12 +216,15 @@ def invoked(calls: Mapping[Case, Count]) -> tuple[Text, Table]:
         )
         for case, count in calls.items()
     )
+    single = [count for case, count in calls.items() if not case.at_once]
+    same = sum(count.invocations == count.formula for count in single)
+    equal = "exactly Mobile's" if same == len(single) else f"Mobile's in {same} of {len(single)} cases"
     text = (
         "Mobile counts 1 + the event buses that are notified + the sinks that are notified on each of them. Counted "
         "the same way, ours is one call of `publish`, a frame to each node that wants the event, however many sinks it "
-        "has, and a call for each sink. One by one these are exactly Mobile's; what is published as a batch "
-        "shares calls and frames (a sink may also take what has come in batches, with one call for many; here none "
-        "does). A node that does not want the event is sent nothing."
+        f"has, and a call for each sink. One by one these are {equal}; what is published as a batch shares calls and "
+        "frames (a sink may also take what has come in batches, with one call for many; here none does). A node that "
+        "does not want the event is none that is notified."
     )
     table = Table(name="operations-invocations", title="Invocations for a notification", columns=columns, rows=made)
     return Text(text), table

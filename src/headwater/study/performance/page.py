@@ -166,14 +166,15 @@ def _intro(results: Sequence[Result]) -> list[str]:
         seen |= result.versions
     machine = results[0].machine if results else {}
     return [
-        "Every figure below was measured by a command that you can run yourself, on the machine named here. Times move "
+        "Every figure below was measured by a command that you can run yourself, on the machine named here, unless it "
+        "is said to be published, computed or measured elsewhere. Times move "
         "from run to run and from machine to machine; ratios to a reference of the same run move much less, so each "
         "figure has one beside it where there is one. The documents' own figures are of machines of 1999 to 2001: "
         "there, compare multiples of a TCP round trip, not milliseconds.",
         "",
         "```",
         commands,
-        "headwater study performance          # all studies, and this page; make performance",
+        "headwater study performance --page docs  # all studies, and this page; make performance",
         "```",
         "",
         *(f"- {name}: {said}" for name, said in machine.items()),

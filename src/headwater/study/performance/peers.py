@@ -41,6 +41,8 @@ WAYS = (
     Way("ours of 6000", "many", f"{OURS}, batches of 6,000", "direct", packed=6_000),
     Way("zmq of 100", "zmq", "ZeroMQ, 100 packed by hand", "direct", packed=100),
     Way("zenoh of 100", "zenoh", "Zenoh, 100 packed by hand", "direct", packed=100),
+    Way("zmq of 1200", "zmq", "ZeroMQ, 1,200 packed by hand", "direct", packed=1_200),
+    Way("zenoh of 1200", "zenoh", "Zenoh, 1,200 packed by hand", "direct", packed=1_200),
     Way("redis of 100", "redis", "Redis, 100 in a pipeline", "server", pipeline=100),
 )
 TRIPS = ("tcp", "zmq", "zenoh", "nats", "redis", "mqtt", "omni")
@@ -48,7 +50,7 @@ TRIPS = ("tcp", "zmq", "zenoh", "nats", "redis", "mqtt", "omni")
 Measured = TypeVar("Measured")
 
 
-class Lossy(Exception):
+class Lossy(Gone):
     """Not everything arrived, or not once."""
 
 

@@ -87,7 +87,7 @@ def _handled(frames: Counter[str]) -> Counter[str]:
     return found
 
 
-class Lossy(Exception):
+class Lossy(Gone):
     """Not everything arrived, or not once."""
 
 
