@@ -308,6 +308,15 @@ class TestWhatANodeWrites:
             assert not verify(tmp_path, CHANNEL).sound
         assert repair(tmp_path, CHANNEL).done and ChannelReader(tmp_path, CHANNEL).count() == 0
 
+    def test_a_note_whose_name_is_no_text(self, tmp_path: Path) -> None:
+        """It is none of ours, and what is in the file can be read."""
+        log = Logged(tmp_path)
+        [path] = log.rest("a", [sighting("a", "x", i, DAY0 + i) for i in range(1, 9)])
+        whole = path.read_bytes()
+        assert whole.count(b"headwater.segment") == 1
+        path.write_bytes(whole.replace(b"headwater.segment", b"headwater.\x80egment"))
+        assert ChannelReader(tmp_path, CHANNEL).count() == 8
+
     def test_a_torn_end_is_no_damage(self, tmp_path: Path) -> None:
         log = Logged(tmp_path)
         path = log.tail("a", [sighting("a", "x", i, DAY0 + i) for i in range(1, 9)])

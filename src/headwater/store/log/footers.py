@@ -114,7 +114,7 @@ def _read(path: Path) -> Footer:
     notes = {}
     for name, value in (metadata.metadata or {}).items():
         if name.startswith(b"headwater."):
-            notes[name.decode()] = value.decode("utf-8", "replace")
+            notes[name.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
     try:
         groups = _groups(path, metadata)
     except (OSError, pa.ArrowException, ValueError, TypeError, AttributeError, OverflowError) as error:
