@@ -603,3 +603,33 @@ def test_a_program_that_closes_nothing_ends(last: str, code: int) -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == code, ran.stderr
     assert ran.stdout.split("\n") == ["before the end", "after the main thread", ""]
+
+
+FORKED = """
+import os
+from headwater import Event, Node
+
+class Note(Event):
+    text: str
+
+here = Node("here", listen="tcp/127.0.0.1:0")
+there = Node("there", connect=here.endpoints[0])
+source = here.channel("notes", Note).source("a")
+got = []
+there.channel("notes", Note).subscribe(got.append)
+assert there.until(lambda: there.remote_sources("notes"), 20) and there.ready(20)
+links = [peer.links for node in (here, there) for peer in node.engine.everyone()]
+if not (child := os.fork()):
+    Node("child", listen="tcp/127.0.0.1:0")  # it is closed when the child ends, and no other is
+    raise SystemExit(0)
+assert os.waitpid(child, 0)[1] == 0
+source.publish(text="still there")
+assert here.flush(20) and there.until(lambda: got, 20)
+now = [peer.links for node in (here, there) for peer in node.engine.everyone()]
+assert now == links, f"they had to connect again: {links}, {now}"
+"""
+
+
+def test_a_forked_process_leaves_the_nodes_of_its_parent_alone() -> None:
+    ran = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr

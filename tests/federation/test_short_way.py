@@ -6,11 +6,13 @@ import random
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import cache
 from itertools import count
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -19,8 +21,9 @@ from hypothesis import strategies as st
 import headwater.channel.source as source_module
 from headwater import Event, Interest, Queue, i64
 from headwater.channel.counters import FAULTS
+from headwater.channel.letter import Chunk, Rows
 from headwater.federation.network import Network
-from headwater.federation.numbering import RECORDS, Pause, complete, flood, gather
+from headwater.federation.numbering import RECORDS, Pause, complete, flood, gather, newest_of, take, union
 from headwater.ir.interp import Status
 from headwater.native.record import Result
 from headwater.types import event_type
@@ -388,6 +391,75 @@ def test_gaps_need_no_room(policy: Any) -> None:
         assert got == [(each, each) for each in range(2, n + 1, 2)]
 
 
+@pytest.mark.parametrize("which", [0, 2])
+def test_an_event_that_no_frame_takes_keeps_its_number(pair: Any, which: int) -> None:
+    """It cannot cross. Those after it, which machine code puts in without their numbers, are what they were."""
+    side = Side(*pair, True)
+    side.do(("join", which, 0))
+    got = side.sinks[0].got
+    for n in range(1, 64):
+        side.source.publish(Number(n))
+    assert side.lab.flush(GUARD)
+    side.source.publish(Number(64, text="x" * (17 << 20)))  # one in 64 goes by Python, and this alone
+    assert side.lab.flush(GUARD)
+    for n in range(65, 70):
+        side.source.publish(Number(n))
+    assert side.lab.flush(GUARD)
+    eventually(lambda: len(got) == 68, "the rest")
+    assert [seq for seq, _ in got] == [event.n for _, event in got] == [*range(1, 64), *range(65, 70)]
+    side.close()
+
+
+@pytest.mark.parametrize("which", [0, 2])
+def test_the_time_of_an_event_right_after_a_change(pair: Any, which: int) -> None:
+    """It is not that of the last event before, however long ago that was."""
+    side = Side(*pair, True)
+    side.do(("join", which, 0))
+    times: list[Any] = []
+    side.desk.channel(side.name).subscribe(lambda event, about: times.append(about.time))
+    assert side.desk.ready(GUARD)
+    for n in range(1, 6):
+        side.source.publish(Number(n))
+        assert side.lab.flush(GUARD)
+        eventually(lambda n=n: len(times) == n, "the event")
+        before = datetime.now(UTC)
+        side.lab.channel(side.name).subscribe(lambda event: None, "n < 0").cancel()
+        side.source.publish(Number(n))
+        assert side.lab.flush(GUARD)
+        eventually(lambda n=n: len(times) == n + 1, "the event")
+        assert times.pop() >= before
+    side.close()
+
+
+def test_what_is_dropped_takes_no_number_with_it() -> None:
+    """Unwanted events come last, then routes are renewed, and then a full link drops the oldest."""
+    link = Queue(limit=10, policy="drop_oldest")
+    with nodes() as make:
+        lab, desk = make("lab", network=Network(listen=("tcp/127.0.0.1:0",), link=link)), make("desk")
+        make.together()
+        source = source_of(lab, "dropped", True)
+        got: list[tuple[int, int]] = []
+        desk.channel("dropped", Number).subscribe(lambda event, about: got.append((about.seq, event.n)), "n > 0")
+        see(desk, lab)
+        assert desk.ready(GUARD) and judging(source)
+        lane = source._flow.lone._lane
+        lane.peer.resumed = False  # nothing goes out
+        for n in (*range(1, 31), *[0] * 10):
+            source.publish(Number(n))
+        lab.channel("dropped").subscribe(lambda event: None, "n < 0").cancel()
+        lane.peer.trim(lane)
+        assert lane.waiting == 10
+        for n in range(41, 46):
+            source.publish(Number(n))
+        assert lane.waiting == 15
+        lane.peer.resumed = True
+        lane.go()
+        assert lab.flush(GUARD)
+        eventually(lambda: bool(got) and got[-1][1] == 45, "the rest")
+        assert got == [(n, n) for n in (*range(21, 31), *range(41, 46))]
+        assert lane.waiting == 0
+
+
 # ── numbers and times of what waits ──
 
 
@@ -428,3 +500,63 @@ def test_numbers_and_times(events: list[tuple[str, int]], start: int) -> None:
             assert [(start + 1 + at, record) for at, record in enumerate(run[1])] == [
                 (seq, record) for seq, _, record in expected
             ]
+
+
+def parts_of_one() -> list[Any]:
+    batch = pa.RecordBatch.from_pydict({"n": list(range(10))})
+    chunk = Chunk(batch, None, 1, 0, 0, 0)  # type: ignore[arg-type]
+    return [(Rows(chunk, np.array(rows), 0, len(rows)), 0) for rows in ([1, 4, 7], [0, 4, 9], [5])]
+
+
+def test_what_several_interests_want_of_a_batch_is_taken_together() -> None:
+    """Whoever takes out what waits may come while a batch is being put in, part by part."""
+    lock, (one, two, three), other = threading.Lock(), parts_of_one(), parts_of_one()[0]
+    pending: list[Any] = [b"before", one]
+    taken: list[Any] = []
+
+    def put() -> None:
+        with lock:
+            taker.start()
+            eventually(lambda: not pending, "taking")
+            pending.extend((two, three, other, b"after"))
+
+    taker = threading.Thread(target=lambda: taken.extend(take(pending, lock)))
+    put()
+    taker.join(GUARD)
+    assert taken == [b"before", one, two, three] and pending == [other, b"after"]
+
+
+def test_parts_of_a_batch_without_the_oldest_are_still_parts_of_it() -> None:
+    parts = parts_of_one()
+    rest, gone = newest_of([(1, 0, b""), (b"said",), *parts, (11, 0, b"")], 3)
+    assert gone == 3 and rest[0] == (b"said",) and rest[2:] == [*parts[1:], (11, 0, b"")]
+    rows = union([chunk for chunk, _ in rest[1:4]])
+    assert rows.seqs.tolist() == [1, 5, 6, 8, 10]  # each once, in order
+    assert rows.taken().column("n").to_pylist() == [0, 4, 5, 7, 9]
+    whole = parts[0][0].origin
+    assert newest_of([(whole, 0)], 4)[0][0][0].seqs.tolist() == [5, 6, 7, 8, 9, 10]
+    assert newest_of(parts, 0) == (parts, 0) and newest_of(parts, 9) == ([], 7)
+
+
+def test_the_times_of_events_that_wait_for_a_link() -> None:
+    """They are not all that of the first, as long as they may have to wait."""
+    with nodes() as make:
+        lab, desk = make("lab"), make("desk")
+        make.together()
+        source = lab.channel("test.number", Number).source("s")
+        times: list[Any] = []
+        desk.channel("test.number", Number).subscribe(lambda event, about: times.append(about.time), "n > 0")
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        source.publish(Number(1))
+        assert lab.flush(GUARD)
+        lane = source._flow.lone._lane  # type: ignore[union-attr]
+        lane.peer.resumed = False  # as between two links
+        source.publish(Number(2))
+        eventually(lambda: lane.pending[-1].__class__ is not bytes, "a look at what waits")
+        source.publish(Number(3))
+        lane.peer.resumed = True
+        lane.go()
+        assert lab.flush(GUARD)
+        eventually(lambda: len(times) == 3, "the events")
+        assert times[0] < times[1] < times[2]

@@ -96,7 +96,8 @@ class Wire(LonePart):
 
     def __init__(self, lane: Lane, flow: Flow) -> None:
         lane.mark()
-        lane.pending.append(flow.seen)  # records without a number follow on this
+        # Records without a number, and without a time, follow on this.
+        lane.pending.append(Pause(flow.seen, flow.source._stamp()))
         lane.peer.engine.keeping.later(0.0, lane.go)  # so that the next record is the first in the list, and told of
         lane.weight = SAMPLE + 1
         self.out, self.stirred = lane.pending, lane.first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import pairwise
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import ClosedError, FrameError, LinkDown
 from headwater.federation import wire
 from headwater.federation.lane import RUN, SMALL, Kept, Lane
-from headwater.federation.numbering import BYTES, RECORDS, Item, union
+from headwater.federation.numbering import BYTES, RECORDS, Item, last_of, take, union
 from headwater.federation.wire_kinds import GROUP
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class GroupLane(Lane):
             items = self._complete(items)
         for last, events, frame in self._frames(items):
             self.framed(last, events, frame, frames)
-        self.last = max(self.last, self.sent)
+        self.last = max(self.last, self.sent, last_of(items))
         self._back = False
 
     def give_way(self) -> bool:
@@ -102,9 +103,7 @@ class GroupLane(Lane):
 
     def _take(self) -> list[Item]:
         pending = self.pending
-        n = len(pending)
-        items = pending[:n]
-        del pending[:n]
+        items = take(pending, nullcontext() if self.still else self.source.lock)
         if pending and not self.dirty:  # put in meanwhile, and not told of if it was not the first in the list
             self.dirty = True
             self.peer.dirty.append(self)

@@ -87,6 +87,8 @@ class Keeping:
                 next_ping = now + min(1.0, self._engine.network.lease / 3)
                 self.guarded(self._engine.installing.granting.measure)
                 self.guarded(self._engine.membership.look_around)
+                for peer in self._engine.everyone():
+                    self.guarded(peer.date)
             first = min(first, next_ping, next_tick if self.ticking else first)
             if self._engine.installing.promising:
                 first = min(first, next_beat)

@@ -19,9 +19,9 @@ import numpy as np
 
 from headwater.channel.letter import Chunk
 from headwater.errors import FrameError
-from headwater.federation import wire
+from headwater.federation import numbering, wire
 from headwater.federation.behind import Behind
-from headwater.federation.numbering import BYTES, RECORDS, Item, Pause, complete, flood, gather, root_of, union
+from headwater.federation.numbering import BYTES, RECORDS, Item, Pause, root_of, union
 from headwater.federation.picked import few_records, picked_frame, picker_of
 from headwater.types.model import Enum, walk
 
@@ -106,6 +106,13 @@ class Lane:
         self.mark()
         self.put(pause, 0)
 
+    def date(self) -> None:
+        """Records that machine code put in wait for a link: those that come now are not of the time of the first."""
+        if self.pending and not self.ended:
+            with self.source.lock:
+                if self.pending and self.pending[-1].__class__ is bytes:
+                    self.pause(Pause(self.source.flows[self.crossing.channel].seen, self.source._stamp()))
+
     def mark(self) -> None:
         self.marks[:] = (int.from_bytes(self.marks, "little") + 1).to_bytes(8, "little")
 
@@ -175,7 +182,7 @@ class Lane:
         self._forgotten.clear()
         said = [item for item in self.pending if item.__class__ is tuple and len(item) == 1]
         self.pending[:] = said
-        self._more, self.newest = 0, 0
+        self._more, self.newest, self._unmarked = 0, 0, int.from_bytes(self.marks, "little")
         self.settle(self._unsettled)
         self.peer.full.discard(self)
         self.behind = Behind(self, after, since, self.crossing.rest(self.source), again=True)
@@ -303,7 +310,7 @@ class Lane:
             items = self._complete(items)
         for last, events, frame in self._frames(items):
             self.framed(last, events, frame, frames)
-        self.last = max(self.last, self.sent)  # what machine code puts in next follows on it
+        self.last = max(self.last, self.sent, numbering.last_of(items))  # what machine code puts in next follows on it
         self._back = False
         if self.ended and not self.kept and not self.pending and self.behind is None:
             self.crossing.drop(self)  # nobody has to acknowledge anything
@@ -325,9 +332,7 @@ class Lane:
                 items = pending[:]
                 pending.clear()
         else:
-            n = len(pending)
-            items = pending[:n]
-            del pending[:n]
+            items = numbering.take(pending, self.source.lock)
             if pending and not self.dirty:  # put in meanwhile, and not told of if it was not the first in the list
                 self.dirty = True
                 self.peer.dirty.append(self)
@@ -346,7 +351,7 @@ class Lane:
         """Where machine code has put records, their numbers and times: they follow on what was before them.
 
         Their time is that of the last event before them that Python has seen, one in 64, or of the last frames."""
-        made, self.last = complete(items, self.last, self._before())
+        made, self.last = numbering.complete(items, self.last, self._before())
         return made
 
     def _before(self) -> int:
@@ -358,7 +363,7 @@ class Lane:
     def _flood(self, items: list[Item]) -> tuple[int, list[int], list[bytes]] | None:
         """The first number, the times and the records, if these are nothing but records one after the other."""
         first, time = self.last + 1, self._time
-        found = flood(items, first, self._before())
+        found = numbering.flood(items, first, self._before())
         if found is None:
             self._time = time
             return None
@@ -368,7 +373,7 @@ class Lane:
     def _gather(self, items: list[Item], frames: list[bytes]) -> bool:
         """Frames of records of which some are missing, if there is nothing else."""
         time = self._time
-        found = gather(items, self.last, self._before())
+        found = numbering.gather(items, self.last, self._before())
         if found is None:
             self._time = time
             return False
@@ -549,18 +554,11 @@ class Lane:
             freed += oldest.events
         self.settle(freed)
         if self.waiting > self.limit and self.pending:
-            rest, excess = [], self.waiting - self.limit
-            for item in self._complete(self._take()):
-                n = len(item[0]) if len(item) == 2 else 1
-                if excess <= 0 or len(item) == 1:  # what is said of the source is no event
-                    rest.append(item)
-                elif n > excess:
-                    rest.append((item[0].part(excess, n), item[1]))
-                    gone, excess = gone + excess, 0
-                else:
-                    gone, excess = gone + n, excess - n
+            excess = self.waiting - self.limit
+            rest, gone = numbering.newest_of(self._complete(self._take()), excess)
             with self.source.lock:
-                self.pending[:0] = rest
+                self.mark()
+                self.pending[:0] = [*rest, self.last]  # what was put in meanwhile follows on all that was taken out
                 self._more += sum(len(item[0]) - 1 for item in rest if len(item) == 2)
             self._back = True  # they are before the last that was taken out
         self.dropped += gone

@@ -6,6 +6,7 @@ Its other threads come first: as long as one of them runs, the program has not e
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -44,6 +45,17 @@ def _close_all() -> None:
             node.close()
         except Exception as error:  # the others are still to be closed
             log.error("node %s could not be closed at the end of the program", node.name, exc_info=error)
+
+
+def _forked() -> None:
+    """In a process that was forked: the nodes are its parent's, and so are their connections."""
+    global _lock
+    _lock = threading.Lock()  # another thread may have held it
+    _nodes.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _own(thread: threading.Thread) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,18 @@ def complete(items: list[Item], seq: int, stamp: int) -> tuple[list[Item], int]:
                 seq = int(item[0].seqs[-1])
             made.append(item)
     return made, seq
+
+
+def last_of(items: list[Item]) -> int:
+    """The number of the last event among items that have theirs, even if it is too large for a frame; 0 if none is."""
+    for item in reversed(items):
+        if len(item) >= 3:
+            return int(item[0])
+        if len(item) == 2:
+            chunk = item[0]
+            whole = chunk.__class__ is Chunk and chunk.consecutive
+            return int(chunk.first + len(chunk) - 1 if whole else chunk.seqs[-1])
+    return 0
 
 
 def gather(items: list[Item], seq: int, stamp: int) -> tuple[list[int], list[int], list[bytes], int] | None:
@@ -95,6 +108,50 @@ def flood(items: list[Item], first: int, stamp: int) -> tuple[list[int], list[by
     if not wire.spans(stamps[0], stamps[-1]) or sum(map(len, records)) > BYTES:
         return None
     return stamps, records
+
+
+def take(pending: list[Item], lock: AbstractContextManager[object]) -> list[Item]:
+    """All that waits, taken out. What several interests want of one chunk is put in one after the other while `lock` is
+    held, and comes out together: rows that are in two of these parts are to cross once."""
+    n = len(pending)
+    items = pending[:n]
+    del pending[:n]
+    if items and _is_chunk(items[-1]):
+        root = root_of(items[-1][0])
+        with lock:
+            n = next(
+                (at for at, it in enumerate(pending) if not _is_chunk(it) or root_of(it[0]) is not root), len(pending)
+            )
+            items += pending[:n]
+            del pending[:n]
+    return items
+
+
+def _is_chunk(item: Item) -> bool:
+    return item.__class__ is tuple and len(item) == 2
+
+
+def newest_of(items: list[Item], excess: int) -> tuple[list[Item], int]:
+    """Items without the oldest events, so many; and how many these were."""
+    rest: list[Item] = []
+    left = excess
+    for item in items:
+        n = len(item[0]) if len(item) == 2 else 1
+        if left <= 0 or len(item) == 1:  # what is said of the source is no event
+            rest.append(item)
+        elif n > left:
+            rest.append((_tail(item[0], left), item[1]))
+            left = 0
+        else:
+            left -= n
+    return rest, excess - left
+
+
+def _tail(chunk: Chunk, start: int) -> Chunk:
+    """The rows of a chunk from there on, as a part of the same whole."""
+    if isinstance(chunk, Rows):
+        return Rows(chunk.origin, chunk.places, start, len(chunk))
+    return Rows(chunk, np.arange(len(chunk)), start, len(chunk))
 
 
 def root_of(chunk: Chunk) -> Chunk:

@@ -124,6 +124,11 @@ class Peer:
         for crossing in list(self.crossings.values()):
             yield from crossing.active()
 
+    def date(self) -> None:
+        """See to it that what waits for the link has about the time at which it was published."""
+        for lane in self.lanes():
+            lane.date()
+
     def _collect(self, budget: int) -> list[bytes]:
         """Frames of what waits; called by one thread at a time."""
         frames: list[bytes] = []
