@@ -221,11 +221,11 @@ class Exprs:
         if isinstance(expr, Const) and length.isdecimal() and 0 <= int(expr.value) < int(length):
             return value.x, ok
         ok = self.fn.and_(ok, value.ok)
-        if safe and not self.ahead:
+        if safe and not self.ahead and self.facts.firm:
             return (value.x if ok is None else self.fn.select(ok, "i64", value.x, "0")), ok
         inside = self.fn.v(f"icmp ult i64 {value.x}, {length}")
-        if not safe:
-            self.fault(Fault.INDEX, self.fn.not_(inside), ok)
+        if not safe or not self.ahead:  # in range on whatever is well-formed: what is not, must be malformed
+            self.fault(Fault.MALFORMED if safe else Fault.INDEX, self.fn.not_(inside), ok)
         ok = self.fn.and_(ok, inside)
         return self.fn.select(ok or "true", "i64", value.x, "0"), ok
 

@@ -121,12 +121,18 @@ class Stmts:
     def loop(self, loop: Loop) -> None:
         fn = self.fn
         head, body, step, end = fn.label("loop"), fn.label("body"), fn.label("step"), fn.label("out")
+        rounds = ""
+        if loop.bound is not None and not self.g.facts.firm:
+            rounds = fn.alloca("i64")
+            fn.store("i64", str(loop.bound), rounds, 8)
         fn.at(head)
         test = self.g.eval(loop.test)
         fn.cbr(fn.and_(test.ok, test.x) or "true", body, end)
         fn.at(body)
         if loop.bound is None:
-            self.burn()
+            self.burn(self.fuel, Fault.FUEL)
+        elif rounds:  # no well-formed event makes more rounds than that
+            self.burn(rounds, Fault.MALFORMED)
         self.loops.append((end, step))
         self.block(loop.body)
         fn.br(step)
@@ -137,14 +143,14 @@ class Stmts:
         fn.br(head)
         fn.at(end)
 
-    def burn(self) -> None:
-        """One unit of fuel, or the end of this event."""
+    def burn(self, stock: str, fault: Fault) -> None:
+        """One unit of what there is, or the end of this event."""
         fn = self.fn
         empty, go = fn.label("empty"), fn.label("go")
-        left = fn.load("i64", self.fuel, 8)
+        left = fn.load("i64", stock, 8)
         fn.cbr(fn.v(f"icmp eq i64 {left}, 0"), empty, go)
         fn.at(empty)
-        self.g.fault(Fault.FUEL, "true", None)
+        self.g.fault(fault, "true", None)
         self.end(Val("false", "false"))
         fn.at(go)
-        fn.store("i64", fn.v(f"sub i64 {left}, 1"), self.fuel, 8)
+        fn.store("i64", fn.v(f"sub i64 {left}, 1"), stock, 8)

@@ -15,13 +15,14 @@ from headwater.ir.nodes import (
     InSet,
     Load,
     Lookup,
+    Meta,
     Missing,
     Reduce,
     Unary,
 )
-from headwater.ir.walk import children, indices
+from headwater.ir.walk import all_expressions, children, indices
 from headwater.native.emit import is_text
-from headwater.types.model import BOOL, F32, F64, I64, List
+from headwater.types.model import BOOL, F32, F64, I64, TIMESTAMP, Array, Enum, List, Type
 
 CHEAP = 24  # operations that cost less than a branch that may be mispredicted
 
@@ -45,6 +46,33 @@ class Facts:
         self._faults: dict[int, bool] = {}
         self._costs: dict[int, int] = {}
         self._wild: dict[int, bool] = {}
+        self._firm: bool | None = None
+
+    @property
+    def firm(self) -> bool:
+        """Whether what the analysis proved holds for any bytes.
+
+        It takes the input to be well-formed. Where a program reads what may not be, no proof saves a check that keeps
+        code inside its memory or its loops from running on.
+        """
+        if self._firm is None:
+            program = None if self.analysis is None else self.analysis.program
+            self._firm = program is not None and not any(map(self._unsure, all_expressions(program.body)))
+        return self._firm
+
+    def _unsure(self, expr: Expr) -> bool:
+        """Whether it may read what no well-formed input has: a timestamp out of range; in a record also the code of no
+        member, and a reference that points outside."""
+        match expr:
+            case Load(stored=stored) | Reduce(stored=stored):
+                element: Type = stored.element if isinstance(stored, Array | List) else stored
+                if element == TIMESTAMP:
+                    return True
+                return self.wild and (isinstance(element, Enum) or self._reads_reference(expr))
+            case Meta(type=type):
+                return type == TIMESTAMP
+            case _:
+                return False
 
     def miss(self, expr: Expr) -> bool:
         """Whether the value may be missing."""
