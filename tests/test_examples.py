@@ -29,6 +29,7 @@ PROMISES = {
         "left: attic",
         "heard 10 without attic",
     ],
+    "measuring.py": ["Running it on one event", "evaluate: ", "comparisons"],
     "log.py": [
         "nothing of that is lost: True",
         "the sequence goes on: True",

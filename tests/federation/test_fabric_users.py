@@ -35,7 +35,7 @@ def free_port() -> str:
         return f"tcp/127.0.0.1:{probe.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("_", range(8))  # each had about two chances in five to part two of them for good
+@pytest.mark.parametrize("_", range(4))  # each had about two chances in five to part two of them for good
 def test_nodes_that_join_at_once_all_meet(users: dict[str, Any], _: int) -> None:
     seed, seen_seed = fabric("seed", listen=LOOP, settings=users)
     joined: list[tuple[Fabric, Witness]] = []
