@@ -35,7 +35,7 @@ PROMISES = {
         "the sequence goes on: True",
         "the last 10 events above 0.99",
         ": sound",
-        "a rule that is new heard",
+        "those are all above 0.9: True",
     ],
     "spark_stream.py": ["a batch of all of them: 200", "published as alarms: 18", "the same query again: 19"],
     "ingest.py": ["quarantined                 4", "monday.csv, line 5: temperature", "in the log: {"],
