@@ -21,7 +21,7 @@ from headwater.federation.envelope import MAGIC, Content, Opened, Sealer, Verifi
 from headwater.federation.identity import Identity
 from headwater.federation.replay import Window
 from headwater.federation.security import Security
-from headwater.federation.session import HEAD, Exchange, Session, check, mac
+from headwater.federation.session import HEAD, Exchange, Session
 from tests.effort import examples
 
 SECOND = 10**9
@@ -552,9 +552,34 @@ def test_keys_of_sessions() -> None:
     assert mine.session(other.public) is mine.session(other.public)
     for public in (b"", b"x" * 31, bytes(32), (1).to_bytes(32, "little"), mine.public):
         raises("key", lambda public=public: mine.session(public))  # type: ignore[misc]
-    key = b"k" * 32
-    assert check(key, 7, b"data", mac(key, 7, b"data")) and len(mac(key, 7, b"data")) == 16
-    assert not check(key, 8, b"data", mac(key, 7, b"data")) and not check(b"j" * 32, 7, b"data", mac(key, 7, b"data"))
+
+
+def test_what_a_session_carries_cannot_be_read_on_the_way() -> None:
+    one, two = pair()
+    secret = b"the reactor is too hot"
+    assert secret not in one.seal(secret)
+    assert one.seal(secret)[8:] != one.seal(secret)[8:]  # nor does the same text look the same twice
+    sealed = one.seal(secret, b"to two")
+    raises("forged", lambda: two.open(sealed, b"to three"))
+    raises("forged", lambda: two.open(sealed))
+    assert bytes(two.open(sealed, b"to two")) == secret
+
+
+def test_a_session_that_was_given_up_makes_no_nonce_again_and_takes_nothing_again() -> None:
+    mine, other = Exchange(), Exchange()
+    before, peer = mine.session(other.public), other.session(mine.public)
+    used = {bytes(before.seal(b"x")[:8]) for _ in range(100)}
+    heard = peer.seal(b"of before")
+    before.open(heard)
+    mine.forget(other.public)
+    after = mine.session(other.public)
+    assert after is not before
+    raises("replayed", lambda: after.open(heard))
+    after.open(peer.seal(b"new"))
+    held = {bytes(before.seal(b"x")[:8]) for _ in range(100)}  # by someone who has it still
+    assert not used & held
+    assert not (used | held) & {bytes(after.seal(b"x")[:8]) for _ in range(1000)}
+    peer.open(after.seal(b"more"))
 
 
 def test_a_window_has_a_sensible_width() -> None:

@@ -147,12 +147,12 @@ class Links:
 
     def on_post(self, payload: bytes) -> None:
         try:
-            node, incarnation, sealed = read_head(payload)
+            node, incarnation, head, sealed = read_head(payload)
             with self._engine.lock:
                 peer = self._engine.peers.get(node)
             if peer is None or peer.state is None or peer.incarnation != incarnation:
                 raise SecurityError(f"a posted message of {node}, which is not known here", "unknown", node)
-            data = self._engine.exchange.session(peer.state.exchange, peer=peer.name).open(sealed)
+            data = self._engine.exchange.session(peer.state.exchange, peer=peer.name).open(sealed, head)
         except (FrameError, SecurityError) as error:
             self._engine.offence(who_sent(error), str(error))
             return

@@ -37,3 +37,8 @@ class Window:
         # Not one shift by a number that the sender chose: it could be asked to fill the memory.
         self._seen = (self._seen << ahead | 1) & ((1 << self.width) - 1) if ahead < self.width else 1
         self.newest = counter
+
+    def seen_to(self, counter: int) -> None:
+        """All counters up to this one are seen, or not to be taken any more."""
+        if counter > self.newest:
+            self.newest, self._seen = counter, (1 << self.width) - 1

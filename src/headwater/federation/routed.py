@@ -1,4 +1,7 @@
-"""The link between nodes that only Zenoh connects: the same frames, in messages with a counter and a proof."""
+"""The link between nodes that only Zenoh connects: the same frames, in encrypted messages.
+
+In the clear is only who posts it: the node's id and incarnation.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class RoutedLink:
     def write(self, data: bytes) -> bool:
         if self._ended is not None:
             raise LinkDown(f"the routed link to {self._peer} has ended: {self._ended}")
-        message = self._head + self._session.seal(data)
+        message = self._head + self._session.seal(data, self._head)
         self.bytes_out += len(message)
         try:
             self._fabric.post(self._peer, message)
@@ -85,13 +88,14 @@ class RoutedLink:
         self._arrived.put(None)
 
 
-def read_head(message: bytes) -> tuple[str, int, memoryview]:
-    """Who says to have posted a message, in which incarnation, and what; nothing is proven yet."""
+def read_head(message: bytes) -> tuple[str, int, memoryview, memoryview]:
+    """Who says to have posted a message, in which incarnation; that head, and what is sealed under it. Nothing is
+    proven yet."""
     if len(message) < _HEAD.size:
         raise FrameError(f"expected a posted message, found {len(message)} bytes")
     size, incarnation = _HEAD.unpack_from(message)
-    name = message[_HEAD.size : _HEAD.size + size]
+    view, end = memoryview(message), _HEAD.size + size
     try:
-        return name.decode("ascii"), incarnation, memoryview(message)[_HEAD.size + size :]
+        return str(view[_HEAD.size : end], "ascii"), incarnation, view[:end], view[end:]
     except UnicodeDecodeError:
         raise FrameError("expected the name of a node, found other bytes") from None

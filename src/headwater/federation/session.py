@@ -1,71 +1,79 @@
-"""A key that two nodes share, so that each event need not be signed: for events that travel through other nodes.
+"""A key that two nodes share: what passes between them is read and made by nobody else, and need not be signed.
 
-Each node makes an `Exchange` (an X25519 key pair) when it starts; its public half travels in the node's signed state,
-and so is known to be the node's. From its own private and the other's public half each computes the same two keys, one
-for each direction (a message sent back to its sender is so not mistaken for one of the peer). A message then carries
-a counter and a MAC: 24 bytes, about two microseconds.
+Each node makes an `Exchange` (an X25519 key pair) when it starts; its public half travels in the node's signed card,
+and so is known to be the node's, in this run of it. From its own private and the other's public half each computes the
+same two keys, one for each direction (a message sent back to its sender is so not mistaken for one of the peer). A
+message is then sealed with AES-GCM under a counter that is never used twice: 24 bytes more, about two microseconds.
 
-This shows that a message is the peer's, unchanged and new. It does not hide what the message says from the nodes on
-the way.
+This hides what a message says, and shows that it is the peer's, unchanged and new. It does not hide how large it is,
+when it is sent, or between whom.
 """
 
 from __future__ import annotations
 
-import hmac
 import threading
 from collections import OrderedDict
-from hashlib import blake2b
 from itertools import count
 
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import x25519
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from headwater.errors import SecurityError
 from headwater.federation.replay import WIDTH, Window
 
-MAC = 16
-HEAD = 8 + MAC  # bytes that `Session.seal` adds
+TAG = 16
+COUNTER = 8
+HEAD = COUNTER + TAG  # bytes that `Session.seal` adds
 PUBLIC = 32
-_PURPOSE = b"headwater session 1"
-_SESSIONS = 4096
-
-
-def mac(key: bytes, counter: int, data: bytes | memoryview) -> bytes:
-    """The MAC of data under a counter."""
-    made = blake2b(counter.to_bytes(8, "little"), digest_size=MAC, key=key)
-    made.update(data)
-    return made.digest()
-
-
-def check(key: bytes, counter: int, data: bytes | memoryview, found: bytes) -> bool:
-    """Whether the MAC is right; takes the same time whichever byte is wrong."""
-    return hmac.compare_digest(mac(key, counter, data), found)
+_PURPOSE = b"headwater session 2"
+_NONCE_PREFIX = bytes(4)  # a nonce is this and the counter; the two directions have keys of their own
+_MAX_SESSIONS = 4096  # that are kept, those used last
+_MAX_FLOORS = 65_536  # peers whose sessions were given up, of which it is still known what they have sent
+_LEAP = 1 << 32  # counters left out when a session is given up: who still holds it makes no nonce a second time
 
 
 class Exchange:
     """A node's key pair for sessions, made anew each time that the node starts: counters begin again with it."""
 
-    __slots__ = ("_lock", "_private", "_sessions", "public")
+    __slots__ = ("_first", "_floors", "_lock", "_private", "_sessions", "public")
 
     def __init__(self) -> None:
         self._private = x25519.X25519PrivateKey.generate()
         self.public = self._private.public_key().public_bytes_raw()
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._floors: OrderedDict[bytes, int] = OrderedDict()  # of peers whose session was given up: its last counter
+        self._first = 1  # counter of a session that begins now: beyond all that may be in use by one given up
         self._lock = threading.Lock()
 
     def session(self, peer_public: bytes, *, peer: str = "the peer") -> Session:
-        """The session with the node that has this public half; always the same one, for its counters go on."""
+        """The session with the node that has this public half; as long as it is in use always the same one."""
         with self._lock:
             found = self._sessions.get(peer_public)
             if found is None:
-                found = Session(*channel_keys(self, peer_public), peer=peer)
+                floor = self._floors.pop(peer_public, 0)
+                found = Session(*channel_keys(self, peer_public), peer=peer, first=self._first, floor=floor)
                 self._sessions[peer_public] = found
-                if len(self._sessions) > _SESSIONS:
-                    self._sessions.popitem(last=False)
+                if len(self._sessions) > _MAX_SESSIONS:
+                    self._give_up(*self._sessions.popitem(last=False))
             else:
                 self._sessions.move_to_end(peer_public)
             return found
+
+    def forget(self, peer_public: bytes) -> None:
+        """The node that has this public half has gone. Should it be back, nothing of before is taken again."""
+        with self._lock:
+            found = self._sessions.pop(peer_public, None)
+            if found is not None:
+                self._give_up(peer_public, found)
+
+    def _give_up(self, peer_public: bytes, session: Session) -> None:
+        self._first = max(self._first, session.sent) + _LEAP
+        self._floors[peer_public] = session.newest
+        if len(self._floors) > _MAX_FLOORS:
+            self._floors.popitem(last=False)
 
     def shared(self, peer_public: bytes) -> bytes:
         """The secret that only the owners of the two private halves can compute."""
@@ -90,32 +98,55 @@ def channel_keys(mine: Exchange, peer_public: bytes) -> tuple[bytes, bytes]:
 
 
 class Session:
-    """Messages between this node and one peer, each with a counter and a MAC. Thread-safe."""
+    """Messages between this node and one peer, encrypted, each with a counter. Thread-safe.
 
-    __slots__ = ("_counter", "_lock", "_receive", "_send", "_window", "peer")
+    A message may have a `header` that travels beside it in the clear: it opens only with the same one.
+    """
 
-    def __init__(self, send: bytes, receive: bytes, *, peer: str = "the peer", width: int = WIDTH) -> None:
+    __slots__ = ("_counter", "_decrypt", "_encrypt", "_lock", "_window", "peer", "sent")
+
+    def __init__(
+        self,
+        send: bytes,
+        receive: bytes,
+        *,
+        peer: str = "the peer",
+        width: int = WIDTH,
+        first: int = 1,
+        floor: int = 0,
+    ) -> None:
         self.peer = peer
-        self._send, self._receive = send, receive
-        self._counter = count(1)
+        self._encrypt, self._decrypt = AESGCM(send).encrypt, AESGCM(receive).decrypt
+        self._counter = count(first)
+        self.sent = first  # about how far counters have come
         self._window = Window(width)
+        self._window.seen_to(floor)
         self._lock = threading.Lock()
 
-    def seal(self, data: bytes | memoryview) -> bytes:
-        """The data with what proves it: counter, MAC, data."""
-        counter = next(self._counter)
-        return b"".join((counter.to_bytes(8, "little"), mac(self._send, counter, data), data))
+    @property
+    def newest(self) -> int:
+        """The highest counter that has come."""
+        return self._window.newest
 
-    def open(self, sealed: bytes | memoryview) -> memoryview:
-        """The data of a sealed message, not copied; SecurityError if it is not the peer's, or was there before."""
+    def seal(self, data: bytes | memoryview, header: bytes | memoryview | None = None) -> bytes:
+        """The data, encrypted: counter, ciphertext with its tag."""
+        counter = self.sent = next(self._counter)
+        number = counter.to_bytes(COUNTER, "little")
+        return number + self._encrypt(_NONCE_PREFIX + number, data, header)
+
+    def open(self, sealed: bytes | memoryview, header: bytes | memoryview | None = None) -> memoryview:
+        """The data of a sealed message; SecurityError if it is not the peer's, or was there before."""
         view = memoryview(sealed)
         if len(view) < HEAD:
             message = f"refused a message of {self.peer}: expected at least {HEAD} bytes, found {len(view)}"
             raise SecurityError(message, "malformed", self.peer)
-        counter = int.from_bytes(view[:8], "little")
-        data = view[HEAD:]
-        if not check(self._receive, counter, data, bytes(view[8:HEAD])):
-            raise SecurityError(f"refused a message of {self.peer}: it is changed, or not its own", "forged", self.peer)
+        number = bytes(view[:COUNTER])
+        try:
+            data = self._decrypt(_NONCE_PREFIX + number, view[COUNTER:], header)
+        except InvalidTag:
+            message = f"refused a message of {self.peer}: it is changed, or not its own"
+            raise SecurityError(message, "forged", self.peer) from None
+        counter = int.from_bytes(number, "little")
         with self._lock:
             if not self._window.fresh(counter):
                 raise SecurityError(
@@ -124,4 +155,4 @@ class Session:
                     self.peer,
                 )
             self._window.mark(counter)
-        return data
+        return memoryview(data)
