@@ -51,7 +51,7 @@ def test_files_and_what_is_in_them(tmp_path: Path) -> None:
     assert {str(ip) for ip in names.get_values_for_type(x509.IPAddress)} == {"10.1.2.3", "127.0.0.1", "::1"}
     assert not found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     identity = security(files).identity()
-    assert identity.name == "dublin" and identity.id == f"dublin.{identity.fingerprint[:8]}"
+    assert identity.name == "dublin" and identity.id == f"dublin.{identity.fingerprint[:32]}"
     assert identity.fingerprint == fingerprint(identity.public) and len(identity.fingerprint) == 64
 
 

@@ -109,7 +109,7 @@ def test_a_key_on_loopback() -> None:
     assert opened == Opened(
         opened.principal, DUBLIN.id, START, "news", b"body", "", 1, START, DUBLIN.public
     )  # fmt: skip
-    assert opened.principal.name == f"key:{DUBLIN.fingerprint[:8]}" and opened.principal.how == "key"
+    assert opened.principal.name == f"key:{DUBLIN.fingerprint[:32]}" and opened.principal.how == "key"
     assert opened.principal.fingerprint == DUBLIN.fingerprint and opened.principal.groups == ()
 
 
@@ -146,7 +146,7 @@ def test_a_password(world: World) -> None:
 
 
 def test_nobody_signs_for_another_node() -> None:
-    mine, theirs = CORK.fingerprint[:8], DUBLIN.fingerprint[:8]
+    mine, theirs = CORK.fingerprint[:32], DUBLIN.fingerprint[:32]
     for sender in (DUBLIN.id, f"cork.{theirs}", "dublin", mine, f".{mine}", f"a/b.{mine}"):
         refused(verifier(), signed(CORK, plain(CORK, sender=sender)), "key")
     assert verifier().open(signed(CORK, plain(CORK))).sender == CORK.id
@@ -179,7 +179,7 @@ def test_another_authority(world: World) -> None:
 def test_names_in_certificates(world: World) -> None:
     at = world.clock.now
     cork = world.cork.identity()
-    short = cork.fingerprint[:8]
+    short = cork.fingerprint[:32]
 
     def take(content: Content, reason: str, identity: Identity = cork) -> str:
         return refused(verifier(world.dublin, at=at), signed(identity, content), reason)
@@ -234,7 +234,7 @@ def test_passwords_that_are_not_right(world: World) -> None:
     refused(verifier(world.ann), signed(CORK, plain(CORK, user="ann", proof=proof)), "password")
     refused(verifier(world.ann), signed(DUBLIN, plain(DUBLIN, user="bob", proof=proof)), "password")
     refused(verifier(world.ann), signed(DUBLIN, plain(DUBLIN, user="ann", proof=b"")), "password")
-    renamed = plain(DUBLIN, sender=f"x.{DUBLIN.fingerprint[:8]}", user="ann", proof=proof)
+    renamed = plain(DUBLIN, sender=f"x.{DUBLIN.fingerprint[:32]}", user="ann", proof=proof)
     refused(verifier(world.ann), signed(DUBLIN, renamed), "password")
     elsewhere = Verifier(world.ann, "ucd", loopback=False, now=Clock(START))
     refused(elsewhere, signed(DUBLIN, plain(DUBLIN, federation="ucd", user="ann", proof=proof)), "password")

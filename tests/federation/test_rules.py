@@ -12,10 +12,10 @@ from headwater.errors import ConfigError
 from headwater.federation.rules import ACTIONS, Decision, Principal, Rule, Rules
 from tests.effort import examples
 
-PRINT = "1f2e3d4c" + "0" * 56
+PRINT = "1f2e3d4c" * 4 + "0" * 32
 DUBLIN = Principal("dublin", "certificate", PRINT, ("staff",))
 ANN = Principal("ann", "password", "ab" * 32, ("ops",))
-BARE = Principal("key:1f2e3d4c", "key", PRINT)
+BARE = Principal(f"key:{PRINT[:32]}", "key", PRINT)
 
 
 def problems(*args: Any, **kwargs: Any) -> str:
@@ -42,9 +42,9 @@ def problems(*args: Any, **kwargs: Any) -> str:
         ("*staff", (False, False, False)),
         ("*:staff", None),
         ("staff", (False, False, False)),
-        ("key:1f2e3d4c", (True, False, True)),
+        (f"key:{PRINT[:32]}", (True, False, True)),
         (f"key:{PRINT}", (True, False, True)),
-        ("key:1f2e3d4c1", (False, False, False)),
+        (f"key:{PRINT[:32]}1", (False, False, False)),
         ("1f2e3d4c", (False, False, False)),
         ("**", (True, True, False)),
         (["ann", "dublin"], (True, True, False)),
@@ -124,7 +124,7 @@ def test_wrong_rules() -> None:
         assert "Rule: who: expected" in problems("a", who)
     assert "did you mean" in problems("a", "usr:ann") and "expected one of" in problems("a", "user:")
     for key in ("key:1f2e", "key:XYZ", "key:*", "key:" + "0" * 65):
-        assert "8 to 64 digits" in problems("a", key)
+        assert "32 to 64 digits" in problems("a", key)
     everything = problems("a..b", "", may=("x",))
     assert everything.count("\n") == 3
 

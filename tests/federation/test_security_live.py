@@ -183,7 +183,7 @@ def test_a_node_cannot_take_the_name_of_another(make: Nodes, authority: Path) ->
 def _renamed(identity: Identity, name: str) -> Any:
     class Renamed:
         chain, public, sign = identity.chain, identity.public, identity.sign
-        id = f"{name}.{identity.fingerprint[:8]}"
+        id = f"{name}.{identity.fingerprint[:32]}"
 
     return Renamed()
 

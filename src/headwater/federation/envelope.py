@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from headwater.errors import SecurityError
-from headwater.federation.identity import MAX_CHAIN, SHORT, Identity, legal_name, refuse, verify
+from headwater.federation.identity import ID_DIGITS, MAX_CHAIN, Identity, legal_name, refuse, verify
 from headwater.federation.proof import Proven, Prover
 from headwater.federation.replay import WIDTH, Window
 from headwater.federation.rules import Principal
@@ -174,10 +174,9 @@ class Verifier:
         self._check_place(content, expected_kind)
         self._check_time(content, now)
         proven = self._prover.key(content.chain, content.key, sender, now)
-        name, _, short = sender.rpartition(".")
-        if short != proven.fingerprint[:SHORT] or not legal_name(name):
-            found = f"signed with the key {proven.fingerprint[:SHORT]}"
-            raise refuse("key", sender, f"expected a name and the first {SHORT} digits of its key as sender, {found}")
+        name, _, digits = sender.rpartition(".")
+        if digits != proven.fingerprint[:ID_DIGITS] or not legal_name(name):
+            raise refuse("key", sender, _another_id(digits, proven.fingerprint))
         with self._lock:
             self._check_new(content, proven)  # before the signature is looked at: what is old costs next to nothing
         if not verify(proven.key, signature, signed):
@@ -275,6 +274,15 @@ class Verifier:
         self._senders.move_to_end(key)
         known.window.mark(content.counter)
         known.time = max(known.time, content.time)
+
+
+def _another_id(digits: str, fingerprint: str) -> str:
+    expected = f"expected a name and the first {ID_DIGITS} digits of its key as sender"
+    if digits and len(digits) < ID_DIGITS and fingerprint.startswith(digits):
+        return (
+            f"{expected}, found {len(digits)}, which are too few to tell keys apart; use this Headwater there as well"
+        )
+    return f"{expected}, signed with the key {fingerprint[:ID_DIGITS]}"
 
 
 __all__ = ["MAGIC", "Content", "Opened", "Sealer", "SecurityError", "Verifier"]

@@ -4,8 +4,9 @@
     Identity.load(certificate="dublin.pem", key="dublin.key")       the name is the certificate's
     Identity.from_bytes("dublin", stored)                           a key kept from before
 
-The id of a node is `name.fp8`, where fp8 are the first 8 hex digits of the SHA-256 of its public key. So an id says
-which key its owner must have, and nobody can sign for another node, with or without certificates.
+The id of a node is its name, a dot, and the first 32 hex digits of the SHA-256 of its public key: 128 bits, so that
+nobody can make another key with the same id. So an id says which key its owner must have, and nobody can sign for
+another node, with or without certificates.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 PublicKey: TypeAlias = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 
 MAX_NAME = 64  # characters: what a certificate's common name may have
-SHORT = 8  # hex digits of the fingerprint in an id
+ID_DIGITS = 32  # hex digits of the fingerprint in an id, and in a rule at least: 128 bits
 MAX_CHAIN = 4  # certificates that a node shows: its own and those between it and the authority
 KEYS = "an Ed25519 or EC P-256 key"
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}")
+_DIGITS = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}")
 _ECDSA = ec.ECDSA(hashes.SHA256())
 _DER, _SPKI = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
 
@@ -62,7 +64,7 @@ def fingerprint(public: bytes) -> str:
 
 def node_id(name: str, print_: str) -> str:
     """The id of the node of that name whose key has that fingerprint."""
-    return f"{name}.{print_[:SHORT]}"
+    return f"{name}.{print_[:ID_DIGITS]}"
 
 
 def public_bytes(key: PublicKey) -> bytes:
@@ -270,11 +272,8 @@ def _kind(key: object) -> str:
 
 def refuse(reason: str, offender: str, message: str) -> SecurityError:
     """What to raise about a message that is not trusted. Who it says to be from may be any text, not fit for a log."""
-    name, dot, short = offender.rpartition(".")
-    shown = (
-        offender
-        if dot and legal_name(name) and legal_name(short) and len(short) == SHORT
-        else show(ascii(offender)[1:-1])
-    )
+    name, dot, digits = offender.rpartition(".")
+    proper = dot and legal_name(name) and _DIGITS.fullmatch(digits)
+    shown = offender if proper else show(ascii(offender)[1:-1])
     who = shown if offender else "somebody"
     return SecurityError(f"refused what {who} sent: {message}", reason, shown if offender else "")

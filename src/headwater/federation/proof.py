@@ -21,8 +21,8 @@ from cryptography import x509
 from cryptography.x509 import verification
 
 from headwater.federation.identity import (
+    ID_DIGITS,
     KEYS,
-    SHORT,
     PublicKey,
     certificate_groups,
     certificate_name,
@@ -119,7 +119,7 @@ class Prover:
                 raise refuse("password", sender, f"user {user!a} is not known here, or the password is not right")
             return Principal(user, "password", proven.fingerprint, known.groups)
         if self._bare:
-            return Principal(f"key:{proven.fingerprint[:SHORT]}", "key", proven.fingerprint)
+            return Principal(f"key:{proven.fingerprint[:ID_DIGITS]}", "key", proven.fingerprint)
         wanted = [text for text, there in (
             ("a certificate of the authority", self._store), ("a user and password", self._users)
         ) if there]  # fmt: skip

@@ -1,6 +1,6 @@
 """What is going on between a node and the others, as values: for people with `str()`, for programs with `.to_dict()`.
 
-node desk (desk.5e1f0c2a) in federation headwater, listening at tcp/127.0.0.1:41001: 1 other node
+node desk (desk.5e1f0c2a…) in federation headwater, listening at tcp/127.0.0.1:41001: 1 other node
   lab  present, direct stream (tcp), 1,204 bytes in, 310 bytes out
 …
 this node's interests at other nodes

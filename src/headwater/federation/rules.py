@@ -15,7 +15,7 @@ refused. A rule with `may=()` so refuses everything to those it fits. Where no r
     certificate:dublin    by certificate only
     user:ann              by user and password only
     group:staff           the groups in the certificate, or of the user
-    key:1f2e3d4c...       by the fingerprint of its key: 8 hex digits or more, best all 64
+    key:1f2e3d4c...       by the fingerprint of its key: all 64 hex digits, or the first 32 at least
     *                     everybody this node listens to at all
 """
 
@@ -29,6 +29,7 @@ from typing import Any, Literal, get_args
 from headwater.channel.names import Pattern
 from headwater.channel.settings import near, quoted, show
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
+from headwater.federation.identity import ID_DIGITS
 
 Action = Literal["advertise", "subscribe", "install"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -37,7 +38,8 @@ How = Literal["certificate", "password", "key"]
 MAX_WHO = 255
 _SPOKEN = {"advertise": "advertise on", "subscribe": "subscribe to", "install": "install code on"}
 _PREFIXES = ("certificate", "user", "group", "key")
-_KEY = re.compile(r"[0-9a-f]{8,64}")
+FINGERPRINT_DIGITS = 64
+_KEY = re.compile(rf"[0-9a-f]{{{ID_DIGITS},{FINGERPRINT_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,7 @@ def _matcher(text: str) -> re.Pattern[str] | str:
 
 def _who_problems(who: object, place: str) -> list[ConfigProblem]:
     each = [who] if isinstance(who, str) else who
-    expected = 'a name, or a list of names, such as "dublin", "user:ann", "group:staff", "key:1f2e3d4c" or "*"'
+    expected = 'a name, or a list of names, such as "dublin", "user:ann", "group:staff", "key:1f2e3d4c..." or "*"'
     if not isinstance(each, list | tuple) or not each:
         return [ConfigProblem(place, expected, "nothing" if not isinstance(each, int | float) else show(who))]
     found = []
@@ -219,5 +221,15 @@ def _who_problems(who: object, place: str) -> list[ConfigProblem]:
             hint = near(prefix, _PREFIXES)
             found.append(ConfigProblem(place, f"one of {quoted(f'{p}:...' for p in _PREFIXES)}", show(name), hint))
         elif prefix == "key" and colon and not _KEY.fullmatch(rest):
-            found.append(ConfigProblem(place, "key: and 8 to 64 digits 0-9 a-f of its fingerprint", show(name)))
+            expected_key = f"key: and {ID_DIGITS} to {FINGERPRINT_DIGITS} digits 0-9 a-f of its fingerprint"
+            found.append(ConfigProblem(place, expected_key, show(name), _too_short(rest)))
     return found
+
+
+def _too_short(digits: str) -> str | None:
+    if not re.fullmatch(r"[0-9a-f]+", digits) or len(digits) >= ID_DIGITS:
+        return None
+    return (
+        f"{len(digits)} digits are {4 * len(digits)} bits, and so another key that begins like this one can be made: "
+        "write the whole fingerprint, which the refusal of such a node shows"
+    )
