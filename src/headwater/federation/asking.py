@@ -86,40 +86,65 @@ class Asking:
     # ── keeping in step ──
 
     def sync(self, channel: Channel, peers: list[Peer] | None = None) -> None:
-        """See that every peer with sources of a channel knows what is wanted of it; soon, not now."""
+        """See that every peer with sources of a channel knows what is wanted of it; soon, not now. Never raises: what
+        fails for one peer is tried again after a pause, and reported, and the others are asked all the same."""
         for peer in self._engine.everyone() if peers is None else peers:
+            try:
+                asked = self._due(channel, peer)
+            except Exception as error:
+                self._failed(channel, peer, error)
+            else:
+                if asked is not None:
+                    self._engine.keeping.work(self._ask, peer, channel, asked)
+
+    def _due(self, channel: Channel, peer: Peer) -> Installation | None:
+        """What is to be asked of a peer now, if anything is; nobody else asks it meanwhile."""
+        asked: Installation | None = peer.asked.get(channel.name)
+        if peer.gone is not None or not (peer.has(channel.name) or (asked is not None and asked.demand.wishes)):
+            return None
+        with self._node.wiring.lock:  # before the peer's: under that one nothing of the wiring is looked at
+            demand = NOTHING if channel.closed else self._demands.of(channel, peer)
+            begin = self._begin(peer, channel)
+        with peer.lock:
             asked = peer.asked.get(channel.name)
-            if peer.gone is not None or not (peer.has(channel.name) or (asked is not None and asked.demand.wishes)):
-                continue
-            with self._node.wiring.lock:
-                demand = NOTHING if channel.closed else self._demands.of(channel, peer)
-            with peer.lock:
-                if asked is None:
-                    if not demand.wishes:
-                        continue
-                    asked = peer.asked[channel.name] = Installation()
-                if asked.busy:
-                    asked.again = True
-                    continue
-                if demand == asked.demand and asked.agreed == asked.version:
-                    asked.demand = demand
-                    begin = self._begin(peer, channel) if asked.marked >= asked.due else []
-                    if begin:  # nothing was asked for them, and so nothing will come
-                        asked.begins.append((asked.version, begin))
-                        self._engine.keeping.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
-                    continue
-                asked.busy = True
-            self._engine.keeping.work(self._ask, peer, channel, asked)
+            if asked is None:
+                if not demand.wishes:
+                    return None
+                asked = peer.asked[channel.name] = Installation()
+            if asked.busy:
+                asked.again = True
+                return None
+            if demand == asked.demand and asked.agreed == asked.version:
+                asked.demand = demand
+                if begin and asked.marked >= asked.due:  # nothing was asked for them, and so nothing will come
+                    asked.begins.append((asked.version, begin))
+                    self._engine.keeping.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
+                self._engine.failures.succeeded(_place(channel, peer))
+                return None
+            asked.busy = True
+            return asked
+
+    def _failed(self, channel: Channel, peer: Peer, error: Exception) -> None:
+        if not self._engine.closed:
+            pause = self._engine.failures.failed(_place(channel, peer), error)
+            self._engine.keeping.later(pause, lambda: self.sync(channel, [peer]))
 
     def _ask(self, peer: Peer, channel: Channel, asked: Installation) -> None:
         answered = False
+        failure: Exception | None = None
         try:
             answered = self._ask_once(peer, channel, asked)
+        except Exception as error:
+            failure = error
         finally:
             with peer.lock:
                 asked.busy = False
                 again, asked.again = asked.again, False
             self._engine.keeping.changed()
+        if failure is not None:
+            self._failed(channel, peer, failure)
+            return
+        self._engine.failures.succeeded(_place(channel, peer))
         if again or not answered:
             current = peer.asked.get(channel.name) is asked
             if current and peer.present and peer.gone is None and not self._engine.closed:
@@ -231,7 +256,7 @@ class Asking:
         self._engine.reaches.installed(peer, channel.name, demand, answer.points)
         if asked.marked >= answer.mark:  # no mark will follow for it
             self.begun(peer, channel.name, asked, version)
-        place = f"{channel.name}@{peer.name}"
+        place = _place(channel, peer)
         retry = False
         with self._node.wiring.lock:
             for sink in self._sinks(channel):
@@ -345,6 +370,10 @@ class Asking:
             if not here and self._wanted(channel):
                 return False  # it is about to be declared here too
         return self.settled(here, marks=True)
+
+
+def _place(channel: Channel, peer: Peer) -> str:
+    return f"{channel.name}@{peer.name}"
 
 
 def _all_refused(asked: Installation) -> bool:

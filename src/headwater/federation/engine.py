@@ -35,6 +35,7 @@ from headwater.federation.control import ControlEvents
 from headwater.federation.demand import Demands
 from headwater.federation.envelope import Opened, Sealer, Verifier
 from headwater.federation.fabric import Fabric
+from headwater.federation.failures import Failures
 from headwater.federation.groupcast import Groups
 from headwater.federation.handshake import Strangers
 from headwater.federation.installing import Installing
@@ -90,6 +91,7 @@ class Engine:
         self.lock = threading.RLock()
         self.closing = self.closed = False
         self.offences = Offences(node.name)
+        self.failures = Failures(node.name)
         self.strangers = Strangers()
         # Whether all that lies behind a channel's sources here is ready, for what goes on to these federations.
         self.gates: list[Callable[[str, tuple[tuple[str, ...], ...]], bool]] = []
@@ -363,15 +365,34 @@ class Engine:
             self._more.clear()
 
     def sync(self) -> None:
+        """Tell others what has changed, and ask them for what is wanted now. What fails for some channels is tried
+        again, and keeps no other channel waiting."""
         self._gather()
         with self.node.wiring.lock:
             touched, self.touched = self.touched, set()
-        self.membership.tell_news()
-        self.installing.sweep(touched)
+        self._attempt("news of this node", touched, self.membership.tell_news)
+        self._attempt("sources that are gone", touched, partial(self.installing.sweep, touched))
         for channel in touched:
-            with self.node.wiring.lock:
-                self.reaches.unwanted(channel)
-            self.asking.sync(channel)
+            self._attempt(channel.name, [channel], partial(self._sync_channel, channel))
+
+    def _sync_channel(self, channel: Channel) -> None:
+        with self.node.wiring.lock:
+            self.reaches.unwanted(channel)
+        self.asking.sync(channel)
+
+    def _attempt(self, about: str, channels: Iterable[Channel], task: Callable[[], None]) -> None:
+        """Do something; if it fails, its channels count as touched again, after a pause."""
+        try:
+            task()
+        except Exception as error:  # whatever it is, others go on
+            if not self.closed:
+                self.keeping.later(self.failures.failed(about, error), partial(self._touch, list(channels)))
+        else:
+            self.failures.succeeded(about)
+
+    def _touch(self, channels: list[Channel]) -> None:
+        with self.node.wiring.lock:
+            self.wired(channels)
 
     # ── waiting ──
 

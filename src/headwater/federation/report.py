@@ -132,7 +132,8 @@ class FederationReport:
     """A node's view of its federation; it does not change when things go on.
 
     `budget` is what other nodes' interests may cost a source here: all together, and those of one node. `offences`
-    counts what should not have come, by who sent it. `messages` counts Zenoh's messages by kind."""
+    counts what should not have come, by who sent it. `messages` counts Zenoh's messages by kind. `failing` is what this
+    node itself fails to do at present, by what it is about ("channel@node"), and tries again."""
 
     node: str
     id: str
@@ -143,6 +144,7 @@ class FederationReport:
     budget: tuple[int, int] = (0, 0)
     offences: Mapping[str, int] = field(default_factory=dict)
     messages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    failing: Mapping[str, str] = field(default_factory=dict)
 
     def peer(self, name: str) -> PeerReport:
         """The node of that name or id; KeyError if it is not known."""
@@ -165,6 +167,7 @@ class FederationReport:
         lines = [f"node {self.node} ({self.id}) in federation {self.federation}, {where}: {count}"]
         lines += _cut(block([(each.name, each._line()) for each in self.peers[:SHOWN]]), len(self.peers))
         lines += self._tables()
+        lines += _section("fails, and is tried again", block(list(self.failing.items())))
         lines += _section("offences", block([(who, f"{count:,}") for who, count in self.offences.items()]))
         rows: list[list[Cell]] = [
             [kind, *(count.get(name, 0) for name in _MESSAGES)]
@@ -243,6 +246,7 @@ def federation(node: Node) -> FederationReport:
         budget=(budget.total, budget.each),
         offences=dict(engine.offences.most_common()),
         messages=engine.fabric.counters,
+        failing=engine.failures.present(),
     )
 
 
