@@ -95,7 +95,7 @@ class Asking:
                 self._failed(channel, peer, error)
             else:
                 if asked is not None:
-                    self._engine.keeping.work(self._ask, peer, channel, asked)
+                    self._engine.keeping.work(self._ask, peer, channel, asked, on=peer.id)
 
     def _due(self, channel: Channel, peer: Peer) -> Installation | None:
         """What is to be asked of a peer now, if anything is; nobody else asks it meanwhile."""

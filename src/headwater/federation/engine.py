@@ -98,7 +98,8 @@ class Engine:
         self._origins: WeakValueDictionary[str, Seen] = WeakValueDictionary()
         self.demands = Demands(node, network.placement)
         self.reaches = Reaches(node, self.demands)
-        self.keeping, self.links, self.membership = Keeping(self), Links(self), Membership(self)
+        self.keeping = Keeping(self)
+        self.links, self.membership = Links(self), Membership(self)
         self.installing, self.asking = Installing(self), Asking(self)
         self.control = ControlEvents(self)
         logs = node.logs
@@ -133,6 +134,7 @@ class Engine:
         fabric.on_join, fabric.on_leave = self.membership.joined, self.membership.left
         fabric.on_roll, fabric.on_news = self.membership.on_roll, self.membership.on_news
         fabric.on_ask, fabric.on_post = self._on_ask, self.links.on_post
+        fabric.proven = self.membership.proven
         fabric.on_log = None if self.logs is None else self.logs.answer
         return fabric
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, perf_counter
 from typing import Any
@@ -54,6 +54,8 @@ ASKS = 1024  # questions that may wait in a node
 CONTROLS = 65_536  # news and roll calls that may wait in a node
 READS = 2  # questions about its log that a node answers at a time
 QUESTION = 1 << 20  # bytes of a question about a log
+UNPROVEN_TOKENS = 4096  # signs of life that are kept of nodes that have proven nothing
+VOUCH = 10.0  # seconds for which the sign of life of a node is looked for that has proven to be there
 
 
 class Fabric:
@@ -103,12 +105,17 @@ class Fabric:
         self.on_news: Callable[[bytes], None] | None = None
         self.on_ask: Callable[[bytes], bytes] | None = None
         self.on_post: Callable[[bytes], None] | None = None
+        # Whether this run of a node has proven to be one: else its sign of life is only kept if there are not too many.
+        self.proven: Callable[[str, int], bool] = lambda node, incarnation: False
         self.on_log: Callable[[bytes], bytes] | None = None  # set before `open`, else there is nothing to ask
 
         self._root = f"headwater/{federation}"
         self._count = Counters()
         self._lock = threading.Lock()
         self._alive: dict[tuple[str, int], None] = {}
+        self._unproven: set[tuple[str, int]] = set()  # of those
+        self._vouching: dict[tuple[str, int], bool] = {}  # whose token is looked for; True: it has gone meanwhile
+        self.ignored_tokens = 0  # signs of life beyond `UNPROVEN_TOKENS`
         self._nodes: dict[str, int] = {}  # id -> how many of its incarnations are alive
         self._questions = Questions(federation, self._nodes, self._count)
         self._publishers: dict[str, zenoh.Publisher] = {}
@@ -277,6 +284,9 @@ class Fabric:
         with self._lock:
             return frozenset(self._alive)
 
+    def is_alive(self, node: str, incarnation: int) -> bool:
+        return (node, incarnation) in self._alive
+
     @property
     def counters(self) -> dict[str, dict[str, int]]:
         """By kind (join, leave, roll, news, ask, post, log): messages and bytes, in and out, since the start.
@@ -381,6 +391,23 @@ class Fabric:
         self._may_wait("roll_call")
         return self._questions.roll_call(self._live(), payload, timeout)
 
+    def roll_answers(
+        self,
+        payload: bytes,
+        timeout: float,
+        expected: Callable[[], Iterable[str]],
+        late: Callable[[bytes], None],
+    ) -> Iterator[bytes]:
+        """Ask every other node: answers as they come, until Zenoh says that these are all, or all of `expected` have
+        answered and a moment has passed. What comes after that goes to `late`, in the thread of `on_join`."""
+        self._may_wait("roll_answers")
+
+        def deliver(answer: bytes) -> None:
+            if not self._control.put(lambda: self._guard("roll", late, answer)):
+                self._failed("roll", "too many wait")
+
+        return self._questions.roll_answers(self._live(), payload, timeout, expected, deliver)
+
     def _live(self) -> Any:
         session = self._session
         if session is not None:
@@ -426,19 +453,32 @@ class Fabric:
             return
         if wiring.name_problem("node", node) is not None or not (incarnation.isascii() and incarnation.isdigit()):
             return
-        who = (node, int(incarnation))
+        self._took_sign((node, int(incarnation)), there=sample.kind == zenoh.SampleKind.PUT)
+
+    def _took_sign(self, who: tuple[str, int], *, there: bool, vouched: bool = False) -> None:
+        node, proven = who[0], vouched or self.proven(*who)
         with self._lock:
-            if sample.kind == zenoh.SampleKind.PUT:
+            if there:
+                if vouched and self._vouching.get(who):
+                    return  # it has gone while it was looked for
                 if who in self._alive:
                     return
+                if not proven and len(self._unproven) >= UNPROVEN_TOKENS:
+                    self.ignored_tokens += 1
+                    return
                 self._alive[who] = None
+                if not proven:
+                    self._unproven.add(who)
                 self._nodes[node] = self._nodes.get(node, 0) + 1
                 self._stuck.pop(node, None)
                 kind = "join"
             else:
+                if who in self._vouching:
+                    self._vouching[who] = True
                 if who not in self._alive:
                     return
                 del self._alive[who]
+                self._unproven.discard(who)
                 self._nodes[node] -= 1
                 if not self._nodes[node]:
                     del self._nodes[node]
@@ -447,8 +487,33 @@ class Fabric:
             # Within the lock: what is queued here happens in the order in which `alive` changed.
             self._count.received(kind, 0)
             self._control.put(
-                lambda: self._guard(kind, self.on_join if kind == "join" else self.on_leave, *who), always=True
+                lambda: self._guard(kind, self.on_join if kind == "join" else self.on_leave, *who), always=proven
             )
+
+    def vouch(self, node: str, incarnation: int) -> None:
+        """A node has proven to be one: its sign of life counts, also if it was ignored before."""
+        who = node, incarnation
+        with self._lock:
+            self._unproven.discard(who)
+            session = self._session
+            if session is None or who in self._alive or who in self._vouching:
+                return
+            self._vouching[who] = False
+
+        def took(reply: zenoh.Reply) -> None:
+            if reply.ok is not None:
+                self._took_sign(who, there=True, vouched=True)
+
+        def ended() -> None:
+            with self._lock:
+                self._vouching.pop(who, None)
+
+        try:
+            key = f"{self._root}/alive/{node}/{incarnation}"
+            session.liveliness().get(key, zenoh.handlers.Callback(took, ended, indirect=False), timeout=VOUCH)
+        except zenoh.ZError as error:
+            log.debug("node %s: %s", self.node, plain(error))
+            ended()
 
     def _forget(self, node: str) -> None:
         if node not in self._nodes:

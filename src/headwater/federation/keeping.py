@@ -6,10 +6,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+
+from headwater.federation.workers import Workers
 
 if TYPE_CHECKING:
     from headwater.federation.engine import Engine
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 TICK = 0.02  # seconds between acknowledgements
 BEAT = 0.05  # seconds between promises of idle sources
-WORKERS = 8
 
 
 class Keeping:
@@ -33,8 +34,8 @@ class Keeping:
         self._news = threading.Condition()
         self._happened = 0
         self._wake = threading.Event()
-        self._tasks: list[tuple[float, Callable[[], None]]] = []
-        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix=f"headwater-{name}-federation")
+        self._tasks: list[tuple[float, Callable[[], object]]] = []
+        self._workers = Workers(f"headwater-{name}-federation")
         self._keeper = threading.Thread(target=self._keep, name=f"headwater-{name}-keeper", daemon=True)
 
     def start(self) -> None:
@@ -45,13 +46,13 @@ class Keeping:
         self._wake.set()
         if self._keeper.is_alive() and self._keeper is not threading.current_thread():
             self._keeper.join()
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        self._workers.stop()
 
     def wake(self) -> None:
         """There is something to do."""
         self._wake.set()
 
-    def later(self, seconds: float, task: Callable[[], None]) -> None:
+    def later(self, seconds: float, task: Callable[[], object]) -> None:
         """Have the keeper do something."""
         with self._lock:
             self._tasks.append((monotonic() + seconds, task))
@@ -136,7 +137,9 @@ class Keeping:
                 if self._happened == happened:
                     self._news.wait(min(left, 0.1))
 
-    def work(self, task: Callable[..., Any], *args: Any) -> None:
-        """Do something that may wait for the network."""
-        with suppress(RuntimeError):  # it is closed
-            self._workers.submit(self.guarded, task, *args)
+    def work(self, task: Callable[..., Any], *args: Any, on: str = "") -> bool:
+        """Do something that may wait for the network: `on` is the node that it waits for. Whether it will be done."""
+        with suppress(RuntimeError):
+            self._workers.submit(on, partial(self.guarded, task, *args))
+            return True
+        return False  # it is closed

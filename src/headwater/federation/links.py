@@ -64,9 +64,7 @@ class Links:
             if peer.calling or self._engine.closed or peer.direct:
                 return
             peer.calling = True
-        try:
-            self._engine.keeping._workers.submit(self._engine.keeping.guarded, self._connect, peer, pace)
-        except RuntimeError:
+        if not self._engine.keeping.work(self._connect, peer, pace, on=f"link to {peer.id}"):
             peer.calling = False
 
     def _connect(self, peer: Peer, pace: float) -> None:
@@ -135,12 +133,12 @@ class Links:
         log.info("node %s: events to and from %s go by Zenoh: %s", self._engine.node.name, peer.name, peer.trouble)
 
     def use_routed(self, peer: Peer, request: messages.Routed) -> messages.Accepted:
-        if peer.state is None:
-            self._engine.membership.fetch_state(peer.id, peer.incarnation)
         if peer.direct:
             return messages.Accepted()
+        if peer.state is None:  # it is being asked for it; whoever answers questions waits for nobody
+            return messages.Accepted("what this node has is not known here yet: ask again")
         if peer.link is None:
-            if self._engine.network.direct != () and peer.state is not None and peer.state.endpoints:
+            if self._engine.network.direct != () and peer.state.endpoints:
                 self.connect(peer)  # perhaps it can be reached from here
             self._link_routed(peer)
         return messages.Accepted()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from headwater.errors import FederationError, FrameError, SecurityError
+from headwater.errors import FrameError, SecurityError
 from headwater.federation import messages, wire
 from headwater.federation.envelope import Opened
+from headwater.federation.inquiries import Inquiries, Inquiry
 from headwater.federation.messages import ChannelAd, News, State, pack, pack_params, pack_type
 from headwater.federation.peer import Peer
 from headwater.federation.places import announced
+from headwater.federation.questions import Answer
 from headwater.federation.wire_control import SourceAd
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ log = logging.getLogger("headwater.federation")
 ANSWER = 10.0  # seconds for which an answer is waited for
 PATIENCE = 1.0  # seconds between two questions for the state of one node
 FAR = 1 << 32  # versions that a peer may be ahead
-SELDOM = 2.0  # seconds after which a node that says nothing of itself is asked again, at first
 
 
 class Membership:
@@ -39,14 +39,26 @@ class Membership:
         self._own: dict[int, Source] = {}  # sources of this node, by number
         self._version = 1
         self._refusals: set[str] = set()  # nodes that have refused this one
+        self.inquiries = Inquiries(self._ask_state, self._heard_state, self._unknown, engine.keeping.later)
 
     def start(self) -> None:
         """From here on changes are told."""
         self._told = self.ads()
 
     def roll_call(self) -> None:
-        for reply in self._engine.fabric.roll_call(self._engine.seal("state", pack(self.state())), ANSWER):
-            self._heard_state(reply)
+        """Say to everyone what this node has, and hear what they have. It returns when all that are known by now have
+        answered; whoever answers later, or has only been said to be there, is heard as well."""
+        sealed = self._engine.seal("state", pack(self.state()))
+        for reply in self._engine.fabric.roll_answers(sealed, ANSWER, self._present, self._heard_late):
+            self._heard_late(reply)
+        self._engine.keeping.changed()
+
+    def _present(self) -> list[str]:
+        """The nodes that have proven to be there."""
+        return [peer.id for peer in self._engine.everyone() if peer.present and peer.gone is None]
+
+    def _heard_late(self, reply: bytes) -> None:
+        self._heard_state(reply)
         self._engine.keeping.changed()
 
     def look_round(self, source: Source) -> None:
@@ -170,14 +182,13 @@ class Membership:
             peer = self._engine.peers.get(node)
         if peer is None or peer.state is None or incarnation > peer.incarnation:
             # As a rule it says so itself by then. If two have missed each other, one of them asks.
-            self._engine.keeping.later(
-                0.1 if self._engine.id < node else 0.5, partial(self._inquire, node, incarnation)
-            )
+            proven = self.proven(node, incarnation)
+            self.inquiries.want(node, incarnation, proven=proven, delay=0.1 if self._engine.id < node else 0.5)
         elif incarnation == peer.incarnation:
             peer.present, peer.gone = True, None
             self._engine.control.node(peer, "joined")
             # What it has told meanwhile did not come here.
-            self._engine.keeping.work(self.fetch_state, node, incarnation, peer.state.version)
+            self.inquiries.want(node, incarnation, peer.state.version, proven=True, anew=True)
             self._touch_all()
             self._link_again(peer)
             self._engine.keeping.changed()
@@ -303,6 +314,7 @@ class Membership:
             new = peer.state is None
             peer.state, peer.principal = self._allowed(state, opened), opened.principal
             peer.present, peer.gone = True, None
+        self._engine.fabric.vouch(state.node, state.incarnation)
         if new:
             self._engine.control.node(peer, "joined")
         for source in peer.sources:
@@ -327,7 +339,7 @@ class Membership:
             if news.incarnation < peer.incarnation or (state is not None and news.version <= state.version):
                 return
             if state is None or news.version != state.version + 1:
-                self._engine.keeping.later(0.0, partial(self._inquire, peer.id, peer.incarnation, news.version))
+                self.inquiries.want(peer.id, peer.incarnation, news.version, proven=True)
                 return
             new = self._allowed(_updated(state, news), opened)
             peer.state = new
@@ -357,29 +369,31 @@ class Membership:
                 self._engine.offence(opened.sender, f"it advertises {ad.channel}, which it may not: {decision.why}")
         return _with_sources(state, sources)
 
-    def _inquire(self, node: str, incarnation: int, version: int = 1, pace: float = SELDOM) -> None:
-        """Ask a node that is said to be there for its state, unless that, of this version, has come meanwhile."""
-        with self._engine.lock:
-            peer = self._engine.peers.get(node)
-        state = None if peer is None or peer.incarnation < incarnation else peer.state
-        alive = not self._engine.closed and (node, incarnation) in self._engine.fabric.alive
-        if alive and (state is None or state.version < version):
-            self._engine.keeping.work(self.fetch_state, node, incarnation, version, pace)
+    def proven(self, node: str, incarnation: int) -> bool:
+        """Whether that run of a node has signed something that came here."""
+        peer = self._engine.peers.get(node)
+        return peer is not None and peer.incarnation >= incarnation
 
-    def fetch_state(self, node: str, incarnation: int, version: int = 1, pace: float = SELDOM) -> None:
-        try:
-            request = messages.Describe(pack(self.state()))
-            self._heard_state(self._engine.fabric.ask(node, self._engine.seal("ask", pack(request), to=node), ANSWER))
-        except FederationError as error:
-            log.debug("node %s: %s does not answer: %s", self._engine.node.name, node, error)
-        self._engine.keeping.later(pace, partial(self._inquire, node, incarnation, version, min(30.0, 2 * pace)))
+    def _unknown(self, inquiry: Inquiry) -> bool:
+        """Whether a node is still there, and what is wanted of it has not come."""
+        peer = self._engine.peers.get(inquiry.node)
+        state = None if peer is None or peer.incarnation < inquiry.incarnation else peer.state
+        if self._engine.closed or not self._engine.fabric.is_alive(inquiry.node, inquiry.incarnation):
+            return False
+        return inquiry.anew or state is None or state.version < inquiry.version
+
+    def _ask_state(self, node: str, timeout: float, answered: Answer) -> None:
+        """Ask a node for its state; this one's goes with the question."""
+        request = messages.Describe(pack(self.state()))
+        sealed = self._engine.seal("ask", pack(request), to=node)
+        self._engine.fabric.ask_soon(node, sealed, answered, timeout=timeout)
 
     def version_seen(self, peer: Peer, version: int) -> None:
         """A peer says which version of its state is the latest, should news of it have been lost."""
         state, now = peer.state, monotonic()
         if state is not None and state.version < version <= state.version + FAR and now > peer.inquired + PATIENCE:
             peer.inquired = now
-            self._inquire(peer.id, peer.incarnation, version)
+            self.inquiries.want(peer.id, peer.incarnation, version, proven=True)
 
     def _link_again(self, peer: Peer) -> None:
         """It is back: what was kept for it, or is still wanted of it, needs a link."""
@@ -402,7 +416,7 @@ class Membership:
         peer.principal = opened.principal
         if peer.state is None:
             peer.present = True
-            self._engine.keeping.later(0.1, partial(self._inquire, opened.sender, opened.incarnation))
+            self.inquiries.want(opened.sender, opened.incarnation, proven=True, delay=0.1)
         return peer
 
     def look_around(self) -> None:

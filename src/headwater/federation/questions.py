@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import Any
 
@@ -15,6 +16,8 @@ from headwater.federation.fabric_settings import plain
 
 FAILED = b"\x00headwater failed: "  # starts the answer of a node whose handler raised
 GRACE = 0.25  # seconds that a roll call waits for nodes it does not know once those it knows have answered
+
+MOST_ANSWERS = 65_536  # that wait to be heard
 
 Answer = Callable[[bytes | FederationError], None]
 
@@ -62,7 +65,18 @@ class Questions:
 
     def roll_call(self, session: Any, payload: bytes, timeout: float) -> list[bytes]:
         """Ask every other node; the answers."""
-        collected = Collected()
+        return list(self.roll_answers(session, payload, timeout, self._nodes.keys, lambda answer: None))
+
+    def roll_answers(
+        self,
+        session: Any,
+        payload: bytes,
+        timeout: float,
+        expected: Callable[[], Iterable[str]],
+        late: Callable[[bytes], None],
+    ) -> Iterator[bytes]:
+        """Ask every other node; the answers as they come, see `Collected`."""
+        collected = Collected(late)
 
         def took(reply: zenoh.Reply) -> None:
             if reply.ok is not None:
@@ -72,7 +86,7 @@ class Questions:
 
         self._count.sent("roll", len(payload))
         self._get(session, "roll/*", payload, timeout, took, collected.end)
-        return collected.wait(self._nodes.keys, timeout, GRACE)
+        return collected.each(expected, timeout, GRACE)
 
     def _get(
         self,
@@ -100,30 +114,46 @@ class Questions:
 
 
 class Collected:
-    """Answers of many nodes to one question."""
+    """Answers of many nodes to one question, for one who waits for some of them; what comes later goes to `late`.
 
-    def __init__(self) -> None:
+    Anyone may answer to a roll call, in any name and any number of times: so many wait to be heard, and no more."""
+
+    def __init__(self, late: Callable[[bytes], None]) -> None:
         self._change = threading.Condition(threading.Lock())
-        self._answers: list[bytes] = []
+        self._answers: deque[bytes] = deque()
         self._from: set[str] = set()
-        self._ended = False
+        self._late = late
+        self._ended = self._over = False
 
     def add(self, node: str, answer: bytes) -> None:
         with self._change:
-            self._answers.append(answer)
-            self._from.add(node)
-            self._change.notify_all()
+            if not self._over:
+                if len(self._answers) < MOST_ANSWERS:
+                    self._answers.append(answer)
+                    self._from.add(node)
+                self._change.notify_all()
+                return
+        self._late(answer)
 
     def end(self) -> None:
         with self._change:
             self._ended = True
             self._change.notify_all()
 
-    def wait(self, expected: Callable[[], Iterable[str]], timeout: float, grace: float) -> list[bytes]:
-        """All answers at the end; or, `grace` seconds after the last of `expected`, those that are there."""
-        limit = monotonic() + timeout
-        with self._change:
-            self._change.wait_for(lambda: self._ended or self._from.issuperset(tuple(expected())), timeout)
-            if not self._ended:
-                self._change.wait_for(lambda: self._ended, min(grace, max(0.0, limit - monotonic())))
-            return list(self._answers)
+    def each(self, expected: Callable[[], Iterable[str]], timeout: float, grace: float) -> Iterator[bytes]:
+        """The answers as they come: to the end; or until `grace` seconds after the last of `expected`, or too late."""
+        limit, waited = monotonic() + timeout, False
+        while True:
+            with self._change:
+                while not self._answers and not self._ended:
+                    now = monotonic()
+                    if not waited and self._from.issuperset(expected()):
+                        limit, waited = min(limit, now + grace), True
+                    if now >= limit:
+                        break
+                    self._change.wait(limit - now)
+                if not self._answers:
+                    self._over = True
+                    return
+                answer = self._answers.popleft()
+            yield answer

@@ -1,0 +1,177 @@
+"""Signs of life that prove nothing: whoever reaches Zenoh can make any number of them, and nobody waits for those."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import zenoh
+
+from headwater import Event, u32
+from headwater.errors import FederationError, Unreachable
+from headwater.federation.fabric import UNPROVEN_TOKENS
+from headwater.federation.inquiries import FIRST_TIMEOUT, UNPROVEN_UNDER_WAY, UNPROVEN_WAITING, Inquiries, Inquiry
+from headwater.federation.node import Node
+from headwater.federation.workers import Workers
+from tests.federation.nodes import Log, eventually, nodes
+
+
+class Sighting(Event, name="ie.tcd.LifeSighting"):
+    badge: u32
+
+
+class Forger:
+    """A session of Zenoh's that says for many nodes that they are there, and answers nothing."""
+
+    def __init__(self, session: zenoh.Session, federation: str) -> None:
+        self._session, self._root = session, f"headwater/{federation}"
+        self._tokens: list[zenoh.LivelinessToken] = []
+        self.asked = 0
+        self._kept: list[zenoh.Query] = []  # a question that is let go is answered with nothing: these are not
+        self._lock = threading.Lock()
+        self._queryable = session.declare_queryable("headwater/**", self._silent)
+
+    def _silent(self, query: zenoh.Query) -> None:
+        with self._lock:
+            self.asked += 1
+            self._kept.append(query)
+
+    def tokens(self, count: int, first: int = 0) -> None:
+        live = self._session.liveliness()
+        for number in range(first, first + count):
+            self._tokens.append(live.declare_token(f"{self._root}/alive/ghost-{number}.{number:032x}/{number + 1}"))
+
+
+@contextmanager
+def forger(node: Node) -> Iterator[Forger]:
+    config = zenoh.Config()
+    config.insert_json5("mode", '"client"')
+    config.insert_json5("connect/endpoints", f'["{node.endpoints[0]}"]')
+    config.insert_json5("scouting/multicast/enabled", "false")
+    assert node.engine is not None
+    with zenoh.open(config) as session:
+        yield Forger(session, node.engine.network.federation)
+
+
+@pytest.mark.parametrize("count", [100, 2_000])
+def test_an_honest_node_joins_among_forged_ones(count: int) -> None:
+    """Its subscription is ready and gets what is published, however many others seem to be there."""
+    with nodes() as make:
+        lab = make("lab")
+        source = lab.channel("sightings", Sighting).source()
+        assert lab.engine is not None
+        with forger(lab) as mallory:
+            mallory.tokens(count)
+            eventually(lambda: len(lab.engine.fabric.alive) >= count, "the forged tokens")
+            eventually(lambda: mallory.asked > 0, "a question to one that is not there")
+            desk, heard = make("desk"), Log()
+            desk.channel("sightings", Sighting).subscribe(heard)
+            assert desk.until(lambda: "lab" in desk.peers, 20), desk.peers
+            assert desk.until(lambda: "sightings" in lab.engine.peers[desk.id].crossings, 20)
+            assert desk.ready(20)
+            source.publish(Sighting(badge=7))
+            assert heard.wait(1) == [Sighting(badge=7)]
+            assert set(desk.peers) == {"lab"} and set(lab.peers) == {"desk"}
+
+
+def test_what_signs_of_life_cost_is_bounded() -> None:
+    """So many are kept; one that was not counts as soon as its node has proven to be there."""
+    with nodes() as make:
+        lab = make("lab")
+        source = lab.channel("sightings", Sighting).source()
+        assert lab.engine is not None
+        fabric = lab.engine.fabric
+        with forger(lab) as mallory:
+            mallory.tokens(UNPROVEN_TOKENS + 500)
+            eventually(lambda: fabric.ignored_tokens >= 500, "more than are kept")
+            threads = threading.active_count()
+            desk, heard = make("desk"), Log()
+            assert desk.engine is not None
+            desk.channel("sightings", Sighting).subscribe(heard)
+            assert desk.until(lambda: "lab" in desk.peers, 20), desk.peers
+            assert lab.until(lambda: "sightings" in lab.engine.peers[desk.id].crossings, 20)
+            assert desk.ready(20)
+            source.publish(Sighting(badge=7))
+            heard.wait(1)
+            eventually(lambda: fabric.is_alive(desk.id, desk.engine.incarnation), "the sign of life that was ignored")
+            assert len(fabric.alive) <= UNPROVEN_TOKENS + 1
+            assert lab.engine.membership.inquiries.waiting <= UNPROVEN_WAITING
+            assert threading.active_count() - threads < 40, "a node costs no threads for those that only seem to be"
+            desk.close()
+            assert lab.until(lambda: not lab.peers, 20), lab.peers
+
+
+class Clockless:
+    """Inquiries whose answers come when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.timeouts: list[float] = []
+        self.answers: list[Callable[[bytes | FederationError], None]] = []
+        self.known: set[str] = set()
+        self.alarms: list[Callable[[], None]] = []
+        self.inquiries = Inquiries(self._ask, lambda answer: self.known.add(answer.decode()), self._wanted, self._later)
+
+    def _ask(self, node: str, timeout: float, answered: Callable[[bytes | FederationError], None]) -> None:
+        self.asked.append(node)
+        self.timeouts.append(timeout)
+        self.answers.append(answered)
+
+    def _wanted(self, inquiry: Inquiry) -> bool:
+        return inquiry.anew or inquiry.node not in self.known
+
+    def _later(self, seconds: float, task: Callable[[], None]) -> None:
+        if not seconds:
+            self.alarms.append(task)
+
+    def ring(self) -> None:
+        while self.alarms:
+            self.alarms.pop()()
+
+
+def test_few_are_asked_at_a_time_and_the_proven_do_not_wait_for_them() -> None:
+    made = Clockless()
+    for number in range(5 * UNPROVEN_WAITING):
+        made.inquiries.want(f"ghost-{number}", 1, proven=False)
+    made.ring()
+    assert len(made.asked) == UNPROVEN_UNDER_WAY
+    assert made.inquiries.waiting == UNPROVEN_WAITING
+    assert made.inquiries.given_up == 4 * UNPROVEN_WAITING
+    made.inquiries.want("lab", 1, proven=True)
+    made.ring()
+    assert made.asked[UNPROVEN_UNDER_WAY:] == ["lab"]
+    made.answers[-1](b"lab")
+    assert made.known == {"lab"} and made.asked[-1] == "lab", "what is known is not asked again"
+
+
+def test_who_has_not_answered_lets_others_go_first() -> None:
+    made = Clockless()
+    for number in range(UNPROVEN_UNDER_WAY):
+        made.inquiries.want(f"ghost-{number}", 1, proven=False)
+        made.inquiries.want(f"ghost-{number}", 1, proven=False)  # each once
+    made.ring()
+    assert sorted(made.asked) == sorted(f"ghost-{number}" for number in range(UNPROVEN_UNDER_WAY))
+    made.inquiries.want("desk", 1, proven=False)
+    made.ring()
+    assert "desk" not in made.asked
+    made.answers[0](Unreachable("nobody"))
+    assert made.asked[-1] == "desk"
+    made.answers[-1](b"desk")
+    assert made.known == {"desk"} and set(made.timeouts) == {FIRST_TIMEOUT}
+
+
+def test_one_node_that_does_not_answer_holds_up_few_threads() -> None:
+    workers, go, others = Workers("headwater-test-workers", threads=4, of_one=2), threading.Event(), threading.Event()
+    done: list[int] = []
+    try:
+        for number in range(6):
+            workers.submit("frozen", lambda number=number: (go.wait(30), done.append(number)))  # type: ignore[misc]
+        workers.submit("lab", others.set)
+        assert others.wait(30), "a thread for the other node"
+        go.set()
+        eventually(lambda: len(done) == 6, "the rest")
+    finally:
+        go.set()
+        workers.stop()
