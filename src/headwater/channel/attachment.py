@@ -138,9 +138,10 @@ class Lone(LonePart):
     `Source.publish` goes it when nobody else wants anything: it takes the token, calls the handler, lays it down again.
     """
 
-    __slots__ = ("mailbox", "subscription")
+    __slots__ = ("attachment", "mailbox", "subscription")
 
     def __init__(self, member: Attachment) -> None:
+        self.attachment = member
         self.mailbox = mailbox = member.mailbox
         self.token, self.items, self.special = mailbox.token, mailbox.items, mailbox.special  # type: ignore[assignment]
         self.stirred, self.thread = mailbox.stirred, bytearray(8)

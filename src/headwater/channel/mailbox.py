@@ -311,14 +311,30 @@ class Mailbox:
     def back(self, items: Iterable[Item]) -> None:
         """Items that were taken out and not delivered, or a chunk in pieces: to the head again, in order."""
         with self.lock:
-            for item in reversed(list(items)):
-                if self._drops:
-                    self._drop(item, item[2])
-                else:
-                    self._unpop(item)
+            self._put_back(items)
             if self.is_full:
                 self._full.add(self)
             self._notify()  # others who pull may have seen it empty
+
+    def put_off(self, items: list[Item]) -> None:
+        """Single events that were on their way past the queue when it was held: before all others, as far as there is
+        room for them."""
+        with self.lock:
+            room = max(0, self.limit - self.waiting) if self.held else len(items)
+            if room < len(items):
+                newest = self.queue.policy == "drop_oldest"
+                kept = items[len(items) - room :] if newest else items[:room]
+                for item in items[: len(items) - room] if newest else items[room:]:
+                    self._drop(item, 1)
+                items = kept
+            self._put_back(items)
+
+    def _put_back(self, items: Iterable[Item]) -> None:
+        for item in reversed(list(items)):
+            if self._drops:
+                self._drop(item, item[2])
+            else:
+                self._unpop(item)
 
     def run(self, budget: int) -> bool:
         """Deliver up to `budget` events in this thread; True if more waits. The caller holds the token."""
@@ -461,6 +477,11 @@ class Mailbox:
     def give_way(self) -> bool:
         """It is full, and its publisher about to wait, between two events: whether there is another way for those."""
         return False
+
+    @property
+    def delivers(self) -> bool:
+        """Whether what comes may be handed over."""
+        return not (self.held or self._drops)
 
     @property
     def is_full(self) -> bool:

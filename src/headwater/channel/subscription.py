@@ -261,6 +261,11 @@ class Subscription(Pulling):
             if self.failures:
                 self.went_well()
 
+    def put_off(self, items: list[Item]) -> None:
+        """Events that were counted as handed over past the queue, and were not: they wait, before all others."""
+        self._delivered -= len(items)
+        self.mailbox.put_off(items)
+
     async def adeliver(self, item: Item) -> None:
         """To a coroutine handler, on its loop."""
         call = self.prepared(item)

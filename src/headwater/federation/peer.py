@@ -473,6 +473,7 @@ class Peer:
             if source is None:
                 return
             self.standins[ad.sid] = source
+        source.window = message.window
         source.pace = max(1, min(PACE, message.window // 4))
         if source.zones != (zones := frozenset(ad.zones)):
             self.engine.node.wiring.rezone(source, zones)

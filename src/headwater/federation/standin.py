@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
+from math import inf
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,8 @@ class StandIn(Source):
         self.received = 0  # the last event
         self.frame = 0  # the last frame
         self.acknowledged = 0  # the last frame that was acknowledged
-        self._frames: deque[tuple[int, int]] = deque()  # number and last event of frames that are not
+        self._frames: deque[tuple[int, int, int]] = deque()  # number, last event and size of frames that are not
+        self._came = self._done_with = 0  # events in all frames so far, and in those that were acknowledged
         self.dropped = 0  # events that the other end dropped
         self.missed = 0  # events that were lost on the way from a multicast group
         self.linked = False  # it was announced over the link
@@ -127,6 +129,7 @@ class StandIn(Source):
         self.gap = (0, -1)  # on which link, and after which frame, one was missing last
         self.unsaid = 0  # events since the last acknowledgement
         self.pace = 1024  # after so many there is one without waiting for the next tick
+        self.window = 1 << 16  # events that may wait at the other end for an acknowledgement
         self._resent_to = 0  # events up to this number may have come to an earlier process of this node
         # Where it is a gateway that passes on events of another federation:
         self.origin, self.path = ad.origin, tuple(ad.path)
@@ -202,11 +205,12 @@ class StandIn(Source):
         if not events.number:
             self._deliver_past(events)
             return
-        if events.tags is None and self._plan is None and self._short(events.records, last, events.number):
+        if events.tags is None and self._plan is None and self._short(events.records, last, events.number, events):
             return
         events = self._sound(events)
         records = events.records if self._plan is None else self._convert(events)
-        if events.tags is None and records and self._plan is not None and self._short(records, last, events.number):
+        converted = events.tags is None and records and self._plan is not None
+        if converted and self._short(records, last, events.number, events):
             return
         seqs, tags = events.seqs, events.tags
         ready: Ready = []
@@ -216,7 +220,7 @@ class StandIn(Source):
         with self.lock, self._turn:
             if self.closed:
                 return
-            if not self._arrived(events.number, last):
+            if not self._arrived(events.number, last, len(events.seqs)):
                 return
             if self.reached is not None:
                 self._reach(self.reached, seqs, tags, last)
@@ -336,7 +340,7 @@ class StandIn(Source):
         if self.channel.node.ordered:
             self.channel.node.release()
 
-    def _arrived(self, number: int, last: int) -> bool:
+    def _arrived(self, number: int, last: int, events: int) -> bool:
         """Under its lock: whether this frame is the next. Another thread, which reads another link, may have been
         faster while this one waited for room."""
         if self.by_group:
@@ -344,12 +348,14 @@ class StandIn(Source):
             return True
         if number != self.frame + 1:
             return False
-        self._frames.append((number, last))
+        self._frames.append((number, last, events))
+        self._came += events
         self.frame, self.received = number, max(last, self.received)
         return True
 
-    def _short(self, records: Any, last: int, number: int) -> bool:
-        """Straight to the one function that wants everything, if that is how things are."""
+    def _short(self, records: Any, last: int, number: int, events: Events | None = None) -> bool:
+        """Straight to the one function that wants everything, if that is how things are; `events` is where the records
+        are from, if there are several."""
         flow = self._flow
         if self._seen is not None or flow.lone is None or flow.lone.out is not None or len(NEST) >= DEPTH:
             return False
@@ -361,19 +367,32 @@ class StandIn(Source):
                 lone.token.pop()
             except IndexError:
                 return False
-            if not self._arrived(number, last):
+            if not self._arrived(number, last, len(records)):
                 lone.token.append(None)
                 return True
             flow.seen += len(records)
             if self.reached is not None:
                 self.reached.reach(0, last)
-        malformed = _handle(lone, records)
+        try:
+            malformed, handled = _handle(lone, records)
+            if handled < len(records) and events is not None:
+                self._put_off(lone, events, records, handled)
+        finally:
+            lone.token.append(None)
         if malformed:
             self.malformed += malformed
             self.peer.engine.offence(self.peer, f"{malformed} records of {self} that are not of its type")
         if lone.items or lone.special:
             lone.stirred()
         return True
+
+    def _put_off(self, lone: Any, events: Events, records: Any, handled: int) -> None:
+        """The sink was paused, or cancelled, in the middle of a frame: the rest of it waits in its queue."""
+        now, attachment, rest = perf_counter_ns(), lone.attachment, range(handled, len(records))
+        letters = [
+            Letter(None, records[at], self, events.seqs[at], events.stamps[at], now, self.priority) for at in rest
+        ]
+        lone.subscription.put_off([(attachment, letter, 1, 0, inf) for letter in letters])
 
     def one(self, number: int, seq: int, frame: bytes | memoryview) -> bool:
         """A frame of one event, straight to the one function that wants everything, if that is how things are."""
@@ -399,7 +418,7 @@ class StandIn(Source):
         entry = None if tag == 0 else self._flow.tags.get(tag)  # type: ignore[attr-defined]
         if tag and entry is None:  # of an interest that was withdrawn meanwhile
             with self.lock, self._turn:
-                arrived = not self.closed and self._arrived(frame.number, int(frame.seqs[-1]))
+                arrived = not self.closed and self._arrived(frame.number, int(frame.seqs[-1]), frame.rows)
                 if arrived and self.reached is not None:
                     self.reached.reach(tag, int(frame.seqs[-1]))
             return
@@ -416,7 +435,7 @@ class StandIn(Source):
         with self.lock, self._turn:
             if self.closed:
                 return
-            if not self._arrived(frame.number, int(seqs[-1])):
+            if not self._arrived(frame.number, int(seqs[-1]), frame.rows):
                 return
             if self.reached is not None:
                 self.reached.reach(tag, int(seqs[-1]))
@@ -456,22 +475,36 @@ class StandIn(Source):
         frame, frames = self.frame, self._frames  # in this order: a frame that comes just now is not done
         if not frames:
             return frame
-        upto = self.upto()
+        upto, kept = self._needs()
         done = self.acknowledged
         while upto is not None and frames and frames[0][1] <= upto:
-            done = frames.popleft()[0]
+            if frames[0][1] > kept and self._came - self._done_with <= self.window // 2:
+                break
+            number, _, events = frames.popleft()
+            done, self._done_with = number, self._done_with + events
         return done
 
     def upto(self) -> int | None:
         """The last event that no sink of this node needs again; None if that cannot be told now."""
+        return self._needs()[0]
+
+    def _needs(self) -> tuple[int | None, int]:
+        """The same, and the last one that no durable sink needs that is held. Nobody waits for those; but where the
+        source has no log the latest events stay there, up to half of what fits, so that such a sink gets them again
+        if its process ends."""
         with self.lock:  # what has come is in the queues
             upto = self.received
+        kept = FOREVER
         for subscription in self._sinks():
-            waits = _oldest(subscription, self)
-            if waits is None:
-                return None
-            upto = min(upto, waits)
-        return upto
+            held = subscription.mailbox.held
+            if not held:
+                waits = _oldest(subscription, self)
+                if waits is None:
+                    return None, kept
+                upto = min(upto, waits)
+            elif self.reached is None and (first := subscription.unsettled(self)) is not None:
+                kept = min(kept, first - 1)
+        return upto, kept
 
     def _sinks(self) -> list[Subscription]:
         found: dict[Subscription, None] = {}
@@ -509,12 +542,17 @@ def _first(letter: Any) -> int:
     return int(letter.seqs[0]) if isinstance(letter, Chunk) else int(letter.seq)
 
 
-def _handle(lone: Any, records: Any) -> int:
-    """Call the one function with every event; the token is taken. How many are no events."""
-    handler, decode, malformed = lone.handler, lone.decode, 0
+def _handle(lone: Any, records: Any) -> tuple[int, int]:
+    """Call the one function with every event, until it may not be called any more; the token is taken, and stays so.
+    How many are no events, and how many were seen to."""
+    handler, decode, special, malformed, handled = lone.handler, lone.decode, lone.special, 0, 0
+    subscription = lone.subscription
     try:
         NEST.append(None)
         for record in records:
+            if special and handled and not lone.mailbox.delivers:
+                break
+            handled += 1
             try:
                 event = decode(record)
             except HeadwaterError:
@@ -523,13 +561,13 @@ def _handle(lone: Any, records: Any) -> int:
             try:
                 handler(event)
             except Exception as error:
-                lone.subscription.handler_failed(error, event)
+                subscription.handler_failed(error, event)
+            else:
+                if subscription.failures:
+                    subscription.went_well()
     finally:
-        try:
-            lone.token.append(None)
-        finally:
-            NEST.pop()
-    return malformed
+        NEST.pop()
+    return malformed, handled
 
 
 runs(_handle, lambda variables: variables["lone"].mailbox)

@@ -1,0 +1,199 @@
+"""A subscription that is paused, by its owner or since its handler fails, stops nobody: not its source, not its node,
+not other nodes. What it misses is counted, or, where there is a log, read from there later."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater import Event, Node, Pool, Queue, Reliable, Subscription, i64
+from headwater.federation.address_map import HashedGroups
+from headwater.federation.network import Network
+from tests.federation.nodes import GUARD, eventually, nodes, see
+from tests.federation.nodes import Log as Seen
+
+CHANNEL = "test.count"
+LIMIT = 256  # events that the link to a node takes
+QUEUE = 64  # and the queue of a sink
+MANY = 3000
+_PORTS = count(40_000 + os.getpid() % 20_000)
+
+
+class Count(Event, name="test.Count"):
+    n: i64
+
+
+def fails(event: Any) -> None:
+    raise ValueError(f"event {event.n} is not for me")
+
+
+def ways() -> dict[str, dict[str, Any]]:
+    """How events may go to another node."""
+    return {
+        "direct": {},
+        "routed": {"direct": ()},
+        "multicast": {"multicast": HashedGroups(port=next(_PORTS), base="239.255.78.0")},
+    }
+
+
+@contextmanager
+def three(way: str) -> Iterator[tuple[Node, Node, Node]]:
+    """One that publishes, and two that listen."""
+    more = ways()[way]
+    with nodes() as make:
+        link = Queue(limit=LIMIT, policy="block", wait=2.0)
+        lab = make("lab", network=Network(listen="tcp/127.0.0.1:0", link=link, **more))
+        desks = [make(name, network=Network(connect=lab.endpoints[0], **more)) for name in ("sick", "well")]
+        yield lab, desks[0], desks[1]
+
+
+def adds_up(subscription: Subscription) -> Any:
+    counts = subscription.counts
+    assert counts.evaluated == counts.passed + counts.rejected + counts.undecided
+    assert counts.passed == counts.delivered + counts.dropped + counts.expired + counts.skipped + counts.queued
+    return counts
+
+
+@pytest.mark.parametrize("dispatch", ["inline", "pool"])
+@pytest.mark.parametrize("way", list(ways()))
+def test_a_handler_that_always_fails_stops_neither_the_source_nor_others(way: str, dispatch: str) -> None:
+    with three(way) as (lab, sick, well):
+        source = lab.channel(CHANNEL, Count).source("s")
+        more: dict[str, Any] = {"dispatch": Pool()} if dispatch == "pool" else {}
+        bad = sick.channel(CHANNEL, Count).subscribe(fails, queue=Queue(limit=QUEUE), name="bad", **more)
+        seen = Seen()
+        well.channel(CHANNEL, Count).subscribe(seen, queue=Queue(limit=QUEUE))
+        for node in (sick, well):
+            see(node, lab)
+            assert node.ready(GUARD)
+        for n in range(MANY):
+            source.publish(Count(n))  # it never raises QueueFull
+        seen.wait(MANY)
+        assert seen.field("n") == list(range(MANY))
+        eventually(lambda: bad.counts.passed == MANY, "all at the sink that fails")
+        counts = adds_up(bad)
+        assert bad.state == "paused" and "in a row" in str(bad.paused)
+        assert counts.failed == counts.delivered == 10
+        # What it had when it was paused may be more than the limit, by the rest of a frame.
+        assert QUEUE <= counts.queued <= QUEUE + LIMIT
+        assert lab.flush(GUARD)  # everything was acknowledged
+
+
+def test_after_resume_it_goes_on_in_order_with_what_was_kept() -> None:
+    with three("direct") as (lab, sick, _):
+        source = lab.channel(CHANNEL, Count).source("s")
+        got = list[int]()
+
+        def take(event: Any) -> None:
+            if not well:
+                raise ValueError("not yet")
+            got.append(event.n)
+
+        well = list[None]()
+        sink = sick.channel(CHANNEL, Count).subscribe(take, queue=Queue(limit=QUEUE), name="later")
+        see(sick, lab)
+        assert sick.ready(GUARD)
+        for n in range(MANY):
+            source.publish(Count(n))
+        eventually(lambda: sink.counts.passed == MANY, "all events")
+        kept = adds_up(sink).queued
+        assert QUEUE <= kept <= QUEUE + LIMIT  # by the rest of a frame it may be more
+        well.append(None)
+        sink.resume()
+        for n in range(MANY, MANY + 100):
+            source.publish(Count(n))
+        eventually(lambda: len(got) == kept + 100, "the rest")
+        assert got == [*range(10, 10 + kept), *range(MANY, MANY + 100)]
+        assert adds_up(sink).queued == 0
+
+
+@pytest.mark.parametrize("way", ["direct", "routed"])
+def test_failures_that_are_not_in_a_row_pause_nothing(way: str) -> None:
+    """However many events come in one frame."""
+    with three(way) as (lab, sick, _):
+        source = lab.channel(CHANNEL, Count).source("s")
+        got = list[int]()
+
+        def take(event: Any) -> None:
+            got.append(event.n)
+            if event.n % 5 == 0:
+                raise ValueError("one in five")
+
+        sink = sick.channel(CHANNEL, Count).subscribe(take, name="now and then")
+        see(sick, lab)
+        assert sick.ready(GUARD)
+        for n in range(1000):
+            source.publish(Count(n))
+        eventually(lambda: len(got) >= 1000 or sink.state == "paused", "all events")
+        assert sink.state == "open" and sink.paused is None
+        assert got == list(range(1000))
+        eventually(lambda: sink.counts.delivered == 1000, "counts")
+        assert adds_up(sink).failed == 200
+
+
+def test_of_a_frame_nothing_is_handed_over_after_the_pause() -> None:
+    """The rest of the frame waits, and goes on in order."""
+    with three("direct") as (lab, sick, _):
+        source = lab.channel(CHANNEL, Count).source("s")
+        got = list[int]()
+
+        def take(event: Any) -> None:
+            got.append(event.n)
+            if event.n == 100:
+                sink.pause("enough")
+
+        sink = sick.channel(CHANNEL, Count).subscribe(take, queue=Queue(limit=10_000), name="pauses")
+        see(sick, lab)
+        assert sick.ready(GUARD)
+        for n in range(MANY):
+            source.publish(Count(n))
+        eventually(lambda: sink.counts.passed == MANY, "all events")
+        assert got == list(range(101))
+        assert adds_up(sink).queued == MANY - 101
+        sink.resume()
+        eventually(lambda: len(got) == MANY, "the rest")
+        assert got == list(range(MANY))
+        assert adds_up(sink).delivered == MANY
+
+
+# ── durable sinks ──
+
+
+def test_a_durable_sink_that_is_paused_stops_nobody_and_finds_the_latest_again_after_a_restart(tmp_path: Path) -> None:
+    """Without a log: up to half of what fits stays at the source."""
+    with nodes() as make:
+        lab = make("lab", network=Network(listen="tcp/127.0.0.1:0", link=Queue(limit=LIMIT, policy="block", wait=2.0)))
+        source = lab.channel(CHANNEL, Count).source("s")
+        first = make("desk", connect=lab.endpoints[0], state=tmp_path / "state", listen="tcp/127.0.0.1:0")
+        durable = Reliable(durable=True)
+        seen, got = Seen(), Seen()
+        kept = first.channel(CHANNEL, Count).subscribe(
+            got, name="kept", delivery=durable, queue=Queue(limit=QUEUE), dispatch=Pool()
+        )
+        first.channel(CHANNEL, Count).subscribe(seen, name="beside", dispatch=Pool())
+        see(first, lab)
+        assert first.ready(GUARD)
+        source.publish(Count(0))
+        got.wait(1)
+        kept.pause()
+        for n in range(1, MANY):
+            source.publish(Count(n))
+        for n in range(MANY, MANY + 100):  # so that they are frames of one
+            seen.wait(n)
+            source.publish(Count(n))
+        seen.wait(MANY + 100)
+        eventually(lambda: kept.counts.passed == MANY + 100, "all events")
+        assert adds_up(kept).dropped == MANY + 99 - QUEUE
+        first.close(drain=False)
+        second = make("desk", connect=lab.endpoints[0], state=tmp_path / "state", listen="tcp/127.0.0.1:0")
+        again = Seen()
+        second.channel(CHANNEL, Count).subscribe(again, name="kept", delivery=durable)
+        again.until(lambda events: bool(events) and events[-1].n == MANY + 99)
+        numbers = again.field("n")
+        assert numbers == list(range(MANY + 100 - len(numbers), MANY + 100)) and len(numbers) >= 100
