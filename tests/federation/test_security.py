@@ -18,6 +18,7 @@ from headwater.errors import ConfigError
 from headwater.federation.certificates import issue, make_authority
 from headwater.federation.endpoints import is_loopback, loopback_only
 from headwater.federation.identity import same_key
+from headwater.federation.proof import login_key
 from headwater.federation.rules import ACTIONS, Principal, Rule, Rules
 from headwater.federation.security import Security, User, tls_contexts, zenoh_settings
 
@@ -406,5 +407,5 @@ def test_the_file_of_passwords_is_private_and_one() -> None:
     security = Security(user="ann", password=USERS["ann"], users=USERS)
     path = zenoh_settings(security)["transport/auth/usrpwd/dictionary_file"]
     assert Path(path).stat().st_mode & 0o777 == 0o600
-    assert Path(path).read_text() == "ann:correct horse: battery\nbob:staple\n"
+    assert Path(path).read_text() == "".join(f"{name}:{login_key(name, USERS[name])}\n" for name in sorted(USERS))
     assert zenoh_settings(security)["transport/auth/usrpwd/dictionary_file"] == path

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509 import verification
 
 from headwater.federation.identity import (
@@ -42,11 +46,24 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _T = TypeVar("_T")
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=65_536)
 def password_key(user: str, password: str) -> bytes:
     """The key of a user: slow to compute (some 40 ms), so that passwords are slow to guess."""
     salt = hashlib.sha256(b"headwater user\0" + user.encode()).digest()
     return hashlib.scrypt(password.encode(), salt=salt, n=2**14, r=8, p=1, dklen=32)
+
+
+def login_key(user: str, password: str) -> str:
+    """What Zenoh gets in the place of a user's password. It sends a fast keyed hash of it: what was seen of a login is
+    then no quicker way to guess the password than this is, and does not help to make a `Credential`'s proof."""
+    derived = HKDF(hashes.SHA256(), 32, salt=None, info=b"headwater zenoh login 1\0" + user.encode())
+    return derived.derive(password_key(user, password)).hex()
+
+
+def login_keys(users: Mapping[str, str]) -> dict[str, str]:
+    """Those of many users and their passwords: as many at a time as there are processors."""
+    with ThreadPoolExecutor(min(len(users), os.cpu_count() or 1) or 1, "headwater-login-keys") as pool:
+        return dict(zip(users, pool.map(login_key, users.keys(), users.values()), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,4 +222,4 @@ class _Recent(Generic[_T]):
                 self._values.popitem(last=False)
 
 
-__all__ = ["Credential", "Proven", "Prover", "VouchError", "password_key", "vouched_until"]
+__all__ = ["Credential", "Proven", "Prover", "VouchError", "login_key", "login_keys", "password_key", "vouched_until"]

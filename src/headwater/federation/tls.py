@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import ConfigError, ConfigProblem
+from headwater.federation.proof import login_key, login_keys
 
 if TYPE_CHECKING:
     from headwater.federation.security import Security, User
@@ -54,7 +55,7 @@ def zenoh_settings(security: Security) -> dict[str, Any]:
 
     The links between nodes are then as well protected as direct streams are: by mutual TLS (on `tls/` and `quic/`
     endpoints), and by user and password. Zenoh knows who is at the other end of a link, not who sent a message that
-    came through it; that is what envelopes are for.
+    came through it; that is what envelopes are for. It gets no password, but a key made of it (`login_key`).
     """
     found: dict[str, Any] = {}
     if security.certificate is not None and security.key is not None and security.authority is not None:
@@ -69,10 +70,10 @@ def zenoh_settings(security: Security) -> dict[str, Any]:
             "transport/link/tls/verify_name_on_connect": security.verify_hosts,
             "transport/link/tls/close_link_on_expiration": True,
         }
-    if security.user is not None:
+    if security.user is not None and security.password is not None:
         found |= {
             "transport/auth/usrpwd/user": security.user,
-            "transport/auth/usrpwd/password": security.password,
+            "transport/auth/usrpwd/password": login_key(security.user, security.password),
         }
     if users := security.users_by_name():
         found["transport/auth/usrpwd/dictionary_file"] = _dictionary(users)
@@ -85,10 +86,11 @@ _files: dict[str, tuple[str, int | None]] = {}  # by content: the path, and the 
 def _dictionary(users: Mapping[str, User]) -> str:
     """The path of a file with these users, which Zenoh reads when a session is opened.
 
-    In memory where the system can do that, so that no password is left behind by a process that is killed; else a
+    In memory where the system can do that, so that no key is left behind by a process that is killed; else a
     private file that is removed at the end of the process. One for the same users, however often it is asked for.
     """
-    text = "".join(f"{name}:{user.password}\n" for name, user in sorted(users.items()))
+    keys = login_keys({name: user.password for name, user in sorted(users.items())})
+    text = "".join(f"{name}:{key}\n" for name, key in keys.items())
     if text in _files:
         return _files[text][0]
     descriptor: int | None
