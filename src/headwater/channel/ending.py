@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from headwater.channel.aio import LoopDispatcher
 from headwater.channel.running import in_handler, running
+from headwater.threads import Supervised
 
 if TYPE_CHECKING:
     from headwater.channel.mailbox import Mailbox
@@ -199,15 +199,25 @@ def _settle(future: asyncio.Future[bool], result: bool) -> None:
         future.set_result(result)
 
 
+def _fail(future: asyncio.Future[bool], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
 async def _aside(function: Callable[[], bool]) -> bool:
     """Call a function that may wait in a thread of its own, which is gone afterwards."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[bool] = loop.create_future()
 
     def run() -> None:
-        loop.call_soon_threadsafe(_settle, done, function())
+        try:
+            result = function()
+        except BaseException as error:  # whoever waits hears of it
+            loop.call_soon_threadsafe(_fail, done, error)
+        else:
+            loop.call_soon_threadsafe(_settle, done, result)
 
-    thread = threading.Thread(target=run, name="headwater-closing", daemon=True)
+    thread = Supervised(run, "headwater-closing")
     thread.start()
     try:
         return await done

@@ -52,6 +52,7 @@ from headwater.errors import ChannelError, ClosedError, ConfigError, HeadwaterEr
 from headwater.interest import as_event_type
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
+from headwater.threads import Crashes
 
 log = logging.getLogger("headwater")
 _NAMES = count(1)
@@ -96,6 +97,7 @@ class Node:
         self.over = threading.Event()
         self.full: set[Mailbox] = set()  # mailboxes that make publishers wait or fail
         self.stamp: Callable[[], int] = time.time_ns if clock is None else lambda: 1000 * self.clock.time()
+        self.crashes = Crashes()  # in threads of its own
         self.timers = Timers(self.clock, self.name, on_error=self._timer_failed)
         self.subscriptions: dict[str, Subscription] = {}
         self.parting: set[Subscription] = set()  # cancelled, but what waits is still to be delivered

@@ -28,6 +28,7 @@ from headwater.channel.dispatch import (
     left,
     timed,
 )
+from headwater.threads import Supervised
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +216,7 @@ class ThreadDispatcher:
                 self._grow()
 
     def _grow(self) -> None:
-        thread = threading.Thread(target=self._serve, name=f"headwater-{self.name}-{next(self._numbers)}", daemon=True)
+        thread = Supervised(self._serve, f"headwater-{self.name}-{next(self._numbers)}", again=lambda: True)
         self._threads.add(thread)  # first: what interrupts us (Ctrl-C) does not stop a thread that has started
         self._spare += 1
         try:

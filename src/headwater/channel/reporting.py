@@ -11,6 +11,7 @@ from headwater.channel.attachment import Attachment
 from headwater.channel.report import ChannelReport, NodeReport, Placement, SourceReport, State, SubscriptionReport
 from headwater.channel.route import Entry, Flow, Lineup
 from headwater.channel.tally import Tally
+from headwater.threads import PROCESS
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -70,10 +71,14 @@ def node(it: Node) -> NodeReport:
             sources=tuple(_source(each, look) for each in sources),
             subscriptions=tuple(_subscription(each, look) for each in it.subscriptions.values()),
             dispatch=tuple(str(each) for each in it.dispatching()),
-            notes=tuple(
-                f"subscription {each.name!r} is not attached to {channel}: {why}"
-                for each in it.subscriptions.values()
-                for channel, why in each.refused.items()
+            notes=(
+                *(
+                    f"subscription {each.name!r} is not attached to {channel}: {why}"
+                    for each in it.subscriptions.values()
+                    for channel, why in each.refused.items()
+                ),
+                *it.crashes.lines(),
+                *PROCESS.lines(),
             ),
         )
 

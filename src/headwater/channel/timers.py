@@ -23,6 +23,7 @@ from typing import Any
 
 from headwater.channel.clock import Clock, ManualClock, to_nanosecond
 from headwater.errors import ClosedError
+from headwater.threads import Supervised
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +139,7 @@ class Timers:
         heappush(self._waiting, (handle.due, handle.serial, handle))
         if self._manual is None:
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._serve, name=f"headwater-{self.name}-timers", daemon=True)
+                self._thread = Supervised(self._serve, f"headwater-{self.name}-timers", again=lambda: not self._closed)
                 self._thread.start()
             elif self._waiting[0][2] is handle:
                 self._changed.notify_all()

@@ -130,6 +130,7 @@ class Engine:
             mode="router" if network.router else "client" if network.client else "peer",
             lease=network.lease,
             settings=zenoh_settings(self.security),
+            crashes=self.node.crashes,
         )
         fabric.on_join, fabric.on_leave = self.membership.joined, self.membership.left
         fabric.on_roll, fabric.on_news = self.membership.on_roll, self.membership.on_news

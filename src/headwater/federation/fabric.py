@@ -44,6 +44,7 @@ from headwater.federation.fabric_parts import KINDS, Counters, Worker
 from headwater.federation.fabric_settings import Mode, Ports, Wiring, plain
 from headwater.federation.questions import FAILED, Answer, Questions
 from headwater.federation.reunion import Reunion
+from headwater.threads import PROCESS, Crashes, Supervised
 
 log = logging.getLogger("headwater.federation")
 
@@ -78,6 +79,7 @@ class Fabric:
         mode: Mode = "peer",
         lease: float = LEASE,
         settings: Mapping[str, Any] | None = None,
+        crashes: Crashes | None = None,
     ) -> None:
         self._wiring: Wiring = wiring.check(
             federation,
@@ -98,6 +100,7 @@ class Fabric:
         self.lease = float(lease)
         self.endpoints: tuple[str, ...] = ()
         self.failures: dict[str, int] = dict.fromkeys(KINDS, 0)
+        self._crashes = PROCESS if crashes is None else crashes
 
         self.on_join: Callable[[str, int], None] | None = None
         self.on_leave: Callable[[str, int], None] | None = None
@@ -122,9 +125,9 @@ class Fabric:
         self._stuck: dict[str, float] = {}  # id -> when a post to it was given up
         self._patience = self.lease * wiring.STUCK * 0.95
         self._inside = threading.local()  # .post: this is a thread of Zenoh, in on_post
-        self._control = Worker(f"{node}-control", CONTROLS)
-        self._answers = Worker(f"{node}-answers", ASKS)
-        self._reads = Worker(f"{node}-log", ASKS, threads=READS)
+        self._control = Worker(f"{node}-control", CONTROLS, crashes=self._crashes)
+        self._answers = Worker(f"{node}-answers", ASKS, crashes=self._crashes)
+        self._reads = Worker(f"{node}-log", ASKS, threads=READS, crashes=self._crashes)
         self._session: Any = None
         self._token: Any = None
         self._reunion: Reunion | None = None
@@ -148,7 +151,9 @@ class Fabric:
                 raise
             # A client's session only opens with a connection; ours opens now and connects when it can.
             self._start()
-            self._opener = threading.Thread(target=self._open_later, name=f"{self.node}-opening", daemon=True)
+            self._opener = Supervised(
+                self._open_later, f"{self.node}-opening", self._crashes, again=lambda: not self._closed.is_set()
+            )
             self._opener.start()
             return
         except ConfigError:
@@ -186,7 +191,7 @@ class Fabric:
                 ports.release()
             self.endpoints = tuple(map(str, ports.endpoints))
             if ports.endpoints:
-                self._reunion = Reunion(config, ports.endpoints, self.node)
+                self._reunion = Reunion(config, ports.endpoints, self.node, self._crashes)
             return session
         raise AssertionError("every attempt returns, continues or raises")
 
@@ -195,12 +200,14 @@ class Fabric:
         while not self._closed.wait(pause):
             pause = min(2 * pause, 2.0)
             try:
-                session = self._open_session()
-            except FederationError as error:
-                log.debug("%s", error)
-            else:
-                self._declare(session)
+                self._declare(self._open_session())
                 return
+            except (FederationError, ConfigError) as error:
+                log.log(logging.WARNING if isinstance(error, ConfigError) else logging.DEBUG, "%s", error)
+                with self._lock:
+                    session, self._session = self._session, None
+                if session is not None:  # it opened, but not everything could be declared
+                    self._end_session(session)
 
     def _declare(self, session: Any) -> None:
         with self._lock:
@@ -221,15 +228,15 @@ class Fabric:
         root = self._root
         if self._reunion is not None:
             self._reunion.begin()  # before it hears of the connections that are there
-            session.info.declare_link_events_listener(_direct(self._took_link), history=True)
+            session.info.declare_link_events_listener(self._direct(self._took_link), history=True)
         session.declare_subscriber(f"{root}/post/{self.node}", self._took_post, allowed_origin=remote)
-        session.declare_subscriber(f"{root}/news", _direct(self._took_news), allowed_origin=remote)
-        session.declare_queryable(f"{root}/ask/{self.node}", _direct(self._took_ask), allowed_origin=remote)
-        session.declare_queryable(f"{root}/roll/{self.node}", _direct(self._took_roll), allowed_origin=remote)
+        session.declare_subscriber(f"{root}/news", self._direct(self._took_news), allowed_origin=remote)
+        session.declare_queryable(f"{root}/ask/{self.node}", self._direct(self._took_ask), allowed_origin=remote)
+        session.declare_queryable(f"{root}/roll/{self.node}", self._direct(self._took_roll), allowed_origin=remote)
         if self.on_log is not None:
-            session.declare_queryable(f"{root}/log/{self.node}", _direct(self._took_read), allowed_origin=remote)
+            session.declare_queryable(f"{root}/log/{self.node}", self._direct(self._took_read), allowed_origin=remote)
         live = session.liveliness()
-        live.declare_subscriber(f"{root}/alive/*/*", _direct(self._took_token), history=True)
+        live.declare_subscriber(f"{root}/alive/*/*", self._direct(self._took_token), history=True)
         self._token = live.declare_token(f"{root}/alive/{self.node}/{self.incarnation}")
         self._count.sent("join", 0)
 
@@ -244,7 +251,7 @@ class Fabric:
             self._closed.set()
             session, self._session = self._session, None
         if getattr(self._inside, "post", False):
-            threading.Thread(target=self._end, args=(session,), name=f"{self.node}-closing").start()
+            Supervised(lambda: self._end(session), f"{self.node}-closing", self._crashes, daemon=False).start()
         else:
             self._end(session)
 
@@ -254,7 +261,7 @@ class Fabric:
         if session is not None:
             self._count.sent("leave", 0)
             # Beside a frozen node Zenoh may take ten seconds; the others hear of the end before that.
-            ending = threading.Thread(target=self._end_session, args=(session,), name=f"{self.node}-end", daemon=True)
+            ending = Supervised(lambda: self._end_session(session), f"{self.node}-end", self._crashes)
             ending.start()
             ending.join(END)
         self._publishers.clear()
@@ -567,7 +574,8 @@ class Fabric:
             result = call(data)
         except Exception as error:
             self._failed(kind)
-            query.reply_err(FAILED + f"{type(error).__name__}: {error}"[:2000].encode())
+            with suppress(zenoh.ZError):  # the asker has gone, or this node is closing
+                query.reply_err(FAILED + f"{type(error).__name__}: {error}"[:2000].encode())
             return
         self._count.sent(kind, len(result))  # before the other has it: who compares both ends must not find less
         with suppress(zenoh.ZError):  # the asker has gone, or this node is closing
@@ -589,8 +597,15 @@ class Fabric:
         else:
             log.exception("node %s: the handler of %s failed", self.node, kind)
 
+    def _direct(self, callback: Callable[[Any], None]) -> Any:
+        """Call in Zenoh's receiving thread, for what only puts something in a queue. (For posts, a thread of Python
+        that waits for Zenoh is the quicker way: entering Python from a foreign thread costs more than waking one up.)
+        Zenoh would say what it raises on the terminal at best."""
 
-def _direct(callback: Callable[[Any], None]) -> Any:
-    """Call in Zenoh's receiving thread, for what only puts something in a queue. (For posts, a thread of Python that
-    waits for Zenoh is the quicker way: entering Python from a foreign thread costs more than waking one up.)"""
-    return zenoh.handlers.Callback(callback, indirect=False)
+        def call(what: Any) -> None:
+            try:
+                callback(what)
+            except Exception as error:
+                self._crashes.note(f"{self.node}: {callback.__name__}", error)
+
+        return zenoh.handlers.Callback(call, indirect=False)

@@ -6,6 +6,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from headwater.threads import PROCESS, Crashes, Supervised
+
 KINDS = ("join", "leave", "roll", "news", "ask", "post", "log")
 JOIN = 1.0  # seconds that an end waits for what a thread is doing
 
@@ -46,8 +48,8 @@ class Counters:
 class Worker:
     """One thread, or several, that do what is put, in order; what waits is bounded."""
 
-    def __init__(self, name: str, most: int, *, threads: int = 1) -> None:
-        self._name = name
+    def __init__(self, name: str, most: int, *, threads: int = 1, crashes: Crashes = PROCESS) -> None:
+        self._name, self._crashes = name, crashes
         self._most = most
         self._count = threads
         self._queue: deque[Callable[[], None]] = deque()
@@ -57,7 +59,7 @@ class Worker:
 
     def start(self) -> None:
         for _ in range(self._count):
-            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread = Supervised(self._run, self._name, self._crashes, again=lambda: not self._stopped)
             self._threads.append(thread)
             thread.start()
 
@@ -81,7 +83,10 @@ class Worker:
                     self._queue.clear()
                     return
                 work = self._queue.popleft()
-            work()
+            try:
+                work()
+            except BaseException as error:  # one failure must not end the thread: nobody else would do the rest
+                self._crashes.note(self._name, error)
             del work  # what it holds ends now, not with the next work
 
     def stop(self) -> None:

@@ -3,7 +3,6 @@ waits for the network; and waiting until something has happened."""
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,12 +11,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.federation.workers import Workers
+from headwater.threads import Supervised
 
 if TYPE_CHECKING:
     from headwater.federation.engine import Engine
     from headwater.federation.peer import Peer
 
-log = logging.getLogger("headwater.federation")
 TICK = 0.02  # seconds between acknowledgements
 BEAT = 0.05  # seconds between promises of idle sources
 
@@ -36,7 +35,9 @@ class Keeping:
         self._wake = threading.Event()
         self._tasks: list[tuple[float, Callable[[], object]]] = []
         self._workers = Workers(f"headwater-{name}-federation")
-        self._keeper = threading.Thread(target=self._keep, name=f"headwater-{name}-keeper", daemon=True)
+        self._keeper = Supervised(
+            self._keep, f"headwater-{name}-keeper", engine.node.crashes, again=lambda: not engine.closed
+        )
 
     def start(self) -> None:
         self._keeper.start()
@@ -104,9 +105,9 @@ class Keeping:
     def guarded(self, task: Callable[..., Any], *args: Any) -> None:
         try:
             task(*args)
-        except Exception as error:  # one failure must not end the keeper, and must be seen
+        except BaseException as error:  # one failure must not end the keeper, and must be seen
             if not self._engine.closed:
-                log.error("node %s: %s: %s", self._engine.node.name, type(error).__name__, error, exc_info=error)
+                self._engine.node.crashes.note(f"headwater-{self._engine.node.name}: {_named(task)}", error)
 
     def changed(self) -> None:
         """Something that someone may be waiting for has happened."""
@@ -143,3 +144,9 @@ class Keeping:
             self._workers.submit(on, partial(self.guarded, task, *args))
             return True
         return False  # it is closed
+
+
+def _named(task: Callable[..., Any]) -> str:
+    """What a task is, for people."""
+    found = getattr(task, "func", task)  # of a partial
+    return str(getattr(found, "__qualname__", type(found).__name__))

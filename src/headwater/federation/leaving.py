@@ -12,6 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from headwater.threads import Supervised
+
 if TYPE_CHECKING:
     from headwater.federation.node import Node
 
@@ -28,7 +30,7 @@ def close_at_exit(node: Node) -> None:
         _nodes.add(node)
         if not any(thread.name == _NAME for thread in threading.enumerate()):
             # No daemon: the interpreter waits for it, and is not taken down while Zenoh is being closed.
-            threading.Thread(target=_close_all, name=_NAME, daemon=False).start()
+            Supervised(_close_all, _NAME, daemon=False).start()
 
 
 def _close_all() -> None:

@@ -14,11 +14,13 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.federation.link import Endpoint, parse_endpoints
 from headwater.federation.stream import Stream, TlsStream, context_of, describe, tune
+from headwater.threads import Supervised
 
 log = logging.getLogger("headwater.federation")
 
@@ -65,7 +67,7 @@ class Listener:
             self._release()
             raise
         self.endpoints = [str(endpoint) for endpoint in found]
-        self._thread = threading.Thread(target=self._run, name=f"headwater-listen-{self.endpoints}", daemon=True)
+        self._thread = Supervised(self._serve, f"headwater-listen-{self.endpoints}", again=lambda: not self._closed)
         self._thread.start()
 
     def close(self) -> None:
@@ -131,16 +133,14 @@ class Listener:
                 if _file(path) == file:  # not if another listener has replaced it
                     Path(path).unlink()
 
-    def _run(self) -> None:
-        try:
-            while not self._closed:
-                for key, _ in self._selector.select():
-                    if key.data is not None and not self._closed:
-                        self._take(key.fileobj, key.data)  # type: ignore[arg-type]
-        finally:
-            with self._lock:
-                self._closed = True
-                self._release()
+    def _serve(self) -> None:
+        """Until it is closed; what fails on the way closes nothing."""
+        while not self._closed:
+            for key, _ in self._selector.select():
+                if key.data is not None and not self._closed:
+                    self._take(key.fileobj, key.data)  # type: ignore[arg-type]
+        with self._lock:
+            self._release()
 
     def _take(self, listening: socket.socket, endpoint: Endpoint) -> None:
         try:
@@ -159,9 +159,7 @@ class Listener:
         if endpoint.kind != "tls":
             self._hand_over(Stream(sock, endpoint.kind, remote, loopback=loopback))
             return
-        thread = threading.Thread(
-            target=self._shake, args=(sock, remote, loopback), name=f"headwater-handshake-{remote}", daemon=True
-        )
+        thread = Supervised(partial(self._shake, sock, remote, loopback), f"headwater-handshake-{remote}")
         with self._lock:
             # The one that takes longest is the least likely to succeed, and newcomers always have their chance.
             pending = [other for other in self._handshakes.values() if other is not None]

@@ -47,6 +47,7 @@ from headwater.federation.datagram import (
     node_number,
     split,
 )
+from headwater.threads import Supervised
 
 log = logging.getLogger(__name__)
 
@@ -214,7 +215,7 @@ class Multicast:
             self._selector.register(incoming.socket, selectors.EVENT_READ, incoming)
             if self._thread is None:
                 name = f"headwater {self._name} multicast"
-                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._thread = Supervised(self._run, name, again=lambda: not self._closed)
                 self._thread.start()
 
     def leave(self, group: Group) -> None:

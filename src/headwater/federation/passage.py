@@ -20,6 +20,7 @@ from headwater.federation.combining import combined
 from headwater.federation.relay import Relay, RelaySource, RelayThreads, Routes
 from headwater.federation.seen import federation_of, origin_of
 from headwater.federation.wire_control import SourceAd
+from headwater.threads import Supervised
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -85,7 +86,9 @@ class Passage:
         self._woken = self._done = 0
         self.over = False
         self._ending = False
-        self._thread = threading.Thread(target=self._keep, name=f"headwater-{name}-{here.name}", daemon=True)
+        self._thread = Supervised(
+            self._keep, f"headwater-{name}-{here.name}", here.crashes, again=lambda: not self._ends
+        )
 
     def start(self) -> None:
         for engine in (self._mine, self._theirs):
@@ -116,9 +119,13 @@ class Passage:
 
     # ── the thread ──
 
+    @property
+    def _ends(self) -> bool:
+        return self._ending or self.here.closed or self.there.closed
+
     def _keep(self) -> None:
         again = False
-        while not (self._ending or self.here.closed or self.there.closed):
+        while not self._ends:
             self._wake.wait(SOON if again else None)
             self._wake.clear()
             woken = self._woken
@@ -127,8 +134,8 @@ class Passage:
                 self._done = woken
             except Exception as error:
                 again = True
-                if not (self._ending or self.here.closed or self.there.closed):
-                    log.error("%s: %s: %s", self._name, type(error).__name__, error, exc_info=error)
+                if not self._ends:
+                    self.here.crashes.note(self._thread.name, error)
             self._mine.keeping.nudge()
         self._end()
 

@@ -19,6 +19,7 @@ from headwater.channel.attachment import Attachment
 from headwater.channel.table import Cell, block, table
 from headwater.errors import FederationError, SecurityError, Unreachable
 from headwater.federation.messages import Ask, Told
+from headwater.threads import PROCESS
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -133,7 +134,8 @@ class FederationReport:
 
     `budget` is what other nodes' interests may cost a source here: all together, and those of one node. `offences`
     counts what should not have come, by who sent it. `messages` counts Zenoh's messages by kind. `failing` is what this
-    node itself fails to do at present, by what it is about ("channel@node"), and tries again."""
+    node itself fails to do at present, by what it is about ("channel@node"), and tries again. `crashes` counts failures
+    in threads of this node and of its process, by thread; the log has their tracebacks."""
 
     node: str
     id: str
@@ -145,6 +147,7 @@ class FederationReport:
     offences: Mapping[str, int] = field(default_factory=dict)
     messages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     failing: Mapping[str, str] = field(default_factory=dict)
+    crashes: Mapping[str, int] = field(default_factory=dict)
 
     def peer(self, name: str) -> PeerReport:
         """The node of that name or id; KeyError if it is not known."""
@@ -168,6 +171,7 @@ class FederationReport:
         lines += _cut(block([(each.name, each._line()) for each in self.peers[:SHOWN]]), len(self.peers))
         lines += self._tables()
         lines += _section("fails, and is tried again", block(list(self.failing.items())))
+        lines += _section("failed in threads", block([(name, f"{count:,}") for name, count in self.crashes.items()]))
         lines += _section("offences", block([(who, f"{count:,}") for who, count in self.offences.items()]))
         rows: list[list[Cell]] = [
             [kind, *(count.get(name, 0) for name in _MESSAGES)]
@@ -247,6 +251,7 @@ def federation(node: Node) -> FederationReport:
         offences=dict(engine.offences.most_common()),
         messages=engine.fabric.counters,
         failing=engine.failures.present(),
+        crashes={**PROCESS.counts, **node.crashes.counts},
     )
 
 

@@ -10,6 +10,7 @@ The same is done for a node whose very first connection has failed.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from time import monotonic
@@ -17,8 +18,10 @@ from typing import Any
 
 import zenoh
 
-from headwater.federation.fabric_settings import DATAGRAMS, STREAMS, Locator, matchmaker_config
+from headwater.federation.fabric_settings import DATAGRAMS, STREAMS, Locator, matchmaker_config, plain
+from headwater.threads import PROCESS, Crashes, Supervised
 
+log = logging.getLogger("headwater.federation")
 FIRST = 0.25  # seconds before the first attempt, and its length
 LONGEST = 30.0  # the pause between attempts doubles up to this
 FORGET = 86_400.0  # seconds after which a lost node is given up
@@ -28,7 +31,10 @@ MOST = 64  # lost nodes that are looked for; the longest lost are given up first
 class Reunion:
     """Looks for lost nodes until they are back, in a thread that exists only while something is lost."""
 
-    def __init__(self, config: Mapping[str, Any], homes: Sequence[Locator], name: str) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], homes: Sequence[Locator], name: str, crashes: Crashes = PROCESS
+    ) -> None:
+        self._crashes = crashes
         self._config = config
         self._home = homes[0]
         self._ports = {str(home.port) for home in homes if not home.unix}
@@ -75,9 +81,10 @@ class Reunion:
 
     def _look(self) -> None:
         self._change.notify_all()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"{self._name}-reunion", daemon=True)
-            self._thread.start()
+        if self._thread is None or not self._thread.is_alive():
+            thread = Supervised(self._run, f"{self._name}-reunion", self._crashes, again=lambda: not self._closed)
+            thread.start()
+            self._thread = thread  # only now: had no thread begun, the next loss must try again
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -103,17 +110,27 @@ class Reunion:
     def _introduce(self, wanted: list[str]) -> None:
         """Connect to both sides for a moment; whether they found each other shows in `connected`."""
         self.attempts += 1
+        session: Any = None
         try:
-            config = zenoh.Config.from_json5(json.dumps(matchmaker_config(self._config, self._home, wanted)))
-            session: Any = zenoh.open(config)
-        except zenoh.ZError:
-            return  # the next attempt may find more
-        try:
+            session = zenoh.open(self._session_config(wanted))
             with self._lock:
                 before = len(self._lost)
                 self._change.wait_for(lambda: self._closed or len(self._lost) < before, 2 * FIRST)
-        finally:
+        except zenoh.ZError as error:
+            log.debug("%s: the nodes at %s are not reached: %s", self._name, ", ".join(wanted), plain(error))
+        finally:  # the next attempt may find more
+            if session is not None:
+                self._end(session)
+
+    def _session_config(self, wanted: list[str]) -> zenoh.Config:
+        return zenoh.Config.from_json5(json.dumps(matchmaker_config(self._config, self._home, wanted)))
+
+    def _end(self, session: Any) -> None:
+        """Zenoh may fail to close what it has opened, where many sessions come and go: the search goes on."""
+        try:
             session.close()
+        except zenoh.ZError as error:
+            self._crashes.note(f"{self._name}-reunion: closing a session", error)
 
     def close(self) -> None:
         """End the search."""

@@ -6,13 +6,13 @@ In the clear is only who posts it: the node's id and incarnation.
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from headwater.errors import FrameError, LinkDown, Unreachable
+from headwater.threads import Supervised
 
 if TYPE_CHECKING:
     from headwater.federation.fabric import Fabric
@@ -43,7 +43,7 @@ class RoutedLink:
         self._on_data = on_data
         self._put = self._done = 0  # messages for that thread, each counted by one thread
         self._aside = 0.0  # until when it does all
-        self._reader = threading.Thread(target=self._read, name=f"headwater-from-{peer}", daemon=True)
+        self._reader = Supervised(self._read, f"headwater-from-{peer}", again=lambda: self._ended is None)
         self._reader.start()
         name = me.encode()
         self._head = _HEAD.pack(len(name), incarnation) + name
@@ -79,9 +79,11 @@ class RoutedLink:
 
     def _read(self) -> None:
         while (data := self._arrived.get()) is not None:
-            if self._ended is None:
-                self._on_data(self, data)
-            self._done += 1  # only now: what comes meanwhile comes after it
+            try:
+                if self._ended is None:
+                    self._on_data(self, data)
+            finally:
+                self._done += 1  # only now: what comes meanwhile comes after it
 
     def close(self, reason: str) -> None:
         self._ended = self._ended or reason

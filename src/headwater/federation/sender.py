@@ -26,6 +26,7 @@ from time import monotonic
 
 from headwater.errors import ClosedError, LinkDown
 from headwater.federation.link import Link
+from headwater.threads import PROCESS, Supervised
 
 log = logging.getLogger("headwater.federation")
 
@@ -320,7 +321,7 @@ class Sender:
     def _begin(self) -> None:
         with self._start:
             if self._flusher is None and not self._closed:
-                thread = threading.Thread(target=self._run, name=f"headwater-{self.name}-flusher", daemon=True)
+                thread = Supervised(self._run, f"headwater-{self.name}-flusher", again=lambda: not self._closed)
                 thread.start()
                 self._flusher = thread
 
@@ -329,8 +330,8 @@ class Sender:
             self._bell.acquire()
             try:
                 self._tend()
-            except Exception:  # not even a faulty link ends the flusher
-                log.exception("%s: the link failed", self.name)
+            except Exception as error:  # not even a faulty link ends the flusher
+                PROCESS.note(f"the link of {self.name}", error)
                 self.detach()
 
     def _tend(self) -> None:

@@ -39,6 +39,7 @@ from headwater.errors import ChannelError, ClosedError, HeadwaterError
 from headwater.federation.ordered import ORDERED, ORDERING
 from headwater.federation.relay import RelaySource, RelayThreads
 from headwater.federation.seen import origin_of
+from headwater.threads import Supervised
 from headwater.types import Event, i64
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ class Sequencer:
         self._listening = self._talk.subscribe(self._heard, name=f"sequencer of {channel.name}, listening")
         self._taker = self._taking(RelayThreads(), self._take)
         self._engine.keeping.watchers.append(self._event.set)
-        self._thread = threading.Thread(target=self._keep, name=f"headwater-{node.name}-sequencer", daemon=True)
+        self._thread = Supervised(
+            self._keep, f"headwater-{node.name}-sequencer", node.crashes, again=lambda: not self.closed
+        )
         self._thread.start()
 
     def _taking(self, dispatch: Any, take: Callable[[Letter | Chunk], None]) -> Subscription:

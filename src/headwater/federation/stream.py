@@ -20,6 +20,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from struct import Struct
 from time import monotonic
 
@@ -27,6 +28,7 @@ from headwater.errors import ConfigError, ConfigProblem, FrameError, LinkDown, S
 from headwater.federation.endpoints import is_loopback
 from headwater.federation.link import Endpoint, parse_endpoint
 from headwater.federation.wire import MAX_FRAME, Splitter
+from headwater.threads import PROCESS, Supervised
 
 log = logging.getLogger("headwater.federation")
 
@@ -82,9 +84,7 @@ class Stream:
 
         A FrameError, from the framing or from `on_frame`, ends the stream; so does any other exception, which is also
         logged. `on_frame` may write and may close; after a close no more frames come."""
-        reader = threading.Thread(
-            target=self._run, args=(on_frame, on_end), name=f"headwater-{self.remote}", daemon=True
-        )
+        reader = Supervised(partial(self._run, on_frame, on_end), f"headwater-{self.remote}")
         with self._writing:
             if self._reader is not None:
                 raise RuntimeError(f"{self.remote}: start was called before; a stream is read by one")
@@ -221,7 +221,7 @@ class Stream:
             reason = describe(error)
         except BaseException as error:
             if self._reason is None:  # else it fails because of the end
-                log.exception("%s: a frame could not be handled; the link is closed", self.remote)
+                PROCESS.note(f"headwater-{self.remote}: a frame could not be handled, and", error)
             reason = f"a frame could not be handled: {type(error).__name__}: {error}"
         with self._writing:
             reason = self._end(reason)
@@ -232,8 +232,8 @@ class Stream:
             self._polling.release()
         try:
             on_end(reason)
-        except Exception:
-            log.exception("%s: on_end failed", self.remote)
+        except Exception as error:
+            PROCESS.note(f"headwater-{self.remote}: the end of the link", error)
 
     def _read(self, on_frame: Callable[[bytes | memoryview], None]) -> str:
         get, feed, length, size = self._get, self._splitter.feed, PREFIX.unpack_from, SMALL

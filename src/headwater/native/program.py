@@ -17,7 +17,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from typing import Any, Literal
 
 import numpy as np
@@ -41,6 +41,7 @@ from headwater.native.record import (
 )
 from headwater.native.table import TableProgram, table_for
 from headwater.native.variables import StateBlock
+from headwater.threads import Supervised
 from headwater.types.codec import as_bytes
 from headwater.types.event_type import event_type
 
@@ -56,7 +57,7 @@ class _Worker:
     def __init__(self) -> None:
         self.jobs: queue.SimpleQueue[tuple[Any, Future[RecordCode]]] = queue.SimpleQueue()
         self.closing = False
-        self.thread = threading.Thread(target=self._work, name="headwater-compile", daemon=True)
+        self.thread = Supervised(self._work, "headwater-compile", again=lambda: not self.closing)
         self.thread.start()
         # LLVM must not be at work while the process takes itself apart.
         atexit.register(self.close)
@@ -77,17 +78,22 @@ class _Worker:
             wanted, future = self.jobs.get()
             if self.closing:
                 return
+            self._compile(wanted, future)
+            del wanted, future
+
+    @staticmethod
+    def _compile(wanted: Callable[[], Analysis | None], future: Future[RecordCode]) -> None:
+        """Whatever happens, whoever waits for it hears of it."""
+        try:
             analysis = wanted()
             if analysis is None or not future.set_running_or_notify_cancel():
                 future.cancel()
-                continue
-            try:
-                code = record_code(analysis)
-            except Exception as error:
-                future.set_exception(error)
-            else:
-                future.set_result(code)
-            del analysis, wanted, future
+                return
+            code = record_code(analysis)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(code)
 
 
 @once
@@ -327,7 +333,7 @@ def _arrived(owner: weakref.ref[Native], future: Future[RecordCode]) -> None:
         return
     try:
         it._switch(future.result())
-    except (Exception, CancelledError) as error:
+    except BaseException as error:  # it was cancelled, too
         it._failed = error  # the present tier goes on; `wait` says why
     finally:
         it._ready.set()

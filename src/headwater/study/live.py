@@ -24,6 +24,7 @@ from headwater.channel.config import Queue
 from headwater.errors import FederationError
 from headwater.federation.network import Network
 from headwater.federation.node import Node
+from headwater.threads import Supervised
 from headwater.types import EventType
 
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
@@ -276,7 +277,7 @@ def _told(progress: Callable[[int], object] | None, counts: list[int]) -> Iterat
         while not over.wait(0.1):
             progress(sum(counts))
 
-    thread = threading.Thread(target=tell, name="headwater study progress", daemon=True)
+    thread = Supervised(tell, "headwater study progress")
     thread.start()
     try:
         yield

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import os
 import threading
 import time
 from collections.abc import Callable
 
-_IDLE = 2.0  # seconds after which a thread without jobs ends
+from headwater.threads import PROCESS, Supervised
 
-_log = logging.getLogger("headwater.log")
+_IDLE = 2.0  # seconds after which a thread without jobs ends
 
 
 class Worker:
@@ -38,7 +37,7 @@ class Worker:
             heapq.heappush(self._jobs, (time.monotonic() + seconds, number, job))
             if not self._running:
                 self._running = True
-                threading.Thread(target=self._run, name=self.name, daemon=True).start()
+                Supervised(self._run, self.name, again=lambda: True).start()
             elif self._jobs[0][2] is job:
                 self._changed.notify()
             return number
@@ -65,8 +64,8 @@ class Worker:
                 job = heapq.heappop(self._jobs)[2]
             try:
                 job()
-            except Exception:
-                _log.exception("a job of the log failed")
+            except Exception as error:
+                PROCESS.note(self.name, error)
             del job
 
 

@@ -12,6 +12,7 @@ import struct
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter, process_time
@@ -26,6 +27,7 @@ from headwater.federation.network import Network
 from headwater.federation.node import Node
 from headwater.study.fleet.node import CHANNEL, WAIT, Nodes, Sample
 from headwater.study.fleet.worker import PATIENCE, PICKS, VALUES, Meter, serve
+from headwater.threads import Supervised
 
 _LATE = struct.Struct("<d")
 
@@ -193,7 +195,7 @@ class Growing(Nodes):
                 heard.append(_LATE.unpack(data)[0])
                 come.release()
 
-        threads = [threading.Thread(target=read, args=(line,), daemon=True) for line in lines]
+        threads = [Supervised(partial(read, line), "headwater-study-line") for line in lines]
         for thread in threads:
             thread.start()
         before = process_time()

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import select
 import socket
-import threading
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from headwater.study.fleet.worker import Common, serve
+from headwater.threads import Supervised
 
 EVERY = 0x0003  # ETH_P_ALL
 PACKET, HEADER, INBOUND, BUFFER = 263, 15, 23, 33  # SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING, SO_RCVBUFFORCE
@@ -87,7 +88,7 @@ class Relay(Common):
             Path("/proc/self/timerslack_ns").write_text("1000")  # to wake up in time; threads take it over
         self._lines = Line(delay, rate), Line(delay, rate)
         sockets = attach(left), attach(right)
-        threading.Thread(target=self._run, args=(sockets, self._lines), daemon=True).start()
+        Supervised(partial(self._run, sockets, self._lines), "headwater-study-relay").start()
 
     def _run(self, sockets: tuple[socket.socket, socket.socket], lines: tuple[Line, Line]) -> None:
         left, right = sockets

@@ -22,6 +22,8 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, Protocol
 
+from headwater.threads import Supervised
+
 PATIENCE = 120.0  # seconds for an answer
 RECORD = struct.Struct("<8d")  # 64 bytes: pick, share, number, sent, and four more
 FIRST = struct.Struct("<d")
@@ -49,15 +51,17 @@ class Worker:
             start_new_session=True,  # an interrupt from the keyboard is for the parent, which ends its children
         )
         self.pid = self._process.pid
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader = Supervised(self._read, f"headwater-study-{self.pid}")
         self._reader.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
-                self._answers.put(line)
-        self._answers.put(None)
+        try:
+            with self._process.stdout as lines:
+                for line in lines:
+                    self._answers.put(line)
+        finally:
+            self._answers.put(None)
 
     def ask(self, do: str, **what: Any) -> None:
         """Begin something; `answer` waits for it."""
@@ -138,7 +142,7 @@ def serve(actions: Any) -> None:
             actions.close()
         os._exit(0)
 
-    threading.Thread(target=read, daemon=True).start()
+    Supervised(read, "headwater-study-orders").start()
     while True:
         request = json.loads(lines.get())
         try:

@@ -1,0 +1,129 @@
+"""No thread of Headwater ends without anybody noticing."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+import headwater
+from headwater import Node
+from headwater.federation.fabric_parts import Worker
+from headwater.store.log.background import Worker as LogWorker
+from headwater.threads import PROCESS, Crashes, Supervised
+from tests.federation.nodes import eventually
+
+SOURCE = Path(headwater.__file__).parent
+GUARD = 30.0
+# Where threads may be made in another way, and why nothing is lost there.
+JUSTIFIED = {
+    ("threads.py", "Thread"): "what supervises",
+    ("federation/workers.py", "ThreadPoolExecutor"): "what is submitted is guarded: `Keeping.guarded`",
+    ("native/batch.py", "ThreadPoolExecutor"): "every result is taken",
+    ("study/player.py", "ThreadPoolExecutor"): "every result is taken",
+    ("study/fleet/worker.py", "Timer"): "it ends the process",
+}
+MAKERS = {"Thread", "Timer", "ThreadPoolExecutor", "ProcessPoolExecutor", "start_new_thread"}
+
+
+def test_every_thread_is_supervised() -> None:
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                called = node.func
+            elif isinstance(node, ast.ClassDef):
+                called = next((base for base in node.bases if getattr(base, "attr", "") == "Thread"), None)
+            else:
+                continue
+            name = getattr(called, "attr", getattr(called, "id", ""))
+            if name in MAKERS:
+                module = getattr(getattr(called, "value", None), "id", "")
+                if name != "Timer" or module == "threading":  # there are timers of channels, which are no threads
+                    found.add((path.relative_to(SOURCE).as_posix(), name))
+    assert found == set(JUSTIFIED), "use headwater.threads.Supervised, or say here why nothing is lost"
+
+
+class Boom(BaseException):
+    """Not even an Exception, as is a panic in foreign code."""
+
+
+def test_a_body_that_raises_is_counted_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
+    crashes, calls, done = Crashes(), [], threading.Event()
+
+    def body() -> None:
+        calls.append(1)
+        if len(calls) <= 3:
+            raise Boom(f"number {len(calls)}")
+        done.set()
+
+    with caplog.at_level(logging.ERROR):
+        thread = Supervised(body, "a-loop", crashes, again=lambda: True)
+        thread.start()
+        assert done.wait(GUARD)
+        thread.join(GUARD)
+    assert crashes.counts == {"a-loop": 3} and crashes.last == {"a-loop": "Boom: number 3"}
+    assert "Traceback" in caplog.text and "a-loop failed" in caplog.text
+
+
+def test_a_body_that_raises_once_ends_and_says_so() -> None:
+    crashes = Crashes()
+    thread = Supervised(lambda: 1 // 0, "once", crashes)
+    thread.start()
+    thread.join(GUARD)
+    assert not thread.is_alive() and crashes.counts == {"once": 1}
+
+
+def test_names_of_failures_are_bounded() -> None:
+    crashes = Crashes()
+    for number in range(1000):
+        crashes.note(f"name {number}", ValueError())
+    assert len(crashes.counts) <= 257 and sum(crashes.counts.values()) == 1000
+
+
+def test_workers_go_on_after_what_they_do_has_failed() -> None:
+    crashes, done = Crashes(), threading.Event()
+    worker = Worker("w", 10, crashes=crashes)
+    worker.start()
+
+    def fail() -> None:
+        raise Boom
+
+    worker.put(fail)
+    worker.put(done.set)
+    assert done.wait(GUARD)
+    worker.stop()
+    assert crashes.counts == {"w": 1}
+
+
+def test_the_log_goes_on_after_a_job_has_failed() -> None:
+    done, before = threading.Event(), PROCESS.counts.get("test-log", 0)
+    worker = LogWorker("test-log")
+
+    def fail() -> None:
+        raise Boom
+
+    worker.after(0.0, fail)
+    worker.after(0.01, done.set)
+    assert done.wait(GUARD)
+    assert PROCESS.counts["test-log"] == before + 1
+
+
+def test_a_failure_in_a_thread_shows_in_the_reports() -> None:
+    with Node("lab", listen="tcp/127.0.0.1:0") as node:
+        assert node.federation().crashes.get("headwater-lab-keeper") is None
+
+        def fail() -> None:
+            raise Boom("bad luck")
+
+        assert node.engine is not None
+        node.engine.keeping.later(0.0, fail)
+        eventually(lambda: any("fail" in name for name in node.federation().crashes), "the report")
+        assert "failed in threads" in str(node.federation())
+        assert any("Boom: bad luck" in note for note in node.report().notes)
+        done = threading.Event()
+        node.engine.keeping.later(0.0, done.set)
+        assert done.wait(GUARD)
