@@ -14,6 +14,7 @@ import zenoh
 
 from headwater import Event, Interest, u32
 from headwater.federation import messages, wire
+from headwater.federation.envelope import question_name
 from headwater.federation.messages import ChannelAd, Install, News, Wish, pack, pack_params, pack_type
 from headwater.federation.wire_control import Greeting, SourceAd
 from headwater.types import event_type
@@ -119,10 +120,6 @@ def request(mallory: Mallory, chance: random.Random) -> bytes:
         [],
         chance.randrange(3),
     )
-    ad = SourceAd(chance.randrange(5), "forged", chance.choice((CHANNEL, "answers", "other", "headwater.nodes")))
-    channel = ChannelAd(
-        chance.choice((CHANNEL, "other", "x" * 300)), chance.choice((None, pack_type(TYPE), b"nonsense"))
-    )
     version = chance.choice((1, 2, 3, 1 << 40))
     incarnation = sealer.incarnation
     body: Any
@@ -134,17 +131,51 @@ def request(mallory: Mallory, chance: random.Random) -> bytes:
         case 4:
             kind, body = "ask", messages.Describe()
         case 5:
-            kind, body = "news", News(mallory.id, incarnation, version, [channel], [ad], ["other"], [3])
+            kind, body = "news", News(mallory.id, incarnation, version)
         case 6:
-            state = messages.State(mallory.id, "mallory", incarnation, version, [], b"k" * 32, [channel], [ad])
-            kind, body = "state", state
+            key = chance.choice((mallory.exchange.public, mallory.exchange.public, b"k" * 32, b"k" * 31))
+            kind, body = "card", messages.Card(mallory.id, incarnation, version, key)
         case _:
             kind, body = chance.choice((("reply", messages.Accepted("no")), ("ask", messages.Routed())))
     data = pack(body)
     if chance.random() < 0.5:
         data = mutated(data, chance)
     sealed = sealer.seal(kind, data, to=chance.choice(("", mallory.target.id)))
-    return mutated(sealed, chance) if chance.random() < 0.3 else sealed
+    if chance.random() < 0.3:
+        sealed = mutated(sealed, chance)
+    if kind == "ask" and chance.random() < 0.9:
+        sealed = mallory.exchange.box(mallory.known, sealed)
+        return mutated(sealed, chance) if chance.random() < 0.1 else sealed
+    return sealed
+
+
+def answer(mallory: Mallory, question: bytes, chance: random.Random) -> bytes:
+    """To a question that the node has put to mallory: what it has, wrong in itself or mutated after that."""
+    sealer = mallory.sealer
+    version = chance.choice((1, 2, 3, 1 << 40))
+    ad = SourceAd(chance.randrange(5), "forged", chance.choice((CHANNEL, "answers", "other", "headwater.nodes")))
+    channel = ChannelAd(
+        chance.choice((CHANNEL, "other", "x" * 300)), chance.choice((None, pack_type(TYPE), b"nonsense"))
+    )
+    state = messages.State(
+        mallory.id,
+        sealer.incarnation,
+        version,
+        chance.choice(([], ["tcp/127.0.0.1:1"], ["nonsense"])),
+        mallory.exchange.public,
+        [channel],
+        [ad],
+        since=chance.choice((0, 0, 1, 2, 1 << 40)),
+        gone_channels=["other"],
+        gone_sources=[3],
+        after=chance.choice((None, None, messages.Cursor("a"), messages.Cursor(None, 3))),
+        next=chance.choice((None, None, messages.Cursor("a"), messages.Cursor(None, 3))),
+    )
+    data = pack(chance.choice((state, state, messages.Accepted("no"))))
+    if chance.random() < 0.3:
+        data = mutated(data, chance)
+    sealed = sealer.seal("reply", data, to=mallory.target.id, answers=question_name(question))
+    return mallory.exchange.box(mallory.known, sealed)
 
 
 class Envelopes:
@@ -156,6 +187,24 @@ class Envelopes:
         self.mallory, self._session = mallory, session
         self._root = f"headwater/{mallory.target.federation}"
         self._answered = threading.Semaphore(self.MOST)
+        self._chance = random.Random(mallory.id)
+        self._introduce()
+        self._session.declare_queryable(f"{self._root}/ask/{mallory.id}", self._asked)
+
+    def _introduce(self) -> None:
+        """Tell the node who this is, to learn its key."""
+        mallory = self.mallory
+        card = messages.Card(mallory.id, mallory.sealer.incarnation, 1, mallory.exchange.public)
+        sealed = mallory.sealer.seal("card", pack(card), to=mallory.target.id)
+        for reply in self._session.get(f"{self._root}/ask/{mallory.target.id}", payload=sealed, timeout=GUARD):
+            assert reply.ok is not None
+            mallory.known, _ = mallory.exchange.unbox(bytes(reply.ok.payload))
+            return
+        raise AssertionError("no answer to a card")
+
+    def _asked(self, query: zenoh.Query) -> None:
+        if query.payload is not None:
+            query.reply(query.key_expr, answer(self.mallory, bytes(query.payload), self._chance))
 
     def send(self, chance: random.Random) -> None:
         data, id = request(self.mallory, chance), self.mallory.target.id

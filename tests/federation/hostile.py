@@ -19,6 +19,7 @@ from headwater.federation.identity import Identity
 from headwater.federation.link import parse_endpoint
 from headwater.federation.messages import pack_type
 from headwater.federation.node import Node
+from headwater.federation.session import Exchange
 from headwater.federation.wire_control import Announce, Challenge, Ends, Greeting, SourceAd
 from headwater.federation.wire_kinds import U32
 from headwater.types import EventType
@@ -68,6 +69,7 @@ class Mallory:
             Identity(name, Ed25519PrivateKey.from_private_bytes(key)) if key else Identity.ephemeral(name)
         )
         self.sealer = Sealer(self.identity, target.federation, time_ns())
+        self.exchange, self.known = Exchange(), b""  # its keys, and that of the node once it is told
         endpoint = parse_endpoint(target.direct)
         self.address = endpoint.host, endpoint.port
 

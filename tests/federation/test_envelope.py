@@ -97,7 +97,7 @@ def plain(identity: Identity, **changes: Any) -> Content:
 def signed(identity: Identity, content: Any) -> bytes:
     """Whatever a node with this key may choose to sign."""
     data = content if isinstance(content, bytes) else msgspec.msgpack.encode(content)
-    signature = identity.sign(b"headwater envelope 1\0" + data)
+    signature = identity.sign(b"headwater envelope 2\0" + data)
     return MAGIC + bytes([len(signature)]) + signature + data
 
 
@@ -272,7 +272,7 @@ def test_size() -> None:
     small = verifier(Security(limit=4096))
     assert small.open(sealer().seal("news", b"x" * 3000)).body == b"x" * 3000
     refused(small, sealer().seal("news", b"x" * 4000), "oversized")
-    refused(verifier(), b"HWE1" + bytes(1024 * 1024), "oversized")
+    refused(verifier(), b"HWE2" + bytes(1024 * 1024), "oversized")
 
 
 # ── tampering ──

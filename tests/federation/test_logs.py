@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from secrets import token_bytes
@@ -404,6 +404,15 @@ def raw(client: LogClient, payload: bytes, node: str = "*") -> list[bytes]:
     return [bytes(each.ok.payload) if each.ok is not None else b"" for each in replies]
 
 
+def boxed(client: LogClient, node: Node, sealed: bytes) -> bytes:
+    """What the node answers to a question that is proper on the outside."""
+    assert node.engine is not None
+    (answer,) = raw(client, client._exchange.box(node.engine.exchange.public, sealed), node.id)
+    maker, inner = client._exchange.unbox(answer)
+    assert maker == node.engine.exchange.public
+    return inner
+
+
 ANYTHING = st.recursive(
     st.none()
     | st.booleans()
@@ -436,8 +445,7 @@ def test_hostile_questions_are_answered_by_refusals(lab: Lab, question: dict[str
     nonce = token_bytes(16)
     usual = {"type": kind, "nonce": nonce, "channel": CHANNEL, "source": "st", "after": 0}
     body = msgspec.msgpack.encode(usual | question)
-    (answer,) = raw(client, client._sealer.seal(log_messages.KIND, body, to=alpha.id), alpha.id)
-    envelope, data = log_messages.split(answer)
+    envelope, data = log_messages.split(boxed(client, alpha, client._sealer.seal(log_messages.KIND, body, to=alpha.id)))
     head = log_messages.head(client._verifier.open(envelope, expected_kind=log_messages.REPLY).body)
     assert head.digest == log_messages.digest(data)
     assert (head.error != "") or head.nonce == question.get("nonce", nonce)
@@ -445,7 +453,7 @@ def test_hostile_questions_are_answered_by_refusals(lab: Lab, question: dict[str
 
 
 @settings(deadline=None, max_examples=50)
-@given(payload=st.binary(max_size=400) | st.binary(max_size=100).map(lambda tail: b"HWE1" + tail))
+@given(payload=st.binary(max_size=400) | st.binary(max_size=100).map(lambda tail: b"HWE2" + tail))
 def test_garbage(lab: Lab, payload: bytes) -> None:
     alpha, _, client = lab
     (answer,) = raw(client, payload, alpha.id)
@@ -462,31 +470,47 @@ def test_replayed_misdirected_and_oversized_questions(lab: Lab) -> None:
 
     question = msgspec.msgpack.encode(Read(token_bytes(16), CHANNEL, "st", 0))
     sealed = client._sealer.seal(log_messages.KIND, question, to=alpha.id)
-    assert error(raw(client, sealed, alpha.id)[0]) == ""
-    assert "was there before" in error(raw(client, sealed, alpha.id)[0])
-    assert f"this node is '{beta.id}'" in error(raw(client, sealed, beta.id)[0])
-    assert "expected an envelope of kind" in error(raw(client, client._sealer.seal("ask", question), alpha.id)[0])
+    assert error(boxed(client, alpha, sealed)) == ""
+    assert "was there before" in error(boxed(client, alpha, sealed))
+    assert f"this node is '{beta.id}'" in error(boxed(client, beta, sealed))
+    assert "expected an envelope of kind" in error(boxed(client, alpha, client._sealer.seal("ask", question)))
+    in_the_clear = client._sealer.seal(log_messages.KIND, question, to=alpha.id)
+    assert "expected an envelope of kind" in error(raw(client, in_the_clear, alpha.id)[0])
+    assert alpha.engine is not None
+    for_alpha = client._exchange.box(alpha.engine.exchange.public, in_the_clear)
+    assert raw(client, for_alpha, beta.id) == [b""]  # it cannot even be opened
     assert raw(client, b"\x00" * (2 << 20), alpha.id) == [b""]
     assert client.channels() == [CHANNEL]
 
 
 def test_a_forged_answer_is_not_taken(lab: Lab) -> None:
-    alpha, _, client = lab
+    alpha, beta, client = lab
+    assert client.channels() == [CHANNEL]  # it has been told their keys
     assert alpha.engine is not None and alpha.engine.logs is not None
-    answer = alpha.engine.logs.answer
+    server, key = alpha.engine.logs, alpha.engine.exchange.public
 
-    def sealed(question: Logged) -> bytes:
-        return client._sealer.seal(log_messages.KIND, msgspec.msgpack.encode(question), to=alpha.id)
+    def answer(question: Logged) -> bytes:
+        sealed = client._sealer.seal(log_messages.KIND, msgspec.msgpack.encode(question), to=alpha.id)
+        answered = server.answer(client._exchange.box(key, sealed))
+        assert answered is not None
+        return answered
+
+    def changed(box: bytes, inner: Callable[[bytes], bytes]) -> bytes:
+        """As only who has the keys of both could change it."""
+        assert alpha.engine is not None
+        return alpha.engine.exchange.box(client._exchange.public, inner(client._exchange.unbox(box)[1]))
 
     with pytest.raises(SecurityError, match="another's"):
-        client._opened(answer(sealed(Logged(token_bytes(16)))), Logged(token_bytes(16)))
+        client._opened(answer(Logged(token_bytes(16))), Logged(token_bytes(16)), alpha.id)
     again = Logged(token_bytes(16))
-    other = answer(sealed(again))
+    other = answer(again)
     with pytest.raises(SecurityError, match="was changed"):
-        client._opened(other[:-1] + b"\xff", again)
-    for cut in (b"", other[:2], other[:40], b"\xff" * 100):
+        client._opened(changed(other, lambda inner: inner[:-1] + b"\xff"), again, alpha.id)
+    with pytest.raises(SecurityError, match="somebody else"):
+        client._opened(other, again, beta.id)
+    for cut in (b"", other[:2], other[:40], other[:-1], b"\xff" * 100):
         with pytest.raises(FederationError):
-            client._opened(cut, again)
+            client._opened(cut, again, alpha.id)
 
 
 # ── nodes that go, clients that stay ──

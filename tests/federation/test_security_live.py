@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from headwater import ConfigError, Event, Network, Node, Rule, Security, u32
 from headwater.federation.certificates import Issued, issue, make_authority
 from headwater.federation.envelope import Sealer
 from headwater.federation.identity import Identity
 from headwater.federation.link import parse_endpoint
-from headwater.federation.messages import Install, News, State, Wish, pack
+from headwater.federation.messages import Card, Describe, Install, News, Wish, pack
 from headwater.federation.wire import MAX_FRAME, encode_control, encode_ping
 from headwater.federation.wire_control import Challenge, Greeting, SourceAd
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
@@ -265,7 +266,7 @@ def test_hostile_bytes_at_the_port_for_streams(make: Nodes) -> None:
         os.urandom(4096),
         encode_ping(1),
         encode_control(Challenge(b"x" * 16)),
-        encode_control(Greeting(b"HWE1\x40" + os.urandom(200))),
+        encode_control(Greeting(b"HWE2\x40" + os.urandom(200))),
         (0).to_bytes(4, "little") * 100,
     ]
     for attack in attacks:
@@ -311,20 +312,28 @@ def test_what_was_said_before_is_not_heard_again(make: Nodes) -> None:
     make.together()
     flows(make, lab, desk)
     assert lab.engine is not None and desk.engine is not None
-    wish = pack(Install(CHANNEL, 1_000_000, [Wish(1, None)]))
-    envelope = desk.engine.seal("ask", wish, to=lab.id)
-    lab.engine._on_ask(envelope)
+    ask = lab.engine.dialogue.on_ask
+    wish = Install(CHANNEL, 1_000_000, [Wish(1, None)])
+    question = desk.engine.dialogue.question(desk.engine.peers[lab.id], wish).payload
+    first = ask(question)
+    assert first is not None
     for _ in range(3):
-        lab.engine._on_ask(envelope)
-    lab.engine._on_ask(envelope[:-1] + bytes([envelope[-1] ^ 1]))
-    lab.engine._on_ask(desk.engine.seal("ask", wish, to=desk.id))  # not for this node
+        again = ask(question)
+        assert again is not None and len(again) != len(first)  # a refusal, for desk only
+    assert ask(question[:-1] + bytes([question[-1] ^ 1])) is None
+    for_desk = desk.engine.seal("ask", pack(wish), to=desk.id)  # not for this node
+    ask(desk.engine.exchange.box(lab.engine.exchange.public, for_desk))
+    old_run = desk.engine.seal("ask", pack(wish), to=lab.id, run=lab.engine.incarnation - 1)
+    ask(desk.engine.exchange.box(lab.engine.exchange.public, old_run))
+    assert ask(desk.engine.seal("ask", pack(wish), to=lab.id)) is not None  # in the clear it is no question
     lab.engine.membership.on_news(desk.engine.seal("news", pack(News(lab.id, 1, 1))))  # in the name of another
     lab.engine.membership.on_news(os.urandom(100))
-    lab.engine.membership.on_roll(b"")
+    lab.engine.dialogue.on_introduction(b"")
     lab.engine.links.on_post(os.urandom(100))
     counted = offences(lab)
-    assert counted[f"{desk.id} (unproven)"] >= 4 and counted[desk.id] == 1
-    assert sum(counted.values()) == 9, counted
+    assert counted[f"{desk.id} (unproven)"] >= 5 and counted[desk.id] == 1
+    assert sum(counted.values()) == 11, counted
+    assert lab.engine.peers[desk.id].crossings[CHANNEL].version == 1_000_000  # the first one counted
 
 
 def test_a_forged_sign_of_life_does_not_disturb_a_peer(make: Nodes) -> None:
@@ -375,10 +384,20 @@ def test_a_state_in_the_name_of_another_is_not_taken(make: Nodes) -> None:
     lab, desk = make("lab"), make("desk")
     make.together()
     assert lab.engine is not None and desk.engine is not None
-    state = desk.engine.membership.state()
-    stolen = State(lab.id, "lab", state.incarnation, 99, ["tcp/127.0.0.1:1"], state.exchange, [], [])
-    lab.engine.membership._heard_state(desk.engine.seal("state", pack(stolen)))
-    assert offences(lab) == {desk.id: 1}
+    key = desk.engine.exchange.public
+    stolen = Card(lab.id, desk.engine.incarnation, 99, key)
+    refusal = lab.engine.dialogue.on_introduction(desk.engine.seal("card", pack(stolen)))
+    assert b"speaks of" in refusal and offences(lab) == {desk.id: 1}
+    # nor in an answer
+    make_state = desk.engine.membership.description.state
+    principal = lab.engine.peers[desk.id].principal
+    assert principal is not None
+    said = replace(make_state(principal), node=lab.id, version=99)
+    question = lab.engine.dialogue.question(lab.engine.peers[desk.id], Describe())
+    sealed = desk.engine.seal("reply", pack(said), to=lab.id, answers=question.name)
+    box = desk.engine.exchange.box(lab.engine.exchange.public, sealed)
+    assert not lab.engine.membership._heard(lab.engine.dialogue.accept(question, box))
+    assert offences(lab) == {desk.id: 2}
 
 
 def test_certificates_know_each_other_by_files(authority: Path) -> None:

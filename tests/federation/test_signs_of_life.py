@@ -112,12 +112,16 @@ class Clockless:
         self.answers: list[Callable[[bytes | FederationError], None]] = []
         self.known: set[str] = set()
         self.alarms: list[Callable[[], None]] = []
-        self.inquiries = Inquiries(self._ask, lambda answer: self.known.add(answer.decode()), self._wanted, self._later)
+        self.inquiries = Inquiries(self._ask, self._heard, self._wanted, self._later)
 
-    def _ask(self, node: str, timeout: float, answered: Callable[[bytes | FederationError], None]) -> None:
-        self.asked.append(node)
-        self.timeouts.append(timeout)
+    def _ask(self, inquiry: Inquiry, answered: Callable[[bytes | FederationError], None]) -> None:
+        self.asked.append(inquiry.node)
+        self.timeouts.append(inquiry.timeout)
         self.answers.append(answered)
+
+    def _heard(self, answer: bytes) -> bool:
+        self.known.add(answer.decode())
+        return False
 
     def _wanted(self, inquiry: Inquiry) -> bool:
         return inquiry.anew or inquiry.node not in self.known

@@ -33,6 +33,7 @@ from headwater.federation import messages, wire
 from headwater.federation.asking import Asking
 from headwater.federation.control import ControlEvents
 from headwater.federation.demand import Demands
+from headwater.federation.dialogue import ANSWER, Dialogue
 from headwater.federation.envelope import Opened, Sealer, Verifier
 from headwater.federation.fabric import Fabric
 from headwater.federation.failures import Failures
@@ -46,7 +47,6 @@ from headwater.federation.listener import Listener
 from headwater.federation.log_shelf import Shelf
 from headwater.federation.logs import LogServer
 from headwater.federation.membership import Membership
-from headwater.federation.messages import pack
 from headwater.federation.network import Network
 from headwater.federation.offences import UNKNOWN, Offences, who_sent
 from headwater.federation.peer import Peer
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from headwater.federation.node import Node
 
 log = logging.getLogger("headwater.federation")
-ANSWER = 10.0  # seconds for which an answer is waited for
 GATHER = 0.002  # seconds for which a change waits for others like it; and, if there are ever more, at most
 GATHERED = 0.02
 BEHIND = 2.0  # seconds that a node is kept waiting for what lies behind gateways
@@ -84,7 +83,9 @@ class Engine:
         self.id, self.incarnation = self.identity.id, time.time_ns()
         self.exchange = Exchange()
         self._sealer = Sealer(self.identity, network.federation, self.incarnation, self.security)
-        self.verifier = Verifier(self.security, network.federation, loopback=self.loopback, me=self.id)
+        self.verifier = Verifier(
+            self.security, network.federation, loopback=self.loopback, me=self.id, run=self.incarnation
+        )
         self.contexts = tls_contexts(self.security)
         self.peers: dict[str, Peer] = {}
         self.pulse = Pulse()
@@ -98,7 +99,7 @@ class Engine:
         self._origins: WeakValueDictionary[str, Seen] = WeakValueDictionary()
         self.demands = Demands(node, network.placement)
         self.reaches = Reaches(node, self.demands)
-        self.keeping = Keeping(self)
+        self.keeping, self.dialogue = Keeping(self), Dialogue(self)
         self.links, self.membership = Links(self), Membership(self)
         self.installing, self.asking = Installing(self), Asking(self)
         self.control = ControlEvents(self)
@@ -133,8 +134,8 @@ class Engine:
             crashes=self.node.crashes,
         )
         fabric.on_join, fabric.on_leave = self.membership.joined, self.membership.left
-        fabric.on_roll, fabric.on_news = self.membership.on_roll, self.membership.on_news
-        fabric.on_ask, fabric.on_post = self._on_ask, self.links.on_post
+        fabric.on_roll, fabric.on_news = self.dialogue.on_introduction, self.membership.on_news
+        fabric.on_ask, fabric.on_post = self.dialogue.on_ask, self.links.on_post
         fabric.proven = self.membership.proven
         fabric.on_log = None if self.logs is None else self.logs.answer
         return fabric
@@ -150,6 +151,7 @@ class Engine:
                 self.listener = Listener(wanted, self.links.accept, tls=server)
             if self.groups is not None:
                 self.groups.open()
+            self.membership.start()  # before others can ask
             self.fabric.open()
             self._check_endpoints()
         except BaseException:
@@ -161,7 +163,6 @@ class Engine:
             self.keeping.stop()
             raise
         self.node.wiring.changed, self.node.wiring.moved = self.wired, self.installing.moved
-        self.membership.start()
         self.keeping.start()
         self.keeping.work(self.membership.roll_call)
 
@@ -240,11 +241,11 @@ class Engine:
 
     # ── envelopes ──
 
-    def seal(self, kind: str, body: bytes, *, to: str = "") -> bytes:
-        return self._sealer.seal(kind, body, to=to)
+    def seal(self, kind: str, body: bytes, *, to: str = "", run: int = 0, answers: bytes = b"") -> bytes:
+        return self._sealer.seal(kind, body, to=to, run=run, answers=answers)
 
-    def open_sealed(self, data: bytes, kind: str | None) -> Opened:
-        return self.verifier.open(data, expected_kind=kind)
+    def open_sealed(self, data: bytes, kind: str | None, *, answers: bytes | None = None) -> Opened:
+        return self.verifier.open(data, expected_kind=kind, answers=answers)
 
     # ── others ──
 
@@ -261,39 +262,25 @@ class Engine:
 
     # ── questions ──
 
-    def _on_ask(self, payload: bytes) -> bytes:
-        opened = None
-        try:
-            opened = self.open_sealed(payload, "ask")
-            request = messages.request(opened.body)
-        except (SecurityError, FrameError) as error:
-            self.blame(opened, error)
-            return self.seal("reply", pack(messages.Accepted(error=f"refused: {error}")))
+    def answer(self, opened: Opened, request: messages.Request) -> messages.Reply:
+        """To what another node asks, having proven who it is."""
         peer = self.membership.signed_by(opened)
         match request:
             case messages.Install():
-                reply: Any = self.installing.install(peer, opened.principal, request)
+                return self.installing.install(peer, opened.principal, request)
             case messages.Routed():
-                reply = self.links.use_routed(peer, request)
-            case messages.Describe(state=state):
-                self.membership.described(opened, state)
-                return self.seal("state", pack(self.membership.state()), to=peer.id)
+                return self.links.use_routed(peer, request)
+            case messages.Describe():
+                return self.membership.describe_to(peer, opened, request)
             case messages.Ask():
-                reply = self.installing.tell(peer, request)
+                return self.installing.tell(peer, request)
             case messages.Heard():
-                reply = messages.Accepted("" if self.asking.heard(peer, request.channel, request.source) else "not yet")
-        return self.seal("reply", pack(reply), to=peer.id)
+                heard = self.asking.heard(peer, request.channel, request.source)
+                return messages.Accepted("" if heard else "not yet")
 
     def ask(self, peer: Peer, request: Any, timeout: float = ANSWER) -> Any:
         """A question to a peer, and its answer; Unreachable if there is none."""
-        reply = self.fabric.ask(peer.id, self.seal("ask", pack(request), to=peer.id), timeout)
-        opened = self.open_sealed(reply, "reply")
-        if opened.sender != peer.id:
-            raise SecurityError(f"expected an answer of {peer.id}, found one of {opened.sender}", "key", opened.sender)
-        answer = messages.reply(opened.body)
-        if isinstance(answer, messages.Accepted) and answer.error:
-            raise FederationError(f"node {peer.name}: {answer.error}")
-        return answer
+        return self.dialogue.ask(peer, request, timeout)
 
     # ── stand-ins ──
 

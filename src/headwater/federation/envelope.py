@@ -5,14 +5,15 @@
     opened = verifier.open(sealer.seal("news", b"..."), expected_kind="news")
     opened.principal, opened.sender, opened.body
 
-On the wire: `HWE1`, a byte with the length of the signature, the signature, the content (msgpack). The signature is
-over all of the content, and the content says for which federation, of which kind, for whom, by which run of the sender
-(its incarnation), with which counter and when it was sealed. So a signed message cannot be used again, elsewhere,
-later or as something else.
+On the wire: `HWE2`, a byte with the length of the signature, the signature, the content (msgpack). The signature is
+over all of the content, and the content says for which federation, of which kind, for whom and which run of it, by
+which run of the sender (its incarnation), with which counter and when it was sealed; an answer says to which question.
+So a signed message cannot be used again, elsewhere, later, after a restart or as something else.
 """
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from headwater.errors import SecurityError
+from headwater.errors import FederationError, SecurityError
 from headwater.federation.identity import ID_DIGITS, MAX_CHAIN, Identity, legal_name, refuse, verify
 from headwater.federation.proof import Proven, Prover
 from headwater.federation.replay import WIDTH, Window
@@ -32,11 +33,12 @@ from headwater.federation.rules import Principal
 if TYPE_CHECKING:
     from headwater.federation.security import Security
 
-MAGIC = b"HWE1"
+MAGIC = b"HWE2"
 SENDERS = 8192  # how many are remembered, so that what they said is not taken twice
 MAX_KIND = 64
+LARGEST = 64 * 1024 * 1024  # bytes of an envelope, whatever is allowed
 MAX_CERTIFICATE = 16 * 1024
-_SIGNED = b"headwater envelope 1\0"  # before the content under the signature: a key signs nothing else in this form
+_SIGNED = b"headwater envelope 2\0"  # before the content under the signature: a key signs nothing else in this form
 
 _Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 _Number = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -58,6 +60,13 @@ class Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     chain: Annotated[list[_Certificate], msgspec.Meta(max_length=MAX_CHAIN)]
     user: Annotated[str, msgspec.Meta(max_length=255)]
     proof: Annotated[bytes, msgspec.Meta(max_length=32)]
+    run: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0  # the incarnation of `to` that it is for; 0: any
+    answers: Annotated[bytes, msgspec.Meta(max_length=32)] = b""  # the name of the question that this answers
+
+
+def question_name(question: bytes | memoryview) -> bytes:
+    """What an answer calls the question that it answers."""
+    return hashlib.sha256(question).digest()
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -97,12 +106,14 @@ class Sealer:
         self._key = b"" if identity.chain else identity.public
         self._chain = list(identity.chain)
         self._user, self._proof = "", b""
+        self._limit = LARGEST if security is None else security.limit
         if security is not None and (credential := security.credential()) is not None:
             self._user = credential.user
             self._proof = credential.prove(federation, identity.id, identity.public)
 
-    def seal(self, kind: str, body: bytes, *, to: str = "") -> bytes:
-        """An envelope with this body: for the node with the id `to`, or for everybody."""
+    def seal(self, kind: str, body: bytes, *, to: str = "", run: int = 0, answers: bytes = b"") -> bytes:
+        """An envelope with this body: for the node with the id `to`, in that run of it, or for everybody. `answers`:
+        the name of the question, if it is an answer."""
         content = _encode(
             Content(
                 self.federation,
@@ -117,10 +128,18 @@ class Sealer:
                 self._chain,
                 self._user,
                 self._proof,
+                run,
+                answers,
             )
         )
         signature = self.identity.sign(_SIGNED + content)
-        return b"".join((MAGIC, bytes((len(signature),)), signature, content))
+        sealed = b"".join((MAGIC, bytes((len(signature),)), signature, content))
+        if len(sealed) > self._limit:
+            raise FederationError(
+                f"a message of {len(sealed):,} bytes is larger than the {self._limit:,} that other nodes take; say "
+                "less at a time, or allow for more with Security(limit=bytes) at all nodes"
+            )
+        return sealed
 
 
 class _Sender:
@@ -139,9 +158,10 @@ class Verifier:
     """Opens what other nodes have sealed. Thread-safe.
 
     `loopback`: whether all endpoints of this node are, so that without any security a bare key is enough to be heard.
-    `me`: this node's id; an envelope for another node is refused. At most so many `senders` are remembered, those heard
-    last; what one that was forgotten has said before is refused by its time. `runs`: that one sender may be several
-    processes at a time, which share a certificate; else a later run puts an end to those before.
+    `me`: this node's id, `run` its incarnation; an envelope for another node, or another run of it, is refused. At most
+    so many `senders` are remembered, those heard last; what one that was forgotten has said before is refused by its
+    time. `runs`: that one sender may be several processes at a time, which share a certificate; else a later run puts
+    an end to those before.
     """
 
     def __init__(
@@ -151,12 +171,13 @@ class Verifier:
         *,
         loopback: bool,
         me: str = "",
+        run: int = 0,
         senders: int = SENDERS,
         width: int = WIDTH,
         runs: bool = False,
         now: Callable[[], int] = time.time_ns,
     ) -> None:
-        self.federation, self.me = federation, me
+        self.federation, self.me, self._run = federation, me, run
         self._runs = runs
         self._prover = Prover(security, federation, loopback=loopback)
         self._limit = security.limit
@@ -167,11 +188,16 @@ class Verifier:
         self._floor = 0  # the newest time of a sender that had to be forgotten too early
         self._lock = threading.Lock()
 
-    def open(self, data: bytes | memoryview, *, expected_kind: str | None = None) -> Opened:
-        """What is in an envelope, and who has proven to have sealed it; SecurityError for anything else."""
+    def open(
+        self, data: bytes | memoryview, *, expected_kind: str | None = None, answers: bytes | None = None
+    ) -> Opened:
+        """What is in an envelope, and who has proven to have sealed it; SecurityError for anything else. `answers`: the
+        name of the question that it must answer."""
         content, signature, signed = self._parse(data)
         sender, now = content.sender, self._now()
         self._check_place(content, expected_kind)
+        if answers is not None and content.answers != answers:
+            raise refuse("question", sender, "it answers another question than this")
         self._check_time(content, now)
         proven = self._prover.key(content.chain, content.key, sender, now)
         name, _, digits = sender.rpartition(".")
@@ -228,6 +254,9 @@ class Verifier:
             raise refuse("kind", sender, f"expected an envelope of kind {expected_kind!r}, found {content.kind!r}")
         if content.to and content.to != self.me:
             raise refuse("recipient", sender, f"it is for {content.to!r}, this node is {self.me!r}")
+        if content.run and self._run and content.run != self._run:
+            found = f"it is for run {content.run} of this node, this is {self._run}"
+            raise refuse("run", sender, f"{found}: one of the two was started again since")
 
     def _check_time(self, content: Content, now: int) -> None:
         bound = self._bound
@@ -285,4 +314,4 @@ def _another_id(digits: str, fingerprint: str) -> str:
     return f"{expected}, signed with the key {fingerprint[:ID_DIGITS]}"
 
 
-__all__ = ["MAGIC", "Content", "Opened", "Sealer", "SecurityError", "Verifier"]
+__all__ = ["MAGIC", "Content", "Opened", "Sealer", "SecurityError", "Verifier", "question_name"]

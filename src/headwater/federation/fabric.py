@@ -15,7 +15,7 @@ connections, and a sender that cannot send for 0.55 leases gives its connection 
 be called there (their answer might never arrive). `on_join`, `on_leave`, `on_roll` and `on_news` run one after the
 other in the order of arrival in one thread of the fabric, `on_ask` in another: they may ask. `on_log` runs in threads
 of its own, two at a time: what reads much keeps nobody else waiting. What handlers raise is counted (`failures`) and
-logged; an asker hears of it.
+logged; an asker hears that there is no answer, and nothing more: what it would hear here, anyone could have said.
 
 How soon a frozen or cut-off node is noticed: `lease` seconds at most, 0.45 of it if nothing is being posted to it. It
 is the lease of the node that vanishes that counts: a node tells the others how long to wait. A killed process is
@@ -33,16 +33,25 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from time import monotonic, perf_counter
 from typing import Any
 
 import zenoh
 
-from headwater.errors import ClosedError, ConfigError, ConfigProblem, FederationError, Unreachable
+from headwater.errors import (
+    ClosedError,
+    ConfigError,
+    ConfigProblem,
+    FederationError,
+    FrameError,
+    SecurityError,
+    Unreachable,
+)
 from headwater.federation import fabric_settings as wiring
 from headwater.federation.fabric_parts import KINDS, Counters, Worker
 from headwater.federation.fabric_settings import Mode, Ports, Wiring, plain
-from headwater.federation.questions import FAILED, Answer, Questions
+from headwater.federation.questions import BROKEN, BUSY, FAILED, REFUSED, TOO_LARGE, Answer, Questions
 from headwater.federation.reunion import Reunion
 from headwater.threads import PROCESS, Crashes, Supervised
 
@@ -104,13 +113,13 @@ class Fabric:
 
         self.on_join: Callable[[str, int], None] | None = None
         self.on_leave: Callable[[str, int], None] | None = None
-        self.on_roll: Callable[[bytes], bytes] | None = None
+        self.on_roll: Callable[[bytes], bytes | None] | None = None  # None: nothing that can be answered
         self.on_news: Callable[[bytes], None] | None = None
-        self.on_ask: Callable[[bytes], bytes] | None = None
+        self.on_ask: Callable[[bytes], bytes | None] | None = None
         self.on_post: Callable[[bytes], None] | None = None
         # Whether this run of a node has proven to be one: else its sign of life is only kept if there are not too many.
         self.proven: Callable[[str, int], bool] = lambda node, incarnation: False
-        self.on_log: Callable[[bytes], bytes] | None = None  # set before `open`, else there is nothing to ask
+        self.on_log: Callable[[bytes], bytes | None] | None = None  # set before `open`, else there is nothing to ask
 
         self._root = f"headwater/{federation}"
         self._count = Counters()
@@ -360,35 +369,61 @@ class Fabric:
                 raise Unreachable(f"node {node} takes nothing; its connection was given up")
             self._stuck.pop(node, None)
 
-    def ask(self, node: str, payload: bytes, timeout: float) -> bytes:
-        """Ask one node and wait for its answer. Raises `Unreachable` if it is not there or does not answer in time,
-        `FederationError` if its handler failed."""
+    def ask(self, node: str, payload: bytes, timeout: float, accept: Callable[[bytes], Any] = bytes) -> Any:
+        """Ask one node and wait for its answer. Raises `Unreachable` if it is not there, does not answer in time, or
+        cannot.
+
+        Anyone may answer: `accept` makes of an answer what this returns, or raises SecurityError or FrameError, and
+        then the next is looked at."""
         self._may_wait("ask")
-        done = threading.Event()
-        box: list[bytes | FederationError] = []
+        replies: SimpleQueue[bytes | Unreachable] = SimpleQueue()
+        self._questions.ask(self._live(), node, payload, timeout, replies.put, replies.put)
+        end, refused = monotonic() + timeout + 1.0, ""  # Zenoh ends it at its timeout; the margin is for a busy machine
+        while True:
+            try:
+                reply = replies.get(timeout=max(0.0, end - monotonic()))
+            except Empty:
+                raise Unreachable(f"node {node} did not answer within {timeout} s{refused}") from None
+            if isinstance(reply, Unreachable):
+                raise Unreachable(f"{reply}{refused}")
+            try:
+                return accept(reply)
+            except (SecurityError, FrameError) as error:
+                refused = f" (an answer that is not its own was refused: {error})"
 
-        def answer(result: bytes | FederationError) -> None:
-            box.append(result)
-            done.set()
-
-        self._questions.ask(self._live(), node, payload, timeout, answer)
-        # Zenoh ends the question at its timeout; the margin is for a machine under load.
-        if not done.wait(timeout + 1.0):
-            raise Unreachable(f"node {node} did not answer within {timeout} s")
-        if isinstance(box[0], FederationError):
-            raise box[0]
-        return box[0]
-
-    def ask_soon(self, node: str, payload: bytes, answer: Answer, *, timeout: float) -> None:
-        """Ask one node; `answer` is called once with what it answers or with the error `ask` would raise.
+    def ask_soon(
+        self,
+        node: str,
+        payload: bytes,
+        answer: Answer,
+        *,
+        timeout: float,
+        accept: Callable[[bytes], Any] = bytes,
+    ) -> None:
+        """Ask one node; `answer` is called once with what `ask` would return or the error it would raise.
 
         It may be called anywhere, `on_post` included; `answer` runs in the thread of `on_join` and `on_news`.
         """
+        done = False
 
-        def deliver(result: bytes | FederationError) -> None:
-            self._control.put(lambda: self._guard("ask", answer, result), always=True)
+        def look(result: bytes | Unreachable) -> None:  # in one thread
+            nonlocal done
+            if done:
+                return
+            if not isinstance(result, Unreachable):
+                try:
+                    made = accept(result)
+                except (SecurityError, FrameError):
+                    return
+            else:
+                made = result
+            done = True
+            answer(made)
 
-        self._questions.ask(self._live(), node, payload, timeout, deliver)
+        def deliver(result: bytes | Unreachable) -> None:
+            self._control.put(lambda: self._guard("ask", look, result), always=True)
+
+        self._questions.ask(self._live(), node, payload, timeout, deliver, deliver)
 
     def roll_call(self, payload: bytes, timeout: float) -> list[bytes]:
         """Ask every other node; the answers that came within `timeout`, in the order of arrival.
@@ -545,13 +580,13 @@ class Fabric:
     def _took_read(self, query: Any) -> None:
         if query.payload is not None and len(query.payload) > QUESTION:
             self._failed("log", "it is too large")
-            query.reply_err(FAILED + b"the question is too large")
+            query.reply_err(FAILED + TOO_LARGE)
             query.drop()
             return
         self._took_query("log", query, self._reads, lambda: self.on_log)
 
     def _took_query(
-        self, kind: str, query: Any, worker: Worker, handler: Callable[[], Callable[[bytes], bytes] | None]
+        self, kind: str, query: Any, worker: Worker, handler: Callable[[], Callable[[bytes], bytes | None] | None]
     ) -> None:
         data = bytes(query.payload) if query.payload is not None else b""
         self._count.received(kind, len(data))
@@ -566,16 +601,20 @@ class Fabric:
 
         if not worker.put(answer):
             self._failed(kind, "too many wait")
-            query.reply_err(FAILED + b"it has too many questions waiting")
+            query.reply_err(FAILED + BUSY)
             query.drop()
 
-    def _reply(self, kind: str, query: Any, call: Callable[[bytes], bytes], data: bytes) -> None:
+    def _reply(self, kind: str, query: Any, call: Callable[[bytes], bytes | None], data: bytes) -> None:
         try:
             result = call(data)
-        except Exception as error:
+        except Exception:
             self._failed(kind)
+            result, hint = None, BROKEN  # what went wrong is nobody's business
+        else:
+            hint = REFUSED
+        if result is None:
             with suppress(zenoh.ZError):  # the asker has gone, or this node is closing
-                query.reply_err(FAILED + f"{type(error).__name__}: {error}"[:2000].encode())
+                query.reply_err(FAILED + hint)
             return
         self._count.sent(kind, len(result))  # before the other has it: who compares both ends must not find less
         with suppress(zenoh.ZError):  # the asker has gone, or this node is closing

@@ -14,7 +14,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
+from typing import Any
 
 from headwater.errors import FederationError, HeadwaterError
 
@@ -50,13 +52,14 @@ class Inquiry:
 class Inquiries:
     """Of one node. Thread-safe.
 
-    `ask(node, timeout, answered)` asks, and calls `answered` later with the answer or an error; `heard` takes an
-    answer; `wanted` says whether an inquiry still makes sense; `later` has something called after some seconds."""
+    `ask(inquiry, answered)` asks, and calls `answered` later with the answer or an error; `heard` takes an answer, and
+    says whether the next one is to be asked for at once; `wanted` says whether an inquiry still makes sense; `later`
+    has something called after some seconds."""
 
     def __init__(
         self,
-        ask: Callable[[str, float, Callable[[bytes | FederationError], None]], None],
-        heard: Callable[[bytes], object],
+        ask: Callable[[Inquiry, Callable[[Any], None]], None],
+        heard: Callable[[Any], bool],
         wanted: Callable[[Inquiry], bool],
         later: Callable[[float, Callable[[], None]], None],
     ) -> None:
@@ -174,24 +177,29 @@ class Inquiries:
                     self._forget(inquiry)
                 continue
             try:
-                self._ask(inquiry.node, inquiry.timeout, lambda result, it=inquiry: self._answered(it, result))  # type: ignore[misc]
+                self._ask(inquiry, partial(self._answered, inquiry))
             except HeadwaterError:  # there is no connection, or no more
                 self._done(inquiry)
 
-    def _answered(self, inquiry: Inquiry, result: bytes | FederationError) -> None:
+    def _answered(self, inquiry: Inquiry, result: Any) -> None:
+        more = False
         try:
             if not isinstance(result, FederationError):
                 inquiry.anew = False
-                self._heard(result)
+                more = self._heard(result)
         finally:
-            self._done(inquiry)
+            self._done(inquiry, more=more)
             self._step()
 
-    def _done(self, inquiry: Inquiry) -> None:
+    def _done(self, inquiry: Inquiry, *, more: bool = False) -> None:
+        inquiry.anew = inquiry.anew or more
         wanted = self._wanted(inquiry)
         with self._lock:
             if inquiry.under_way:
                 self._ended(inquiry)
+            if wanted and more:
+                inquiry.failures, inquiry.due = 0, monotonic()
+                return
             if not wanted:
                 self._forget(inquiry)
                 return

@@ -80,6 +80,8 @@ class Links:
 
     def call(self, peer: Peer) -> bool:
         """A direct stream to a peer if that is possible, else the routed path; whether it is direct."""
+        if self._engine.network.direct != ():
+            self._engine.membership.fetch(peer, CALL)  # where it can be called
         state = peer.state
         if peer.direct or state is None:
             return peer.direct
@@ -118,7 +120,7 @@ class Links:
         state = peer.state
         if state is None or peer.link is not None or self._engine.closed:
             return
-        session = self._engine.exchange.session(state.exchange, peer=peer.name)
+        session = partial(self._engine.exchange.session, state.exchange, peer=peer.name)
         why = peer.trouble
         link = RoutedLink(
             self._engine.fabric,
@@ -138,7 +140,7 @@ class Links:
         if peer.state is None:  # it is being asked for it; whoever answers questions waits for nobody
             return messages.Accepted("what this node has is not known here yet: ask again")
         if peer.link is None:
-            if self._engine.network.direct != () and peer.state.endpoints:
+            if self._engine.network.direct != () and (peer.state.endpoints or not peer.described):
                 self.connect(peer)  # perhaps it can be reached from here
             self._link_routed(peer)
         return messages.Accepted()
@@ -148,9 +150,9 @@ class Links:
             node, incarnation, head, sealed = read_head(payload)
             with self._engine.lock:
                 peer = self._engine.peers.get(node)
-            if peer is None or peer.state is None or peer.incarnation != incarnation:
+            if peer is None or peer.exchange is None or peer.state is None or peer.incarnation != incarnation:
                 raise SecurityError(f"a posted message of {node}, which is not known here", "unknown", node)
-            data = self._engine.exchange.session(peer.state.exchange, peer=peer.name).open(sealed, head)
+            data = self._engine.exchange.session(peer.exchange, peer=peer.name).open(sealed, head)
         except (FrameError, SecurityError) as error:
             self._engine.offence(who_sent(error), str(error))
             return

@@ -6,7 +6,8 @@
             for batch in client.read("ie.tcd.sighting", span.node, span.source, interest=loud): ...
 
 Interests run at the nodes. A client opens in milliseconds and nobody is told of it: it asks the node that it connects
-to, which passes questions on to the others.
+to, which passes questions on to the others. What it asks each of them, and is answered, only that one and the client
+can read.
 """
 
 from __future__ import annotations
@@ -31,20 +32,22 @@ from headwater.errors import (
     ConfigError,
     ConfigProblem,
     FederationError,
+    FrameError,
     HeadwaterError,
     SecurityError,
     Unreachable,
 )
 from headwater.federation import fabric_settings as wiring
-from headwater.federation import log_messages
-from headwater.federation.envelope import Opened, Sealer, Verifier
+from headwater.federation import log_messages, messages
+from headwater.federation.envelope import Opened, Sealer, Verifier, question_name
 from headwater.federation.fabric_settings import plain
 from headwater.federation.log_asking import Answers
 from headwater.federation.log_messages import ChannelLogged, Head, Listing, Logged, Question, Read
 from headwater.federation.log_union import Union
-from headwater.federation.messages import pack, pack_params
+from headwater.federation.messages import Card, pack, pack_params
 from headwater.federation.network import Network, endpoints
 from headwater.federation.security import Security
+from headwater.federation.session import Exchange, is_box
 from headwater.federation.tls import zenoh_settings
 from headwater.interest import Interest, Limits
 from headwater.store.log.reading import Span
@@ -109,6 +112,9 @@ class LogClient:
         self._counts = ReadCounts()
         self._unions: dict[str, Union] = {}
         self._places: dict[tuple[str, str], str] = {}  # channel and node as the log has it -> id of the node
+        self._keys: dict[
+            str, tuple[bytes, int]
+        ] = {}  # id of a node -> the key to write to it with, and its incarnation
         with self._lock:
             self._open()
 
@@ -120,8 +126,12 @@ class LogClient:
         security, federation = self.security, self.network.federation
         self._identity = security.identity(None if security.certificate is not None else NAME)
         self.id = self._identity.id
-        self._sealer = Sealer(self._identity, federation, time.time_ns(), security)
-        self._verifier = Verifier(security, federation, loopback=self._loopback, me=self.id, runs=True)
+        self._incarnation = time.time_ns()
+        self._exchange = Exchange()
+        self._sealer = Sealer(self._identity, federation, self._incarnation, security)
+        self._verifier = Verifier(
+            security, federation, loopback=self._loopback, me=self.id, run=self._incarnation, runs=True
+        )
         wired = wiring.check(
             federation, self.id, listen=(), connect=self.network.connect, scout=False, mode="client",
             lease=self.network.lease, settings=zenoh_settings(security),
@@ -261,20 +271,62 @@ class LogClient:
         return found
 
     def _listings(self, channel: str) -> list[tuple[Opened, Listing]]:
-        question = Logged(token_bytes(16), channel)
-        answers = self._ask("*", question, LISTING)
-        if not answers.done.wait(LISTING + 1.0) or answers.late:
-            self._mend()
-            raise Unreachable(f"not all nodes of federation {self.network.federation!r} have answered in {LISTING:g} s")
+        """What each node says that it has."""
+        under_way = []
+        for node in self._introduce("*"):
+            question = Logged(token_bytes(16), channel)
+            under_way.append((node, question, self._ask(node, question, LISTING)))
         found = []
-        for answer in answers.taken:
-            opened, head, data = self._opened(answer, question)
+        for node, question, answers in under_way:
+            answered = self._answered(node, question, answers, LISTING)
+            if answered is None:
+                self._mend()
+                raise self._silent(answers)
+            opened, head, data = answered
             if head.error:
                 raise FederationError(f"node {opened.sender}: {head.error}")
             found.append((opened, log_messages.listing(data)))
         if not found and self._mend():
             raise Unreachable(f"no node of federation {self.network.federation!r} is connected any more")
         return found
+
+    def _silent(self, answers: Answers) -> Unreachable:
+        where = f"not all nodes of federation {self.network.federation!r} have answered"
+        return Unreachable(f"{where}; perhaps {answers.hint}" if answers.hint else f"{where} in {LISTING:g} s")
+
+    def _introduce(self, node: str) -> list[str]:
+        """Tell a node, or all, who asks; the ids of those that have told who they are."""
+        session = self._live()
+        card = Card(self.id, self._incarnation, 0, self._exchange.public)
+        payload = self._sealer.seal(log_messages.CARD, pack(card), to="" if node == "*" else node)
+        name, found, refused = question_name(payload), [], None
+        answers = self._get(session, node, payload, LISTING)
+        for answer in answers.each(LISTING + 1.0):
+            try:
+                opened, theirs = self._opened_card(answer, name)
+            except (SecurityError, FrameError) as error:
+                refused = error  # anyone may answer; what is nobody's card is no reason to give up the others
+                continue
+            self._keys[opened.sender] = theirs.exchange, theirs.incarnation
+            found.append(opened.sender)
+        if answers.late:
+            self._mend()
+            raise self._silent(answers)
+        if refused is not None and not found:
+            raise refused
+        return found
+
+    def _opened_card(self, answer: bytes, name: bytes) -> tuple[Opened, Card]:
+        if not is_box(answer):
+            opened = self._verifier.open(log_messages.split(answer)[0], expected_kind=log_messages.REPLY, answers=name)
+            error = log_messages.head(opened.body).error
+            raise SecurityError(f"node {opened.sender} refuses: {error}", "refused", opened.sender)
+        maker, sealed = self._exchange.unbox(answer)
+        opened = self._verifier.open(sealed, expected_kind=log_messages.CARD, answers=name)
+        card = messages.card(opened.body)
+        if (card.node, card.incarnation, card.exchange) != (opened.sender, opened.incarnation, maker):
+            raise SecurityError(f"{opened.sender} speaks of {card.node}", "sender", opened.sender)
+        return opened, card
 
     # ── reading ──
 
@@ -325,14 +377,16 @@ class LogClient:
         return place, self._ask(place, question, self._timeout)
 
     def _finish(self, node: str, place: str, question: Read, answers: Answers) -> tuple[Head, memoryview]:
-        answers.done.wait(self._timeout + 1.0)
-        if not answers.taken:
+        answered = self._answered(place, question, answers, self._timeout)
+        if answered is None and answers.refused and place in self._introduce(place):  # it was started again
+            answers = self._ask(place, question, self._timeout)
+            answered = self._answered(place, question, answers, self._timeout)
+        if answered is None:
             self._places.pop((question.channel, node), None)  # it may come back with another key
             self._mend()
-            raise Unreachable(answers.failed or f"node {node} has gone, or did not answer in {self._timeout:g} s")
-        opened, head, data = self._opened(answers.taken[0], question)
-        if opened.sender != place:
-            raise SecurityError(f"expected an answer of {place}, found one of {opened.sender}", "key", opened.sender)
+            why = f": perhaps {answers.hint}" if answers.hint else ""
+            raise Unreachable(f"node {node} has gone, or did not answer in {self._timeout:g} s{why}")
+        opened, head, data = answered
         if head.error:
             raise FederationError(f"node {node}: {head.error}")
         if not question.after <= head.next <= head.upto or (question.upto is not None and head.upto != question.upto):
@@ -344,9 +398,15 @@ class LogClient:
     # ── questions and answers ──
 
     def _ask(self, node: str, question: Question, timeout: float) -> Answers:
-        to = "" if node == "*" else node
         session = self._live()  # before sealing: it may be a new one, with a key of its own
-        sealed = self._sealer.seal(log_messages.KIND, pack(question), to=to)
+        known = self._keys.get(node)
+        if known is None:
+            raise Unreachable(f"node {node} has not said who it is")
+        exchange, incarnation = known
+        sealed = self._sealer.seal(log_messages.KIND, pack(question), to=node, run=incarnation)
+        return self._get(session, node, self._exchange.box(exchange, sealed), timeout)
+
+    def _get(self, session: Any, node: str, payload: bytes, timeout: float) -> Answers:
         answers = Answers()
         try:
             session.get(
@@ -357,17 +417,37 @@ class LogClient:
                 timeout=timeout,
                 congestion_control=zenoh.CongestionControl.BLOCK,
                 express=True,
-                payload=sealed,
+                payload=payload,
             )
         except zenoh.ZError as error:
             self._mend()
             raise Unreachable(f"cannot ask: {plain(error)}") from error
         return answers
 
-    def _opened(self, answer: bytes, question: Question) -> tuple[Opened, Head, memoryview]:
-        envelope, data = log_messages.split(answer)
+    def _answered(
+        self, node: str, question: Question, answers: Answers, timeout: float
+    ) -> tuple[Opened, Head, memoryview] | None:
+        """The first answer that is the node's own, to this question; None if there is none. What others answer in its
+        place is an error only if nothing else comes."""
+        refused: SecurityError | FrameError | None = None
+        for answer in answers.each(timeout + 1.0):
+            try:
+                return self._opened(answer, question, node)
+            except (SecurityError, FrameError) as error:
+                refused = error
+        if refused is not None:
+            raise refused
+        return None
+
+    def _opened(self, answer: bytes, question: Question, node: str) -> tuple[Opened, Head, memoryview]:
+        maker, inner = self._exchange.unbox(answer)
+        if maker != self._keys.get(node, (b"", 0))[0]:
+            raise SecurityError(f"expected an answer of {node}, found one of somebody else", "key")
+        envelope, data = log_messages.split(inner)
         opened = self._verifier.open(envelope, expected_kind=log_messages.REPLY)
         head = log_messages.head(opened.body)
+        if opened.sender != node:
+            raise SecurityError(f"expected an answer of {node}, found one of {opened.sender}", "key", opened.sender)
         if head.error and not head.nonce:  # the question was not even opened
             raise SecurityError(f"node {opened.sender} refuses: {head.error}", "refused", opened.sender)
         if head.nonce != question.nonce or head.digest != log_messages.digest(data):

@@ -5,6 +5,9 @@ with a `Head` in it, and a payload beside it: the head has the payload's digest,
 being copied into the envelope. The head also names the question, so that no answer is taken for that of another.
 
     answer = u32 length of the envelope | envelope | payload
+
+Both are in boxes, that of the question for one node, that of the answer for who asks. To know the keys for that, who
+asks first shows its card to all nodes with logs (kind "log-card"), and they answer with theirs.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from msgspec import Meta
 from headwater.errors import FrameError
 from headwater.federation.wire_control import Name, Number
 
-KIND, REPLY = "log", "log-reply"
+KIND, REPLY, CARD = "log", "log-reply", "log-card"
 PAGE = 4 * 1024 * 1024  # bytes of events in an answer, at most
 LARGEST = 32 * 1024 * 1024  # bytes of an answer: one event may take more than a page
 MAX_COLUMNS = 4096

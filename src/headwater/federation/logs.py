@@ -20,11 +20,12 @@ import pyarrow as pa
 
 from headwater.channel.names import check_name
 from headwater.errors import FederationError, FrameError, HeadwaterError, SecurityError
-from headwater.federation import log_messages
-from headwater.federation.envelope import Verifier
+from headwater.federation import log_messages, messages
+from headwater.federation.envelope import Verifier, question_name
 from headwater.federation.log_messages import ChannelLogged, Head, Listing, Logged, Read, SourceLog
 from headwater.federation.log_shelf import Shelf
 from headwater.federation.messages import pack, pack_type, unpack_params
+from headwater.federation.session import is_box
 from headwater.interest import Interest, Limits
 from headwater.match.lower import is_plain
 from headwater.native.record import uses_meta
@@ -74,7 +75,12 @@ class LogServer:
         self._engine, self._shelf = engine, shelf
         # Many processes of one user may ask at a time; they are no members, and are not remembered as such.
         self._verifier = Verifier(
-            engine.security, engine.network.federation, loopback=engine.loopback, me=engine.id, runs=True
+            engine.security,
+            engine.network.federation,
+            loopback=engine.loopback,
+            me=engine.id,
+            run=engine.incarnation,
+            runs=True,
         )
         self._counts = LogReads()
         self._lock = threading.Lock()
@@ -98,11 +104,39 @@ class LogServer:
 
     # ── questions ──
 
-    def answer(self, payload: bytes) -> bytes:
-        """The answer to a sealed question; a refusal where there is something wrong with it."""
+    def answer(self, payload: bytes) -> bytes | None:
+        """The answer to a question; a refusal where there is something wrong with it; None where it is not known who
+        asks, or whom."""
+        if not is_box(payload):
+            return self._introduce(payload)
+        try:
+            exchange, sealed = self._engine.exchange.unbox(payload)
+        except SecurityError as error:
+            self._engine.blame(None, error)
+            return None
+        return self._engine.exchange.box(exchange, self._answer(sealed))
+
+    def _introduce(self, payload: bytes) -> bytes:
+        """To the card of one who wants to ask, this node's own."""
         opened = None
         try:
-            opened = self._verifier.open(payload, expected_kind=log_messages.KIND)
+            opened = self._verifier.open(payload, expected_kind=log_messages.CARD)
+            card = messages.card(opened.body)
+            if card.node != opened.sender or card.incarnation != opened.incarnation:
+                raise SecurityError(f"{opened.sender} speaks of {card.node}", "sender", opened.sender)
+            own = pack(self._engine.membership.description.card())
+            sealed = self._engine.seal(
+                log_messages.CARD, own, to=opened.sender, run=opened.incarnation, answers=question_name(payload)
+            )
+            return self._engine.exchange.box(card.exchange, sealed)
+        except (SecurityError, FrameError) as error:
+            self._engine.blame(opened, error)
+            return self._refuse(b"", "", str(error), question_name(payload))
+
+    def _answer(self, sealed: bytes) -> bytes:
+        opened = None
+        try:
+            opened = self._verifier.open(sealed, expected_kind=log_messages.KIND)
             question = log_messages.question(opened.body)
         except (SecurityError, FrameError) as error:
             self._engine.blame(opened, error)
@@ -124,14 +158,15 @@ class LogServer:
                 self._counts.bytes += len(data)
         return self._seal(head, data, opened.sender)
 
-    def _refuse(self, nonce: bytes, to: str, why: str) -> bytes:
+    def _refuse(self, nonce: bytes, to: str, why: str, answers: bytes = b"") -> bytes:
         with self._lock:
             self._counts.questions += 1
             self._counts.refused += 1
-        return self._seal(Head(nonce, log_messages.digest(b""), error=why[:ERROR]), b"", to)
+        return self._seal(Head(nonce, log_messages.digest(b""), error=why[:ERROR]), b"", to, answers)
 
-    def _seal(self, head: Head, data: Any, to: str) -> bytes:
-        return log_messages.join(self._engine.seal(log_messages.REPLY, pack(head), to=to), data)
+    def _seal(self, head: Head, data: Any, to: str, answers: bytes = b"") -> bytes:
+        envelope = self._engine.seal(log_messages.REPLY, pack(head), to=to, answers=answers)
+        return log_messages.join(envelope, data)
 
     def _allow(self, principal: Principal, action: Any, channel: str, what: str) -> None:
         decision = self._engine.security.allows(principal, action, channel)

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from headwater.errors import FrameError, SecurityError
+from headwater.errors import FederationError, FrameError, SecurityError
 from headwater.federation import messages, wire
+from headwater.federation.description import EMPTY, Description, describe
+from headwater.federation.dialogue import ANSWER, Answered, Question
 from headwater.federation.envelope import Opened
 from headwater.federation.inquiries import Inquiries, Inquiry
-from headwater.federation.messages import ChannelAd, News, State, pack, pack_params, pack_type
+from headwater.federation.messages import Accepted, Card, Describe, News, State, pack
 from headwater.federation.peer import Peer
-from headwater.federation.places import announced
-from headwater.federation.questions import Answer
 from headwater.federation.wire_control import SourceAd
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
     from headwater.channel.source import Source
     from headwater.federation.engine import Engine
     from headwater.federation.standin import StandIn
 
 log = logging.getLogger("headwater.federation")
-ANSWER = 10.0  # seconds for which an answer is waited for
-PATIENCE = 1.0  # seconds between two questions for the state of one node
+PACE = 0.05  # seconds between two questions for the state of one node, if that changes ever again
+MOST_ADS = 1 << 18  # channels and sources of one node that are taken
 FAR = 1 << 32  # versions that a peer may be ahead
 
 
@@ -35,108 +37,60 @@ class Membership:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._told: tuple[dict[str, ChannelAd], dict[int, SourceAd]] = ({}, {})
-        self._own: dict[int, Source] = {}  # sources of this node, by number
-        self._version = 1
+        self.description = Description(engine)
         self._refusals: set[str] = set()  # nodes that have refused this one
-        self.inquiries = Inquiries(self._ask_state, self._heard_state, self._unknown, engine.keeping.later)
+        self.inquiries = Inquiries(self._ask_state, self._heard, self._unknown, engine.keeping.later)
 
     def start(self) -> None:
         """From here on changes are told."""
-        self._told = self.ads()
+        self.description.renew()
 
     def roll_call(self) -> None:
-        """Say to everyone what this node has, and hear what they have. It returns when all that are known by now have
-        answered; whoever answers later, or has only been said to be there, is heard as well."""
-        sealed = self._engine.seal("state", pack(self.state()))
-        for reply in self._engine.fabric.roll_answers(sealed, ANSWER, self._present, self._heard_late):
-            self._heard_late(reply)
+        """Say to everyone that this node is there, and hear what they have. It returns when all that are known by now
+        have answered; whoever answers later, or has only been said to be there, is heard as well."""
+        question = self._engine.dialogue.introduction()
+        late = partial(self._answered_roll, question)
+        for reply in self._engine.fabric.roll_answers(question.payload, ANSWER, self._present, late):
+            self._answered_roll(question, reply)
         self._engine.keeping.changed()
 
     def _present(self) -> list[str]:
         """The nodes that have proven to be there."""
         return [peer.id for peer in self._engine.everyone() if peer.present and peer.gone is None]
 
-    def _heard_late(self, reply: bytes) -> None:
-        self._heard_state(reply)
+    def _answered_roll(self, question: Question, reply: bytes) -> None:
+        with suppress(SecurityError, FrameError):  # that is noted
+            answered = self._engine.dialogue.accept(question, reply)
+            if self._heard(answered):
+                sender = answered.opened
+                self.inquiries.want(sender.sender, sender.incarnation, proven=True, anew=True)
         self._engine.keeping.changed()
 
     def look_round(self, source: Source) -> None:
         """Once others can know of a source of this node, hear from everyone what they have: of two nodes that do so at
         least one then knows of the other's."""
-        self._engine.keeping.until(lambda: source.number in self._told[1] or self._engine.closed, ANSWER)
+        told = self.description
+        self._engine.keeping.until(lambda: source.number in told.told[1] or self._engine.closed, ANSWER)
         self.roll_call()
-
-    def state(self) -> State:
-        """All that others must know of this node."""
-        with self._engine.lock:
-            (channels, sources), version = self._told, self._version
-        return State(
-            node=self._engine.id,
-            name=self._engine.node.name,
-            incarnation=self._engine.incarnation,
-            version=version,
-            endpoints=announced(self._engine.listener.endpoints if self._engine.listener is not None else ()),
-            exchange=self._engine.exchange.public,
-            channels=list(channels.values()),
-            sources=list(sources.values()),
-            multicast=self._engine.network.multicast is not None,
-            router=self._engine.network.router,
-        )
-
-    def ads(self) -> tuple[dict[str, ChannelAd], dict[int, SourceAd]]:
-        channels: dict[str, ChannelAd] = {}
-        sources: dict[int, SourceAd] = {}
-        with self._engine.node.wiring.lock:
-            for channel in self._engine.node.channels():
-                if self._engine.control.owns(channel.name):
-                    continue
-                own = [source for source in channel.sources.values() if source.local]
-                if own or channel.parent is not None:
-                    channels[channel.name] = self._channel_ad(channel)
-                for source in own:
-                    sources[source.number] = self.describe(source)
-                    self._own[source.number] = source
-        return channels, sources
-
-    def _channel_ad(self, channel: Channel) -> ChannelAd:
-        interest = channel.interest
-        if channel.parent is None or interest is None:
-            return ChannelAd(channel.name, pack_type(channel.type))
-        return ChannelAd(
-            channel.name,
-            pack_type(channel.type),
-            channel.parent.name,
-            interest.dumps(),
-            pack_params(interest.params),
-        )
 
     def describe(self, source: Source) -> SourceAd:
         """A source as others are told of it."""
-        origin, path = getattr(source, "origin", ""), getattr(source, "path", ())
-        zones = sorted(source.zones)
-        log = "" if source.log is None else source.log.id
-        return SourceAd(
-            source.number, source.name, source.channel.name, zones, source.priority, origin, list(path), log
-        )
+        return describe(source)
+
+    def describe_to(self, peer: Peer, opened: Opened, request: Describe) -> State:
+        """What a peer that asks may know of this node."""
+        if request.version > EMPTY:
+            self.version_said(peer, request.version)
+        return self.description.state(opened.principal, request.since, request.after)
 
     def tell_news(self) -> None:
-        """What has changed of this node's channels and sources since they were last told."""
-        before, now = self._told, self.ads()
-        if before == now:
+        """That this node's channels or sources have changed, if they have."""
+        gone = self.description.renew()
+        if gone is None:
             return
-        channels = [ad for name, ad in now[0].items() if before[0].get(name) != ad]
-        sources = [ad for sid, ad in now[1].items() if before[1].get(sid) != ad]
-        gone_channels = [name for name in before[0] if name not in now[0]]
-        gone_sources = [sid for sid in before[1] if sid not in now[1]]
-        with self._engine.lock:
-            self._told = now
-            self._version += 1
-            news = News(
-                self._engine.id, self._engine.incarnation, self._version, channels, sources, gone_channels, gone_sources
-            )
+        news = News(self._engine.id, self._engine.incarnation, self.description.version)
         self._engine.fabric.tell(self._engine.seal("news", pack(news)))
-        self._engine.installing.sources_gone([self._own.pop(sid) for sid in gone_sources if sid in self._own])
+        self._engine.installing.sources_gone(gone)
 
     def peer(self, node: str, incarnation: int) -> Peer:
         """The peer of that id; one that was started again is the same peer, with nothing of what it was sending."""
@@ -153,7 +107,11 @@ class Membership:
         with peer.lock:
             if incarnation <= peer.incarnation:
                 return
-            peer.incarnation, peer.state = incarnation, None
+            peer.incarnation, peer.state, peer.pages = incarnation, None, None
+            peer.described, peer.newest = False, 0
+            exchange, peer.exchange = peer.exchange, None
+            if exchange is not None:
+                self._engine.exchange.forget(exchange)
             peer.asked.clear()
             gone = list(peer.standins.values())
             peer.standins.clear()
@@ -200,7 +158,7 @@ class Membership:
             return
         peer.present = False
         if peer.direct:
-            peer.say(wire.encode_ping(self._version))  # it may be only Zenoh that does not reach it
+            peer.say(wire.encode_ping(self.description.version))  # it may be only Zenoh that does not reach it
             heard = peer.heard
             self._engine.keeping.later(min(1.0, self._engine.network.lease), lambda: self._still_there(peer, heard))
         else:
@@ -261,102 +219,167 @@ class Membership:
         if not kept:
             peer.sender.close()
             self._engine.verifier.forget(peer.id)
+            if peer.exchange is not None:
+                self._engine.exchange.forget(peer.exchange)
             with self._engine.lock:
                 if self._engine.peers.get(peer.id) is peer and peer.gone is not None:
                     del self._engine.peers[peer.id]
         self._engine.keeping.changed()
 
-    def on_roll(self, payload: bytes) -> bytes:
-        refused = self._heard_state(payload)
-        if refused:
-            return self._engine.seal("reply", pack(messages.Accepted(error=f"refused: {refused}")))
-        return self._engine.seal("state", pack(self.state()))
+    # ── what others say of themselves ──
 
-    def _heard_state(self, payload: bytes) -> str:
-        """What was said of a node by itself is taken, or why it is not is said."""
-        opened = None
+    def introduced(self, opened: Opened, card: Card) -> None:
+        """Another node says which run of it this is, and how to write to it."""
+        peer = self._speaks(opened, card)
+        with peer.lock:
+            if card.incarnation < peer.incarnation:
+                return
+            self._take_key(peer, opened, card.exchange)
+            new = peer.state is None and card.version == EMPTY
+            if new:
+                peer.state = State(
+                    card.node, card.incarnation, card.version, [], card.exchange, [], [], card.multicast, card.router
+                )
+                peer.present, peer.gone = True, None
+        self._engine.fabric.vouch(card.node, card.incarnation)
+        if new:
+            self._engine.control.node(peer, "joined")
+            self._met(peer)
+        else:
+            self.version_said(peer, card.version)
+
+    def _speaks(self, opened: Opened, said: Card | State) -> Peer:
+        """The peer that speaks of itself."""
+        _check_speaker(opened, said)
+        return self.peer(said.node, said.incarnation)
+
+    def _take_key(self, peer: Peer, opened: Opened, exchange: bytes) -> None:
+        """This is its key; with the peer's lock."""
+        if peer.exchange is not None and peer.exchange != exchange:
+            raise SecurityError(f"{peer.id} has two keys for what is only for it", "key", peer.id)
+        peer.exchange, peer.principal = exchange, opened.principal
+
+    def _heard(self, answered: Answered) -> bool:
+        """An answer to this node's card, or to its question for a state; whether there is more to ask for."""
+        reply, opened = answered.reply, answered.opened
         try:
-            opened = self._engine.open_sealed(payload, None)
-            if opened.kind == "reply":
-                self._refused_by(opened)
-            elif opened.kind == "state":
-                self._take_state(opened, opened.body)
-            else:
-                raise SecurityError(f"expected the state of a node, found {opened.kind!r}", "kind", opened.sender)
+            match reply:
+                case messages.State():
+                    return self._take_state(opened, reply, answered.question)
+                case messages.Accepted():
+                    self._refused_by(opened, reply)
+                case _:
+                    raise FrameError(f"expected the state of a node, found {type(reply).__name__}")
         except (SecurityError, FrameError) as error:
             self._engine.blame(opened, error)
-            return str(error)
-        return ""
+        return False
 
-    def _refused_by(self, opened: Opened) -> None:
+    def _refused_by(self, opened: Opened, answer: Accepted) -> None:
         """Another node does not want to know of this one."""
-        answer = messages.reply(opened.body)
-        if opened.sender not in self._refusals and isinstance(answer, messages.Accepted):
+        if opened.sender not in self._refusals and answer.error:
             self._refusals.add(opened.sender)
             log.warning("node %s: %s does not let it in: %s", self._engine.node.name, opened.sender, answer.error)
 
-    def described(self, opened: Opened, state: bytes) -> None:
-        """Who asks for this node's state says its own."""
-        try:
-            if state:
-                self._take_state(opened, state)
-        except (SecurityError, FrameError) as error:
-            self._engine.offence(opened.sender, str(error))
-
-    def _take_state(self, opened: Opened, body: bytes) -> None:
-        state = messages.state(body)
-        if state.node != opened.sender or state.incarnation != opened.incarnation:
-            raise SecurityError(f"{opened.sender} speaks of {state.node}", "sender", opened.sender)
-        peer = self.peer(state.node, state.incarnation)
+    def _take_state(self, opened: Opened, said: State, question: Question) -> bool:
+        """What another node has; whether there is more to ask for."""
+        peer = self._speaks(opened, said)
         with peer.lock:
-            if state.incarnation < peer.incarnation or (peer.state and state.version <= peer.state.version):
-                return
-            new = peer.state is None
-            peer.state, peer.principal = self._allowed(state, opened), opened.principal
-            peer.present, peer.gone = True, None
-        self._engine.fabric.vouch(state.node, state.incarnation)
-        if new:
-            self._engine.control.node(peer, "joined")
-        for source in peer.sources:
-            self._engine.control.source(peer, source, "advertised")
-        self._met(peer)
+            if said.incarnation < peer.incarnation:
+                return False
+            self._take_key(peer, opened, said.exchange)
+            before = peer.state
+            state = self._assembled(peer, self._allowed(said, opened))
+            if state is not None:
+                peer.state, peer.described = state, True
+                peer.present, peer.gone = True, None
+            if said.version < question.newest == peer.newest:
+                peer.newest = said.version  # it has said more than was true
+            peer.newest = max(peer.newest, said.version)
+            more = peer.pages is not None or (state is not None and peer.behind)
+        self._engine.fabric.vouch(said.node, said.incarnation)
+        if state is not None:
+            if before is None:
+                self._engine.control.node(peer, "joined")
+            self._tell_changes(peer, [] if before is None else before.sources, state)
+            self._met(peer)
+        return more
+
+    def _assembled(self, peer: Peer, said: State) -> State | None:
+        """The state of a peer with what it says now: None if that is nothing new, or there are more pages to come."""
+        known = peer.state if peer.described else None
+        if said.since:
+            if known is None or not said.since <= known.version < said.version:
+                return None
+            peer.pages = None
+            return _updated(known, said)
+        pages = said
+        if said.after is not None:
+            if peer.pages is None or peer.pages.next != said.after:
+                peer.pages = None
+                return None
+            found = len(peer.pages.channels) + len(peer.pages.sources)
+            if found > MOST_ADS or not (said.channels or said.sources or said.next is None):
+                peer.pages = None
+                raise FrameError(f"expected at most {MOST_ADS:,} channels and sources of a node, found more")
+            pages = replace(
+                peer.pages,
+                channels=peer.pages.channels + said.channels,
+                sources=peer.pages.sources + said.sources,
+                next=said.next,
+            )
+        if known is not None and pages.version <= known.version:
+            peer.pages = None
+            return None
+        peer.pages = pages if pages.next is not None else None
+        return None if pages.next is not None else replace(pages, after=None)
+
+    def _tell_changes(self, peer: Peer, before: list[SourceAd], state: State) -> None:
+        """To those who listen to what sources there are; and zones of sources that say nothing else."""
+        known, here = {ad.sid: ad for ad in before}, {ad.sid: ad for ad in state.sources}
+        for ad in state.sources:
+            if known.get(ad.sid) == ad:
+                continue
+            source = peer.standins.get(ad.sid)
+            told = source is None or source.linked or source.track is not None  # among its events, where it counts
+            if source is not None and not told and source.zones != frozenset(ad.zones):
+                self._engine.node.wiring.rezone(source, frozenset(ad.zones))
+        for ad in before:
+            if ad.sid not in here:
+                self._engine.control.source(peer, ad, "withdrawn")
+        for ad in state.sources:
+            if ad.sid not in known:
+                self._engine.control.source(peer, ad, "advertised")
 
     def on_news(self, payload: bytes) -> None:
         opened = None
         try:
             opened = self._engine.open_sealed(payload, "news")
             news = messages.news(opened.body)
-            if news.node != opened.sender or news.incarnation != opened.incarnation:
-                raise SecurityError(f"{opened.sender} speaks of {news.node}", "sender", opened.sender)
+            _check_speaker(opened, news)
         except (SecurityError, FrameError) as error:
             self._engine.blame(opened, error)
             return
-        if news.node == self._engine.id:
-            return
-        peer = self.signed_by(opened)
+        if news.node != self._engine.id:
+            self.version_said(self.signed_by(opened), news.version)
+
+    def version_said(self, peer: Peer, version: int) -> None:
+        """A peer says which version of its state is the latest: if that is not known here, it is asked what is new; not
+        too often, for it may go on."""
+        now = monotonic()
         with peer.lock:
-            state = peer.state
-            if news.incarnation < peer.incarnation or (state is not None and news.version <= state.version):
+            known = EMPTY if peer.state is None else peer.state.version
+            if version > known + FAR:
                 return
-            if state is None or news.version != state.version + 1:
-                self.inquiries.want(peer.id, peer.incarnation, news.version, proven=True)
+            peer.newest = max(peer.newest, version)
+            if not peer.behind and peer.state is not None:
                 return
-            new = self._allowed(_updated(state, news), opened)
-            peer.state = new
-            known = {each.sid for each in state.sources}
-            here = {each.sid for each in new.sources}
-            gone = [each for each in state.sources if each.sid in news.gone_sources]
-            fresh = [each for each in new.sources if each.sid not in known and each.sid in here]
-        for ad in new.sources:
-            source = peer.standins.get(ad.sid)
-            told = source is None or source.linked or source.track is not None  # among its events, where it counts
-            if source is not None and not told and source.zones != frozenset(ad.zones):
-                self._engine.node.wiring.rezone(source, frozenset(ad.zones))
-        for ad in gone:
-            self._engine.control.source(peer, ad, "withdrawn")
-        for ad in fresh:
-            self._engine.control.source(peer, ad, "advertised")
-        self._met(peer)
+            wait = min(PACE, max(0.0, peer.inquired + PACE - now))
+            peer.inquired = now + wait
+        self.inquiries.want(peer.id, peer.incarnation, version, proven=True, delay=wait)
+
+    def current(self) -> bool:
+        """Whether all is known here of which peers that are there have said that it is new."""
+        return not any(peer.behind for peer in self._engine.everyone() if peer.gone is None)
 
     def _allowed(self, state: State, opened: Opened) -> State:
         """What of it the sender may advertise."""
@@ -367,7 +390,7 @@ class Membership:
                 sources.append(ad)
             else:
                 self._engine.offence(opened.sender, f"it advertises {ad.channel}, which it may not: {decision.why}")
-        return _with_sources(state, sources)
+        return state if len(sources) == len(state.sources) else replace(state, sources=sources)
 
     def proven(self, node: str, incarnation: int) -> bool:
         """Whether that run of a node has signed something that came here."""
@@ -382,18 +405,24 @@ class Membership:
             return False
         return inquiry.anew or state is None or state.version < inquiry.version
 
-    def _ask_state(self, node: str, timeout: float, answered: Answer) -> None:
-        """Ask a node for its state; this one's goes with the question."""
-        request = messages.Describe(pack(self.state()))
-        sealed = self._engine.seal("ask", pack(request), to=node)
-        self._engine.fabric.ask_soon(node, sealed, answered, timeout=timeout)
+    def _ask_state(self, inquiry: Inquiry, answered: Callable[[Answered | FederationError], None]) -> None:
+        """Ask a node for its state; one of which no key is known is told who asks."""
+        dialogue, peer = self._engine.dialogue, self._engine.peers.get(inquiry.node)
+        if peer is None or peer.exchange is None or peer.incarnation < inquiry.incarnation:
+            question = dialogue.introduction(inquiry.node, inquiry.incarnation)
+        else:
+            pages, state = peer.pages, peer.state
+            since = state.version if peer.described and state is not None and pages is None else 0
+            after = None if pages is None else pages.next
+            question = dialogue.question(peer, Describe(since, after, self.description.version))
+        accept = partial(dialogue.accept, question)
+        self._engine.fabric.ask_soon(inquiry.node, question.payload, answered, timeout=inquiry.timeout, accept=accept)
 
-    def version_seen(self, peer: Peer, version: int) -> None:
-        """A peer says which version of its state is the latest, should news of it have been lost."""
-        state, now = peer.state, monotonic()
-        if state is not None and state.version < version <= state.version + FAR and now > peer.inquired + PATIENCE:
-            peer.inquired = now
-            self.inquiries.want(peer.id, peer.incarnation, version, proven=True)
+    def fetch(self, peer: Peer, timeout: float) -> None:
+        """Wait until a peer has said what it has, and where it can be called; or too late."""
+        if not peer.described:
+            self.inquiries.want(peer.id, peer.incarnation, proven=True, anew=True)
+            self._engine.keeping.until(lambda: peer.described or self._engine.closed or peer.link is not None, timeout)
 
     def _link_again(self, peer: Peer) -> None:
         """It is back: what was kept for it, or is still wanted of it, needs a link."""
@@ -434,16 +463,28 @@ class Membership:
                 if now - peer.heard > lease:
                     peer.link_down(link, f"nothing was heard for {lease:g} s")
                 elif now - peer.heard > lease / 3:
-                    peer.say(wire.encode_ping(self._version))
+                    peer.say(wire.encode_ping(self.description.version))
 
 
-def _updated(state: State, news: News) -> State:
-    channels = {ad.name: ad for ad in state.channels if ad.name not in news.gone_channels}
+def _check_speaker(opened: Opened, said: Card | State | News) -> None:
+    if said.node != opened.sender or said.incarnation != opened.incarnation:
+        raise SecurityError(f"{opened.sender} speaks of {said.node}", "sender", opened.sender)
+
+
+def _updated(state: State, news: State) -> State:
+    channels = {ad.name: ad for ad in state.channels}
+    sources = {ad.sid: ad for ad in state.sources}
+    for name in news.gone_channels:
+        channels.pop(name, None)
+    for sid in news.gone_sources:
+        sources.pop(sid, None)
     channels.update((ad.name, ad) for ad in news.channels)
-    sources = {ad.sid: ad for ad in state.sources if ad.sid not in news.gone_sources}
     sources.update((ad.sid, ad) for ad in news.sources)
-    return replace(state, version=news.version, channels=list(channels.values()), sources=list(sources.values()))
-
-
-def _with_sources(state: State, sources: list[SourceAd]) -> State:
-    return state if len(sources) == len(state.sources) else replace(state, sources=sources)
+    return replace(
+        news,
+        since=0,
+        channels=list(channels.values()),
+        sources=list(sources.values()),
+        gone_channels=[],
+        gone_sources=[],
+    )

@@ -1,6 +1,8 @@
-"""What nodes say to each other beside events: their state, changes of it, and requests. Nothing here is trusted yet.
+"""What nodes say to each other beside events: who they are, what they have, and requests. Nothing here is trusted yet.
 
 Every message travels in a signed envelope (`envelope.py`), or on a direct stream whose other end has proven who it is.
+In the clear go only a node's `Card`, by which others can begin to talk with it, and its `News`, that something of it
+has changed. All else is for one node, and in a box that only that one can open (`session.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ MAX_LIST = 100_000
 MAX_TAG = (1 << 31) - 1  # the bit above says that an event is of the past
 MAX_ENDPOINTS = 32
 
+Key = Annotated[bytes, Meta(min_length=32, max_length=32)]  # public, for what is only for this node
 Tag = Annotated[int, Meta(ge=0, le=MAX_TAG)]
 Zones = Annotated[list[Name], Meta(max_length=4096)]
 ByTag = Annotated[dict[Name, dict[Tag, Number]], Meta(max_length=MAX_LIST)]
@@ -37,31 +40,50 @@ class ChannelAd(msgspec.Struct, frozen=True, array_like=True):
     params: bytes | None = None
 
 
-class State(msgspec.Struct, frozen=True):
-    """All that others must know of a node."""
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """After which channel and source a page of a state goes on; no channel: all of them were there."""
+
+    channel: str | None
+    source: Annotated[int, Meta(ge=-1)] = -1
+
+
+class Card(msgspec.Struct, frozen=True):
+    """What a node says of itself to everybody: which run of it this is, and the key to write to it with."""
 
     node: Name  # its id
-    name: Name
     incarnation: Number
-    version: Number  # of this state; grows
-    endpoints: Annotated[list[Name], Meta(max_length=MAX_ENDPOINTS)]  # of its direct streams
-    exchange: bytes  # its public key for the routed path
-    channels: list[ChannelAd]
-    sources: list[SourceAd]
+    version: Number  # of its state; 1: it has no channels or sources yet
+    exchange: Key
     multicast: bool = False
     router: bool = False
 
 
+class State(msgspec.Struct, frozen=True, tag=True):
+    """What one other node may know of a node; or, `since` a version, what has changed of that; or a page of it, which
+    begins `after` a place and goes on at `next`."""
+
+    node: Name  # its id
+    incarnation: Number
+    version: Number  # of this state; grows
+    endpoints: Annotated[list[Name], Meta(max_length=MAX_ENDPOINTS)]  # of its direct streams
+    exchange: Key
+    channels: list[ChannelAd]
+    sources: list[SourceAd]
+    multicast: bool = False
+    router: bool = False
+    since: Number = 0
+    gone_channels: list[str] = []
+    gone_sources: list[int] = []
+    after: Cursor | None = None
+    next: Cursor | None = None
+
+
 class News(msgspec.Struct, frozen=True):
-    """How a node's state has changed from version `version - 1` on."""
+    """A node's state has changed; what of it, it says to those who ask."""
 
     node: Name
     incarnation: Number
     version: Number
-    channels: list[ChannelAd] = []
-    sources: list[SourceAd] = []
-    gone_channels: list[str] = []
-    gone_sources: list[int] = []
 
 
 class Wish(msgspec.Struct, frozen=True, array_like=True):
@@ -117,9 +139,12 @@ class Accepted(msgspec.Struct, frozen=True, tag=True):
 
 
 class Describe(msgspec.Struct, frozen=True, tag=True):
-    """For the state of a node, which is the answer. It has that of the one that asks, so that it need not be asked."""
+    """For the state of a node: what has changed since a version, if there is one; and the page after a place. With the
+    version of the state of the one that asks, which so need not be told of it."""
 
-    state: bytes = b""
+    since: Number = 0
+    after: Cursor | None = None
+    version: Number = 0
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):
@@ -143,11 +168,11 @@ class Heard(msgspec.Struct, frozen=True, tag=True):
 
 
 Request = Install | Routed | Describe | Ask | Heard
-Reply = Installed | Accepted | Told
+Reply = Installed | Accepted | Told | State
 
 _REQUEST = msgspec.msgpack.Decoder(Request)
 _REPLY = msgspec.msgpack.Decoder(Reply)
-_STATE = msgspec.msgpack.Decoder(State)
+_CARD = msgspec.msgpack.Decoder(Card)
 _NEWS = msgspec.msgpack.Decoder(News)
 pack = msgspec.msgpack.Encoder().encode
 
@@ -169,8 +194,8 @@ def reply(data: bytes) -> Reply:
     return made
 
 
-def state(data: bytes) -> State:
-    made: State = _unpack(_STATE, data, "the state of a node")
+def card(data: bytes) -> Card:
+    made: Card = _unpack(_CARD, data, "the card of a node")
     return made
 
 

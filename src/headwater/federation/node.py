@@ -205,7 +205,9 @@ class Node(LocalNode):
         engine = self.engine
         if engine is None:
             return True
-        return engine.keeping.until(lambda: engine.asking.settled(self.channels(), marks=True), timeout)
+        return engine.keeping.until(
+            lambda: engine.membership.current() and engine.asking.settled(self.channels(), marks=True), timeout
+        )
 
     def flush(self, timeout: float = READY) -> bool:
         """Wait until the nodes that are there have dealt with all that was published for reliable subscriptions."""

@@ -44,7 +44,12 @@ class Peer:
         self.engine, self.network = engine, engine.network
         self.id, self.incarnation = node, incarnation
         self.name = node.rpartition(".")[0]
+        self.exchange: bytes | None = None  # the key to write to this run of it with
         self.state: State | None = None
+        self.described = False  # it has said what it has, and not only that it is there
+        self.newest = 0  # the version of its state that is the latest, as it says
+        self.pages: State | None = None  # of its state, as far as they have come
+        self._index: tuple[State | None, dict[str, ChannelAd], dict[str, str]] = (None, {}, {})
         self.principal: Principal | None = None
         self.present = False  # on Zenoh
         self.gone: float | None = None  # since when it is neither on Zenoh nor at the end of a stream
@@ -86,16 +91,32 @@ class Peer:
     def sources(self) -> list[SourceAd]:
         return [] if self.state is None else self.state.sources
 
+    @property
+    def behind(self) -> bool:
+        """Whether it has said that there is something new, and not yet what."""
+        return self.state is not None and self.state.version < self.newest
+
+    def _indexed(self) -> tuple[State | None, dict[str, ChannelAd], dict[str, str]]:
+        """Of its state: channels by name, and by name of those with sources the log that they have, if any."""
+        index, state = self._index, self.state
+        if index[0] is not state:
+            channels = {} if state is None else {ad.name: ad for ad in state.channels}
+            logs: dict[str, str] = {}
+            for source in self.sources:
+                logs[source.channel] = logs.get(source.channel) or source.log
+            index = self._index = state, channels, logs
+        return index
+
     def has(self, channel: str) -> bool:
         """Whether it advertises a source of that channel."""
-        return any(source.channel == channel for source in self.sources)
+        return channel in self._indexed()[2]
 
     def channel(self, name: str) -> ChannelAd | None:
-        return None if self.state is None else next((each for each in self.state.channels if each.name == name), None)
+        return self._indexed()[1].get(name)
 
     def log(self, channel: str) -> str:
         """The log that its sources of a channel have, if any."""
-        return next((source.log for source in self.sources if source.channel == channel and source.log), "")
+        return self._indexed()[2].get(channel, "")
 
     def place(self, channel: str, log: str | None = None) -> str:
         """Where sources of a channel are, so that sinks know whose past they have had: the log, or this node."""
@@ -388,7 +409,7 @@ class Peer:
                         found.promised(time)
             case wire.Ping():
                 self.say(wire.encode_pong(message.number))
-                self.engine.membership.version_seen(self, message.number)
+                self.engine.membership.version_said(self, message.number)
             case wire.Pong():
                 pass
             case _:

@@ -10,16 +10,26 @@ from typing import Any
 
 import zenoh
 
-from headwater.errors import FederationError, Unreachable
+from headwater.errors import Unreachable
 from headwater.federation.fabric_parts import Counters
 from headwater.federation.fabric_settings import plain
 
-FAILED = b"\x00headwater failed: "  # starts the answer of a node whose handler raised
+# What comes back instead of an answer is nobody's word, for anyone could have said it: it is not quoted, and believed
+# for nothing but that no answer is to be expected.
+FAILED = b"\x00headwater failed: "
+REFUSED, BUSY, BROKEN, TOO_LARGE = b"refused", b"busy", b"broken", b"too large"
+HINTS = {
+    REFUSED: "it cannot open the question, having been started again perhaps",
+    BUSY: "it has too many questions waiting",
+    BROKEN: "it failed; its own log says why",
+    TOO_LARGE: "the question is too large",
+}
+MOST_REPLIES = 256  # to one question that are looked at: who was asked answers once, but others may, too
 GRACE = 0.25  # seconds that a roll call waits for nodes it does not know once those it knows have answered
 
 MOST_ANSWERS = 65_536  # that wait to be heard
 
-Answer = Callable[[bytes | FederationError], None]
+Answer = Callable[[Any], None]  # with the answer, or a FederationError
 
 
 class Questions:
@@ -30,38 +40,45 @@ class Questions:
         self._nodes = nodes
         self._count = count
 
-    def ask(self, session: Any, node: str, payload: bytes, timeout: float, answer: Answer) -> None:
-        """Ask one node; `answer` is called once, from a thread of Zenoh or from this one, and must not wait."""
+    def ask(
+        self,
+        session: Any,
+        node: str,
+        payload: bytes,
+        timeout: float,
+        took: Callable[[bytes], None],
+        ended: Callable[[Unreachable], None],
+    ) -> None:
+        """Ask one node: `took` is called with each answer, whoever's that is, and once, when no more will come, `ended`
+        with why there is none; both from a thread of Zenoh or from this one, and they must not wait."""
         started = monotonic()
-        first = threading.Lock()  # taken by whoever answers
+        replies, hint = 0, ""
 
-        def finish(result: bytes | FederationError) -> None:
-            if first.acquire(blocking=False):
-                answer(result)
-
-        def took(reply: zenoh.Reply) -> None:
+        def replied(reply: zenoh.Reply) -> None:
+            nonlocal replies, hint
+            replies += 1
+            if replies > MOST_REPLIES:
+                return
             if reply.ok is not None:
                 data = bytes(reply.ok.payload)
                 self._count.received("ask", len(data))
-                finish(data)
+                took(data)
             elif reply.err is not None:
-                data = bytes(reply.err.payload)
-                if data.startswith(FAILED):  # else Zenoh says that time is up, and ends
-                    self._count.received("ask", len(data))
-                    text = data[len(FAILED) :].decode(errors="replace")
-                    finish(FederationError(f"node {node} could not answer: {text}"))
+                hint = unproven_hint(bytes(reply.err.payload)) or hint
 
-        def ended() -> None:
+        def over() -> None:
             spent = monotonic() - started
             if node not in self._nodes:
-                finish(Unreachable(f"there is no node {node!r} in the federation {self._federation!r} now"))
+                ended(Unreachable(f"there is no node {node!r} in the federation {self._federation!r} now"))
+            elif hint:
+                ended(Unreachable(f"node {node} has not answered; perhaps {hint}"))
             elif spent < timeout * 0.9:
-                finish(Unreachable(f"node {node} has gone or did not want to answer: it ended after {spent:.3f} s"))
+                ended(Unreachable(f"node {node} has gone or did not want to answer: it ended after {spent:.3f} s"))
             else:
-                finish(Unreachable(f"node {node} did not answer within {timeout} s"))
+                ended(Unreachable(f"node {node} did not answer within {timeout} s"))
 
         self._count.sent("ask", len(payload))
-        self._get(session, f"ask/{node}", payload, timeout, took, ended)
+        self._get(session, f"ask/{node}", payload, timeout, replied, over)
 
     def roll_call(self, session: Any, payload: bytes, timeout: float) -> list[bytes]:
         """Ask every other node; the answers."""
@@ -111,6 +128,11 @@ class Questions:
             )
         except zenoh.ZError as error:
             raise Unreachable(f"cannot ask: {plain(error)}") from error
+
+
+def unproven_hint(error: bytes) -> str:
+    """What an error that somebody has sent instead of an answer may mean, in words of this node's own."""
+    return HINTS.get(error.removeprefix(FAILED), "") if error.startswith(FAILED) else ""
 
 
 class Collected:

@@ -35,7 +35,7 @@ class RoutedLink:
         me: str,
         incarnation: int,
         peer: str,
-        session: Session,
+        session: Callable[[], Session],
         on_data: Callable[[RoutedLink, memoryview], None],
     ) -> None:
         self._fabric, self._peer, self._session = fabric, peer, session
@@ -53,7 +53,7 @@ class RoutedLink:
     def write(self, data: bytes) -> bool:
         if self._ended is not None:
             raise LinkDown(f"the routed link to {self._peer} has ended: {self._ended}")
-        message = self._head + self._session.seal(data, self._head)
+        message = self._head + self._session().seal(data, self._head)
         self.bytes_out += len(message)
         try:
             self._fabric.post(self._peer, message)

@@ -22,7 +22,7 @@ refused. A rule with `may=()` so refuses everything to those it fits. Where no r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -126,7 +126,11 @@ class Rule:
 
     def fits(self, principal: Principal, channel: str) -> bool:
         """Whether this rule is about this principal on this channel."""
-        return self._pattern.matches(channel) and any(_is(principal, who) for who in self._who)
+        return self._pattern.matches(channel) and self.concerns(principal)
+
+    def concerns(self, principal: Principal) -> bool:
+        """Whether this rule is about this principal on some channel."""
+        return any(_is(principal, who) for who in self._who)
 
     def __str__(self) -> str:
         may = ", ".join(self.may) if self.may else "nothing"
@@ -158,6 +162,15 @@ class Rules:
         count = f"none of the {len(self.rules)} rules is about it" if self.rules else "there are no rules"
         hint = f'Rule("{channel}", "{_spelled(principal)}", may=("{action}",))'
         return Decision(False, f"{may_not}: {count}, and {self.why}; hint: where it is refused, add {hint}")
+
+    def seen_by(self, principal: Principal) -> Callable[[str], bool]:
+        """Whether the principal may know that there is a channel of some name: that is who may do something on it."""
+        about = [(rule._pattern.matches, bool(rule.may)) for rule in self.rules if rule.concerns(principal)]
+
+        def sees(channel: str) -> bool:
+            return next((anything for matches, anything in about if matches(channel)), self.default)
+
+        return sees
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)

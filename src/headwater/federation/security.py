@@ -26,7 +26,7 @@ import logging
 import os
 import time
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -221,6 +221,10 @@ class Security:
     def allows(self, principal: Principal, action: Action, channel: str) -> Decision:
         """Whether a principal may advertise, subscribe to or install code on a channel, and why."""
         return self._rules().allows(principal, action, channel)
+
+    def seen_by(self, principal: Principal) -> Callable[[str], bool]:
+        """Of channels, whether a principal may know that they are there: that is who may do something on them."""
+        return self._rules().seen_by(principal)
 
     def _rules(self) -> Rules:
         if self.rules is not None:

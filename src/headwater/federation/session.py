@@ -7,10 +7,17 @@ message is then sealed with AES-GCM under a counter that is never used twice: 24
 
 This hides what a message says, and shows that it is the peer's, unchanged and new. It does not hide how large it is,
 when it is sent, or between whom.
+
+A question and its answer travel in a box instead, for which nothing need be remembered: each has a key of its own, made
+with a salt that travels with it. A box names the public half of its maker, so that one of whom nothing is known yet can
+be answered; who that is must be signed inside, and so must be what keeps it from being taken twice. Boxes for a node
+that was started again since cannot be opened by anybody.
 """
 
 from __future__ import annotations
 
+import hmac
+import os
 import threading
 from collections import OrderedDict
 from itertools import count
@@ -28,22 +35,28 @@ TAG = 16
 COUNTER = 8
 HEAD = COUNTER + TAG  # bytes that `Session.seal` adds
 PUBLIC = 32
-_PURPOSE = b"headwater session 2"
+BOX = b"HWB1"
+_SALT = 16
+_BOX_HEAD = len(BOX) + PUBLIC + _SALT  # bytes before the ciphertext of a box
+_STREAM_PURPOSE, _BOX_PURPOSE = b"headwater session 2", b"headwater box 1"
 _NONCE_PREFIX = bytes(4)  # a nonce is this and the counter; the two directions have keys of their own
 _MAX_SESSIONS = 4096  # that are kept, those used last
 _MAX_FLOORS = 65_536  # peers whose sessions were given up, of which it is still known what they have sent
+_MAX_BOX_KEYS = 4096  # pairs of keys that are kept, those used last
+_ONE_MESSAGE = bytes(12)  # the nonce under a key that seals one message only
 _LEAP = 1 << 32  # counters left out when a session is given up: who still holds it makes no nonce a second time
 
 
 class Exchange:
     """A node's key pair for sessions, made anew each time that the node starts: counters begin again with it."""
 
-    __slots__ = ("_first", "_floors", "_lock", "_private", "_sessions", "public")
+    __slots__ = ("_box_keys", "_first", "_floors", "_lock", "_private", "_sessions", "public")
 
     def __init__(self) -> None:
         self._private = x25519.X25519PrivateKey.generate()
         self.public = self._private.public_key().public_bytes_raw()
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._box_keys: OrderedDict[bytes, tuple[bytes, bytes]] = OrderedDict()
         self._floors: OrderedDict[bytes, int] = OrderedDict()  # of peers whose session was given up: its last counter
         self._first = 1  # counter of a session that begins now: beyond all that may be in use by one given up
         self._lock = threading.Lock()
@@ -75,6 +88,40 @@ class Exchange:
         if len(self._floors) > _MAX_FLOORS:
             self._floors.popitem(last=False)
 
+    def box(self, peer_public: bytes, data: bytes | memoryview) -> bytes:
+        """A message that only the owner of that public half can open."""
+        head = b"".join((BOX, self.public, os.urandom(_SALT)))
+        return head + _box_cipher(self._keys(peer_public)[0], head).encrypt(_ONE_MESSAGE, data, head)
+
+    def unbox(self, boxed: bytes | memoryview) -> tuple[bytes, bytes]:
+        """The public half of the maker of a box, and what is in it; SecurityError if it was not made for this node."""
+        view = memoryview(boxed)
+        if len(view) < _BOX_HEAD + TAG or view[: len(BOX)] != BOX:
+            found = bytes(view[:4])
+            raise SecurityError(
+                f"refused a message: expected one that begins with {BOX!r}, found {found!r}", "malformed"
+            )
+        head = bytes(view[:_BOX_HEAD])
+        maker = head[len(BOX) : len(BOX) + PUBLIC]
+        try:
+            return maker, _box_cipher(self._keys(maker)[1], head).decrypt(_ONE_MESSAGE, view[_BOX_HEAD:], head)
+        except InvalidTag:
+            why = "it is changed, or for another node, or for an earlier run of this one"
+            raise SecurityError(f"refused a message: {why}", "forged") from None
+
+    def _keys(self, peer_public: bytes) -> tuple[bytes, bytes]:
+        with self._lock:
+            found = self._box_keys.get(peer_public)
+            if found is not None:
+                self._box_keys.move_to_end(peer_public)
+                return found
+        made = channel_keys(self, peer_public, _BOX_PURPOSE)
+        with self._lock:
+            self._box_keys[peer_public] = made
+            if len(self._box_keys) > _MAX_BOX_KEYS:
+                self._box_keys.popitem(last=False)
+        return made
+
     def shared(self, peer_public: bytes) -> bytes:
         """The secret that only the owners of the two private halves can compute."""
         try:
@@ -85,14 +132,23 @@ class Exchange:
             ) from error
 
 
-def channel_keys(mine: Exchange, peer_public: bytes) -> tuple[bytes, bytes]:
+def is_box(data: bytes | memoryview) -> bool:
+    """Whether this says to be one."""
+    return data[: len(BOX)] == BOX
+
+
+def _box_cipher(key: bytes, head: bytes) -> AESGCM:
+    return AESGCM(hmac.digest(key, head, "sha256"))
+
+
+def channel_keys(mine: Exchange, peer_public: bytes, purpose: bytes = _STREAM_PURPOSE) -> tuple[bytes, bytes]:
     """The keys for what this node sends to the peer and for what it receives from it."""
     if peer_public == mine.public:
         raise SecurityError("session: expected the public half of another node, found this node's own", "key")
     secret = mine.shared(peer_public)
 
     def towards(sender: bytes, receiver: bytes) -> bytes:
-        return HKDF(hashes.SHA256(), 32, salt=None, info=_PURPOSE + sender + receiver).derive(secret)
+        return HKDF(hashes.SHA256(), 32, salt=None, info=purpose + sender + receiver).derive(secret)
 
     return towards(mine.public, peer_public), towards(peer_public, mine.public)
 

@@ -1,0 +1,280 @@
+"""What a node says of itself: its card, which is for everybody, and its channels and sources, which are told to each
+other node as far as the rules let that one do something with them.
+
+A state has a version, which grows with every change. Who knows an earlier one is told what has changed since, if that
+is remembered and not too much; else all of it, in pages. A page goes on after a name, not after a number of entries: so
+pages are good together whatever changes meanwhile, if after the last one it is asked what has changed since the first.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from headwater.federation.messages import Card, ChannelAd, Cursor, State, pack_params, pack_type
+from headwater.federation.places import announced
+from headwater.federation.wire_control import SourceAd
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.source import Source
+    from headwater.federation.engine import Engine
+    from headwater.federation.rules import Principal
+
+log = logging.getLogger("headwater.federation")
+PAGE_BYTES = 256 * 1024  # of a page, about, however large a message may be
+CHANGES_REMEMBERED = 16_384  # channels and sources of which it is known when they last changed
+EMPTY = 1  # the version of a state that has neither channels nor sources, and never had
+
+Key = str | int  # the name of a channel, or the number of a source
+Ads = tuple[dict[str, ChannelAd], dict[int, SourceAd]]
+Sees = Callable[[str], bool]
+
+
+class Changes:
+    """Which channels and sources have changed in which version, of those that changed last."""
+
+    def __init__(self) -> None:
+        self._versions: OrderedDict[Key, int] = OrderedDict()  # the last version in which each has changed
+        self._forgotten = 0  # the newest version of which something is not remembered
+
+    def note(self, keys: Iterable[Key], version: int) -> None:
+        for key in keys:
+            self._versions[key] = version
+            self._versions.move_to_end(key)
+        while len(self._versions) > CHANGES_REMEMBERED:
+            self._forgotten = self._versions.popitem(last=False)[1]
+
+    def since(self, version: int) -> list[Key] | None:
+        """All that has changed after a version; None if that is not known any more."""
+        if version < self._forgotten:
+            return None
+        found: list[Key] = []
+        for key, changed in reversed(self._versions.items()):
+            if changed <= version:
+                break
+            found.append(key)
+        return found
+
+
+class Description:
+    """Of one node. Reading it is thread-safe; one thread at a time may `renew` it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.version = EMPTY
+        self.told: Ads = ({}, {})
+        self._changes = Changes()
+        self._sorted: tuple[int, list[str], list[int]] = (EMPTY, [], [])  # keys of what is told, in a version
+        self._own: dict[int, Source] = {}  # sources of this node, by number
+        self._made: dict[str, tuple[tuple[object, ...], ChannelAd]] = {}  # by channel: an ad, and what it was made of
+        self._too_large: set[str] = set()  # channels that fit in no message
+        self._page = min(PAGE_BYTES, engine.security.limit // 4)
+
+    # ── what there is ──
+
+    def renew(self) -> list[Source] | None:
+        """Look what there is now; None if nothing has changed, else the sources that are gone."""
+        before, now = self.told, self._ads()
+        if before == now:
+            return None
+        changed = [*_differences(before[0], now[0]), *_differences(before[1], now[1])]
+        with self._engine.lock:
+            self.told, self.version = now, self.version + 1
+            self._changes.note(changed, self.version)
+        return [self._own.pop(sid) for sid in before[1] if sid not in now[1] and sid in self._own]
+
+    def _ads(self) -> Ads:
+        channels: dict[str, ChannelAd] = {}
+        sources: dict[int, SourceAd] = {}
+        with self._engine.node.wiring.lock:
+            for channel in self._engine.node.channels():
+                if self._engine.control.owns(channel.name):
+                    continue
+                own = [source for source in channel.sources.values() if source.local]
+                if not own and channel.parent is None:
+                    continue
+                ad = self._channel_ad(channel)
+                if self._fits(ad):
+                    channels[channel.name] = ad
+                    for source in own:
+                        sources[source.number] = describe(source)
+                        self._own[source.number] = source
+        if len(self._made) > 2 * len(channels) + 64:
+            self._made = {name: made for name, made in self._made.items() if name in channels}
+        return channels, sources
+
+    def _channel_ad(self, channel: Channel) -> ChannelAd:
+        """As it was made before, if nothing of it has changed: types take their time to write down."""
+        made_of = channel, channel.type, channel.interest
+        known = self._made.get(channel.name)
+        if known is None or any(old is not new for old, new in zip(known[0], made_of, strict=True)):
+            known = self._made[channel.name] = made_of, _channel_ad(channel)
+        return known[1]
+
+    def _fits(self, ad: ChannelAd) -> bool:
+        """Whether a channel can be told at all."""
+        size, most = _channel_size(ad), self._engine.security.limit * 3 // 4
+        if size <= most:
+            return True
+        if ad.name not in self._too_large:
+            self._too_large.add(ad.name)
+            log.error(
+                "node %s: no other node can know of channel %s: its type and program take %s bytes, more than the %s "
+                "that fit in a message; make them smaller, or allow for more with Security(limit=bytes) at all nodes",
+                self._engine.node.name, ad.name, f"{size:,}", f"{most:,}",
+            )  # fmt: skip
+        return False
+
+    @property
+    def untold(self) -> frozenset[str]:
+        """Channels that fit in no message, so that no other node can know of them."""
+        return frozenset(self._too_large)
+
+    # ── what is said of it ──
+
+    def card(self) -> Card:
+        engine = self._engine
+        return Card(
+            node=engine.id,
+            incarnation=engine.incarnation,
+            version=self.version,
+            exchange=engine.exchange.public,
+            multicast=engine.network.multicast is not None,
+            router=engine.network.router,
+        )
+
+    def state(self, principal: Principal, since: int = 0, after: Cursor | None = None) -> State:
+        """What another node may know of this one: what has changed since a version, or all, from some place on."""
+        with self._engine.lock:
+            (channels, sources), version = self.told, self.version
+            changed = self._changes.since(since) if since and after is None else None
+        sees = self._engine.security.seen_by(principal)
+        if changed is not None and since <= version:
+            state = self._changed(channels, sources, changed, sees)
+            if state is not None:
+                return replace(state, version=version, since=since)
+        return replace(self._paged(channels, sources, version, sees, after), version=version)
+
+    def _blank(self) -> State:
+        engine = self._engine
+        return State(
+            node=engine.id,
+            incarnation=engine.incarnation,
+            version=0,
+            endpoints=announced(engine.listener.endpoints if engine.listener is not None else ()),
+            exchange=engine.exchange.public,
+            channels=[],
+            sources=[],
+            multicast=engine.network.multicast is not None,
+            router=engine.network.router,
+        )
+
+    def _changed(
+        self, channels: dict[str, ChannelAd], sources: dict[int, SourceAd], changed: list[Key], sees: Sees
+    ) -> State | None:
+        """What has changed, unless that takes more than a page."""
+        named = [key for key in changed if isinstance(key, str) and sees(key)]
+        numbered = [key for key in changed if isinstance(key, int)]
+        state = replace(
+            self._blank(),
+            channels=[_shown(channels[name], sees) for name in named if name in channels],
+            sources=[sources[sid] for sid in numbered if sid in sources and sees(sources[sid].channel)],
+            gone_channels=[name for name in named if name not in channels],
+            gone_sources=[sid for sid in numbered if sid not in sources],
+        )
+        size = sum(map(_channel_size, state.channels)) + sum(map(_source_size, state.sources))
+        size += sum(map(len, state.gone_channels)) + 8 * len(numbered)
+        return state if size <= self._page else None
+
+    def _paged(
+        self,
+        channels: dict[str, ChannelAd],
+        sources: dict[int, SourceAd],
+        version: int,
+        sees: Sees,
+        after: Cursor | None,
+    ) -> State:
+        kept = self._sorted
+        if kept[0] != version:
+            kept = self._sorted = version, sorted(channels), sorted(sources)
+        _, names, sids = kept
+        place = after or Cursor("")
+        room = self._page
+        shown: list[ChannelAd] = []
+        for name in _following(names, place.channel):
+            if sees(name):
+                ad = _shown(channels[name], sees)
+                room -= _channel_size(ad)
+                if room < 0 and shown:
+                    return replace(
+                        self._blank(), channels=shown, after=after, next=Cursor(shown[-1].name, place.source)
+                    )
+                shown.append(ad)
+        listed: list[SourceAd] = []
+        for sid in _following(sids, place.source):
+            if sees(sources[sid].channel):
+                room -= _source_size(sources[sid])
+                if room < 0 and (shown or listed):
+                    last = listed[-1].sid if listed else place.source
+                    following = Cursor(None, last)
+                    return replace(self._blank(), channels=shown, sources=listed, after=after, next=following)
+                listed.append(sources[sid])
+        return replace(self._blank(), channels=shown, sources=listed, after=after)
+
+
+def _differences(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> Iterator[Key]:
+    """What is new, changed or gone."""
+    yield from (key for key, ad in now.items() if before.get(key) != ad)
+    yield from (key for key in before if key not in now)
+
+
+def _following(keys: list[Any], last: Key | None) -> Iterator[Any]:
+    """The keys after one; no one: there are none."""
+    return iter(()) if last is None else iter(keys[bisect_right(keys, last) :])
+
+
+def _shown(ad: ChannelAd, sees: Sees) -> ChannelAd:
+    """A channel as someone sees it: what it is derived from is nothing to who may not know of that."""
+    if ad.parent is None or sees(ad.parent):
+        return ad
+    return ChannelAd(ad.name, ad.type)
+
+
+def _channel_size(ad: ChannelAd) -> int:
+    return 32 + len(ad.name) + len(ad.parent or "") + sum(len(each or b"") for each in (ad.type, ad.program, ad.params))
+
+
+def _source_size(ad: SourceAd) -> int:
+    texts = (ad.name, ad.channel, ad.origin, ad.log, *ad.zones, *ad.path)
+    return 32 + sum(4 + 4 * len(each) for each in texts)
+
+
+def _channel_ad(channel: Channel) -> ChannelAd:
+    interest = channel.interest
+    if channel.parent is None or interest is None:
+        return ChannelAd(channel.name, pack_type(channel.type))
+    return ChannelAd(
+        channel.name, pack_type(channel.type), channel.parent.name, interest.dumps(), pack_params(interest.params)
+    )
+
+
+def describe(source: Source) -> SourceAd:
+    """A source as others are told of it."""
+    origin, path = getattr(source, "origin", ""), getattr(source, "path", ())
+    log_id = "" if source.log is None else source.log.id
+    return SourceAd(
+        source.number,
+        source.name,
+        source.channel.name,
+        sorted(source.zones),
+        source.priority,
+        origin,
+        list(path),
+        log_id,
+    )
