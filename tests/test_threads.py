@@ -22,6 +22,7 @@ GUARD = 30.0
 JUSTIFIED = {
     ("threads.py", "Thread"): "what supervises",
     ("federation/workers.py", "ThreadPoolExecutor"): "what is submitted is guarded: `Keeping.guarded`",
+    ("federation/proof.py", "ThreadPoolExecutor"): "every result is taken",
     ("native/batch.py", "ThreadPoolExecutor"): "every result is taken",
     ("study/player.py", "ThreadPoolExecutor"): "every result is taken",
     ("study/fleet/worker.py", "Timer"): "it ends the process",

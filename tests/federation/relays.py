@@ -14,7 +14,7 @@ class Relay:
     """Listens at `endpoint` and connects to where a node listens ("tcp/host:port"), once for each connection.
 
     `towards` and `back` have, for each connection, what was sent to the node and what it has answered, before
-    `change_towards` and `change_back` have had it."""
+    what `change_towards` and `change_back` make have had it."""
 
     def __init__(self, endpoint: str) -> None:
         host, _, port = endpoint.partition("/")[2].rpartition(":")
@@ -23,8 +23,8 @@ class Relay:
         self.endpoint = f"tcp/127.0.0.1:{self._listening.getsockname()[1]}"
         self.towards: list[bytearray] = []
         self.back: list[bytearray] = []
-        self.change_towards: Change = bytes
-        self.change_back: Change = bytes
+        self.change_towards: Callable[[], Change] = lambda: bytes  # made for each connection
+        self.change_back: Callable[[], Change] = lambda: bytes
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._start(self._accept)
@@ -42,14 +42,14 @@ class Relay:
                 self._open += [caller, called]
                 self.towards.append(bytearray())
                 self.back.append(bytearray())
-                self._start(self._pass_on, caller, called, self.towards[-1], True)
-                self._start(self._pass_on, called, caller, self.back[-1], False)
+                self._start(self._pass_on, caller, called, self.towards[-1], self.change_towards())
+                self._start(self._pass_on, called, caller, self.back[-1], self.change_back())
 
-    def _pass_on(self, one: socket.socket, other: socket.socket, kept: bytearray, towards: bool) -> None:
+    def _pass_on(self, one: socket.socket, other: socket.socket, kept: bytearray, change: Change) -> None:
         with suppress(OSError):
             while data := one.recv(1 << 16):
                 kept += data
-                passed = (self.change_towards if towards else self.change_back)(data)
+                passed = change(data)
                 if passed is None:
                     break
                 other.sendall(passed)
@@ -67,3 +67,51 @@ class Relay:
             end.close()
         for thread in self._threads:
             thread.join(10)
+
+
+class Meddler:
+    """Changes some of what passes through a relay, frame by frame, after the greetings: one of `every`, up to
+    `most` in all. What it does with a frame: flip a bit of it, repeat it, let it change places with the next, drop it.
+    """
+
+    def __init__(self, action: str, *, every: int = 10, most: int = 8) -> None:
+        self.action, self._every, self._left = action, every, most
+        self.done = self._count = 0
+        self._lock = threading.Lock()
+
+    def direction(self, greetings: int) -> Change:
+        """For one direction of one connection, in which so many frames are greetings."""
+        waiting, held = bytearray(), bytearray()
+        seen = 0
+
+        def change(data: bytes) -> bytes:
+            nonlocal seen, held
+            waiting.extend(data)
+            out = bytearray()
+            while len(waiting) >= 4 and len(waiting) >= (size := 4 + int.from_bytes(waiting[:4], "little")):
+                frame = bytes(waiting[:size])
+                del waiting[:size]
+                seen += 1
+                if seen > greetings and self._now():
+                    match self.action:
+                        case "flip":
+                            out += frame[:-9] + bytes((frame[-9] ^ 4,)) + frame[-8:]  # in what an event says
+                        case "repeat":
+                            out += frame + frame
+                        case "swap":
+                            held = bytearray(frame)
+                    continue
+                out += frame + held
+                held = bytearray()
+            return bytes(out)
+
+        return change
+
+    def _now(self) -> bool:
+        with self._lock:
+            self._count += 1
+            if self._count % self._every or not self._left:
+                return False
+            self._left -= 1
+            self.done += 1
+            return True

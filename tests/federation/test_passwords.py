@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import hmac
 import json
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from queue import SimpleQueue
 
-from headwater import Event, Rule, Security, u32
+import msgspec
+import pytest
+from cryptography.exceptions import InvalidTag
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater import Event, Network, Node, Rule, Security, u32
+from headwater.errors import LinkDown
+from headwater.federation import sealed_stream, wire, wire_control
+from headwater.federation.envelope import Sealer
+from headwater.federation.identity import Identity
+from headwater.federation.link import parse_endpoint
 from headwater.federation.proof import login_key, password_key
+from headwater.federation.sealed_stream import Agreement, Seal, SealedStream
+from headwater.federation.stream import FORGED, Stream
 from headwater.federation.tls import zenoh_settings
-from tests.federation.nodes import nodes
-from tests.federation.relays import Relay
+from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
+from tests.federation.relays import Meddler, Relay
 
 PASSWORD = "correct horse: battery"
+CHANNEL = "ie.tcd.sightings"
 USERS = {"ann": PASSWORD, "bob": "staple"}
 
 
@@ -70,3 +88,133 @@ def test_zenoh_is_told_no_password_and_not_the_key_that_signs() -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert login_key("ann", "x") != login_key("bob", "x"), "one password of two users makes two keys"
     assert len(bytes.fromhex(login_key("ann", "x"))) == 32
+
+
+# ── on direct streams without TLS ──
+
+
+def behind(make: Nodes, stack: ExitStack) -> tuple[Node, Node, Relay]:
+    """Two nodes whose direct stream goes through somebody else: only desk calls, and lab says that it is there."""
+    lab = make("lab", security=security("ann"))
+    assert lab.engine is not None and lab.engine.listener is not None
+    relay = stack.enter_context(Relay(lab.engine.listener.endpoints[0]))
+    lab.engine.listener.endpoints[:] = [relay.endpoint]
+    network = Network(connect=(lab.endpoints[0],), client=True, security=security("bob"))
+    return lab, make("desk", network=network, connect=None), relay
+
+
+def test_nobody_on_the_way_reads_what_a_stream_carries() -> None:
+    with nodes() as make, ExitStack() as stack:
+        lab, desk, relay = behind(make, stack)
+        source, log = lab.channel(CHANNEL, Sighting).source("east"), Log()
+        with desk.channel(CHANNEL, Sighting).subscribe(log, "badge < 1000"):
+            see(desk, lab)
+            assert desk.ready(GUARD)
+            for badge in range(50):
+                source.publish(badge=badge, room="the secret room")
+            log.wait(50)
+            link = lab.federation().peer("desk").link
+        seen = b"".join([*relay.towards, *relay.back])
+        assert link == "tcp" and len(seen) > 50 * 20, "it went this way"
+        for secret in (b"secret room", CHANNEL.encode(), b"east", b"badge"):
+            assert secret not in seen
+
+
+@pytest.mark.parametrize("action", ["flip", "repeat", "swap", "drop"])
+def test_nobody_on_the_way_changes_what_a_stream_carries(action: str) -> None:
+    """Every event comes once, in order, as it was published; and that somebody meddles is noticed."""
+    with nodes() as make, ExitStack() as stack:
+        meddler = Meddler(action)
+        lab, desk, relay = behind(make, stack)
+        relay.change_back = lambda: meddler.direction(2)
+        source, log = lab.channel(CHANNEL, Sighting).source("east"), Log()
+        with desk.channel(CHANNEL, Sighting).subscribe(log, delivery="reliable") as subscription:
+            see(desk, lab)
+            assert desk.ready(GUARD)
+            for badge in range(400):
+                source.publish(badge=badge, room="the room of this one")
+                if badge % 4 == 0:
+                    log.wait(badge - 20)
+            log.wait(400)
+            assert lab.flush(GUARD)
+            assert log.field("badge") == list(range(400))
+            assert set(log.field("room")) == {"the room of this one"} and not subscription.refused
+        assert meddler.done > 2, "there was something to notice"
+        counted = desk.federation().offences
+        assert 1 <= counted[f"{lab.id} (unproven)"] <= meddler.done, dict(counted)
+
+
+def test_a_greeting_without_half_of_a_key_is_refused() -> None:
+    """Someone who knows the password cannot talk a node into a stream that is not sealed, and nobody else can take
+    the halves out: they are signed."""
+    with nodes() as make:
+        lab = make("lab", security=security("ann"))
+        assert lab.engine is not None and lab.engine.listener is not None
+        endpoint = parse_endpoint(lab.engine.listener.endpoints[0])
+        sealer = Sealer(Identity.ephemeral("desk"), lab.engine.network.federation, time.time_ns(), security("bob"))
+        with socket.create_connection((endpoint.host, endpoint.port), GUARD) as sock:
+            stream = Stream(sock, "tcp", "lab", loopback=True)
+            challenge = wire.decode(stream.hear_within(GUARD))
+            assert isinstance(challenge, wire_control.Challenge)
+            body = msgspec.msgpack.encode((challenge.nonce, b"n" * 16))
+            stream.write(wire.encode_control(wire_control.Greeting(sealer.seal("hello", body, to=lab.id))))
+            with pytest.raises(LinkDown):
+                stream.hear_within(GUARD)
+        eventually(lambda: any(who.startswith(sealer.identity.id) for who in lab.federation().offences))
+        assert not lab.peers
+
+
+# ── records ──
+
+
+def ends() -> tuple[SealedStream, SealedStream]:
+    one, other = socket.socketpair()
+    a, b = Agreement(), Agreement()
+    there, back = a.keys(b.public, caller=b"a", called=b"b")
+    assert (there, back) == b.keys(a.public, caller=b"a", called=b"b")
+    assert there != back and a.keys(b.public, caller=b"a", called=b"c") != (there, back)
+    return (
+        SealedStream(Stream(one, "unix", "one", loopback=True), there, back),
+        SealedStream(Stream(other, "unix", "other", loopback=True), back, there),
+    )
+
+
+@given(st.lists(st.integers(1, 200_000), min_size=1, max_size=12))
+@settings(max_examples=20, deadline=None)
+def test_what_is_written_is_read_in_whatever_records(sizes: list[int]) -> None:
+    near, far = ends()
+    came: SimpleQueue[bytes] = SimpleQueue()
+    far.start(lambda frame: came.put(bytes(frame)), lambda reason: None)
+    try:
+        for number, size in enumerate(sizes):
+            near.write(size.to_bytes(4, "little") + bytes((number,)) * size)
+            near.drain(GUARD)
+        assert [came.get(timeout=GUARD) for _ in sizes] == [bytes((n,)) * size for n, size in enumerate(sizes)]
+        assert far.bytes_in == near.bytes_out > sum(sizes)
+    finally:
+        for stream in (near, far):
+            stream.close()
+        far.join(GUARD)
+
+
+def test_keys_are_renewed_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealed_stream, "RECORDS_PER_KEY", 3)
+    one, other = Seal(bytes(32)), Seal(bytes(32))
+    keys, first = set(), b""
+    for _ in range(20):
+        record = one.seal(b"the same")
+        first = first or record
+        assert other.open(record[:4], record[4:]) == b"the same"
+        keys.add(one._key)
+    assert len(keys) == 7
+    with pytest.raises(InvalidTag):
+        other.open(first[:4], first[4:])
+
+
+def test_random_bytes_end_a_sealed_stream() -> None:
+    near, far = ends()
+    reasons: SimpleQueue[str] = SimpleQueue()
+    far.start(lambda frame: None, reasons.put)
+    near._sock.sendall((1 << 30).to_bytes(4, "little"))
+    assert reasons.get(timeout=GUARD).startswith(FORGED)
+    near.close()

@@ -38,7 +38,7 @@ from headwater.federation.envelope import Opened, Sealer, Verifier
 from headwater.federation.fabric import Fabric
 from headwater.federation.failures import Failures
 from headwater.federation.groupcast import Groups
-from headwater.federation.handshake import Strangers
+from headwater.federation.handshake import Reception
 from headwater.federation.installing import Installing
 from headwater.federation.keeping import TICK, Keeping
 from headwater.federation.lane import Lane
@@ -93,7 +93,6 @@ class Engine:
         self.closing = self.closed = False
         self.offences = Offences(node.name)
         self.failures = Failures(node.name)
-        self.strangers = Strangers()
         # Whether all that lies behind a channel's sources here is ready, for what goes on to these federations.
         self.gates: list[Callable[[str, tuple[tuple[str, ...], ...]], bool]] = []
         self._origins: WeakValueDictionary[str, Seen] = WeakValueDictionary()
@@ -148,7 +147,7 @@ class Engine:
         try:
             if wanted:
                 server = None if self.contexts is None else self.contexts[0]
-                self.listener = Listener(wanted, self.links.accept, tls=server)
+                self.listener = Listener(wanted, tls=server, greet=partial(Reception, self))
             if self.groups is not None:
                 self.groups.open()
             self.membership.start()  # before others can ask

@@ -1,14 +1,18 @@
 """How two nodes get to know each other at the two ends of a stream, before anything else is said.
 
-The one that was called sends a nonce; the caller answers with a signed hello that has that nonce in it, and one of its
-own; the one that was called answers with a signed welcome. So each end knows the key, and what it proves, of the other.
+    called -> caller    challenge: a nonce
+    caller -> called    hello: signed; that nonce, one of its own, and half of a key
+    called -> caller    welcome: signed; the caller's nonce, its own, and half of a key
+
+So each end knows the key, and what it proves, of the other. Where nodes must prove who they are and there is no TLS,
+the two halves make the keys with which all that follows is sealed (`sealed_stream`); they are in what is signed, so
+nobody on the way can take them out or put in others. Until then no thread of the node that was called waits for the
+other end, and 64 KiB is all that either can say.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +22,8 @@ from headwater.federation import wire
 from headwater.federation.envelope import Opened
 from headwater.federation.identity import same_key
 from headwater.federation.offences import UNKNOWN, place_of, who_sent
-from headwater.federation.stream import MALFORMED, Stream
+from headwater.federation.sealed_stream import Agreement, SealedStream
+from headwater.federation.stream import FORGED, GREETING_BYTES, MALFORMED, Stream
 from headwater.federation.wire_control import Challenge, Greeting
 
 if TYPE_CHECKING:
@@ -26,110 +31,157 @@ if TYPE_CHECKING:
     from headwater.federation.peer import Peer
 
 NONCE = 16
-GREETING = 5.0  # seconds in which the other end must have said who it is
-STRANGERS = 64  # streams whose other end has not yet
 
 
 class _Greeting(msgspec.Struct, frozen=True, array_like=True):
     answer: bytes  # the other's nonce
     nonce: bytes
+    half: bytes = b""  # of the key for what follows
 
 
 _DECODER = msgspec.msgpack.Decoder(_Greeting)
 
 
-class Strangers:
-    """Streams whose other end has not said who it is. There are not many at a time, and none for long: one more ends
-    the oldest."""
+class _Handshake:
+    """What the two ends have in common."""
 
-    def __init__(self) -> None:
-        self._since: dict[Stream, float] = {}
-        self._lock = threading.Lock()
-
-    def add(self, stream: Stream) -> None:
-        with self._lock:
-            self._since[stream] = monotonic()
-            oldest = next(iter(self._since)) if len(self._since) > STRANGERS else None
-        if oldest is not None:
-            oldest.close("too many others have not said who they are either")
-
-    def discard(self, stream: Stream) -> None:
-        with self._lock:
-            self._since.pop(stream, None)
-
-    def look(self) -> None:
-        """End those that have been silent for too long."""
-        with self._lock:
-            late = [stream for stream, since in self._since.items() if monotonic() - since > GREETING]
-        for stream in late:
-            stream.close(f"it did not say who it is within {GREETING:g} s")
-
-
-class Handshake:
-    """One end of one stream: until both know each other, and after that the way to the peer."""
-
-    def __init__(self, engine: Engine, stream: Stream, *, target: str | None) -> None:
-        self._engine, self._stream, self._target = engine, stream, target
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._nonce = os.urandom(NONCE)
-        self._peer: Peer | None = None
-        stream.start(self._on_frame, self._on_end)
-        if target is None:
-            engine.strangers.add(stream)
-            stream.write(wire.encode_control(Challenge(self._nonce)))
+        self._agreement: Agreement | None = None
 
-    def _on_frame(self, frame: bytes | memoryview) -> None:
+    def _seals(self, stream: Stream) -> bool:
+        """Whether all that follows the greetings must be sealed."""
+        return self._engine.security.proves and stream.kind != "tls"
+
+    def _signed(self, kind: str, answer: bytes, to: str, stream: Stream) -> bytes:
+        if self._seals(stream):
+            self._agreement = Agreement()
+        half = b"" if self._agreement is None else self._agreement.public
+        body = msgspec.msgpack.encode(_Greeting(answer, self._nonce, half))
+        return wire.encode_control(Greeting(self._engine.seal(kind, body, to=to)))
+
+    def _opened(self, message: object, kind: str, stream: Stream, expected: str | None) -> tuple[Opened, _Greeting]:
+        """A greeting that answers this end's nonce, by the node that is expected and has the key of the stream."""
+        if not isinstance(message, Greeting):
+            raise FrameError(f"expected a greeting, found {type(message).__name__}")
+        opened = self._engine.open_sealed(message.envelope, kind)
+        greeting = _greeting(opened)
+        if greeting.answer != self._nonce:
+            raise SecurityError(f"the greeting of {opened.sender} answers another challenge", "replayed", opened.sender)
+        if expected is not None and opened.sender != expected:
+            raise SecurityError(f"expected node {expected}, found {opened.sender}", "key", opened.sender)
+        certificate = stream.certificate
+        if certificate is not None and not same_key(certificate, opened.key):
+            raise SecurityError(f"{opened.sender} signs with another key than that of its stream", "key", opened.sender)
+        if self._seals(stream) and not greeting.half:
+            what = "expected half of a key in its greeting, for there is no TLS, found none"
+            raise SecurityError(f"{opened.sender}: {what}", "key", opened.sender)
+        return opened, greeting
+
+    def _upgraded(self, stream: Stream, opened: Opened, greeting: _Greeting, *, dialled: bool) -> Stream:
+        """The stream for all that follows."""
+        if self._agreement is None:
+            return stream
+        mine = msgspec.msgpack.encode((self._engine.id, self._nonce, self._agreement.public))
+        other = msgspec.msgpack.encode((opened.sender, greeting.nonce, greeting.half))
+        caller, called = (mine, other) if dialled else (other, mine)
+        there, back = self._agreement.keys(greeting.half, caller=caller, called=called)
+        return SealedStream(stream, *((there, back) if dialled else (back, there)))
+
+    def _offence(self, stream: Stream, error: FrameError | SecurityError) -> None:
+        """Of who it says to be, and in any case of where it is."""
+        who, place = who_sent(error), place_of(stream.remote)
+        self._engine.offence(place if who == UNKNOWN else f"{who} at {place}", str(error))
+
+
+class Reception(_Handshake):
+    """The end that was called: one for each stranger. It answers in the listener's thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.challenge = wire.encode_control(Challenge(self._nonce))
+
+    def answered(self, stream: Stream, frame: bytes | memoryview) -> bool:
         try:
-            if self._peer is not None:
-                self._peer.on_frame(frame, self._stream)
-            else:
-                self._greet(wire.decode(frame, 1 << 16))
+            opened, greeting = self._opened(wire.decode(frame, GREETING_BYTES), "hello", stream, None)
+            stream.write(self._signed("welcome", greeting.nonce, opened.sender, stream))
+            Conversation(self._engine, self._upgraded(stream, opened, greeting, dialled=False), opened, dialled=False)
         except (FrameError, SecurityError) as error:
-            self._offence(error)
-            self._stream.close(f"refused: {error}")
+            self._offence(stream, error)
+            stream.close(f"refused: {error}")
+            return False
+        except LinkDown as error:
+            stream.close(str(error))
+            return False
+        return True
+
+    def failed(self, stream: Stream, error: FrameError) -> None:
+        self._offence(stream, FrameError(f"{MALFORMED}: {error}"))
+
+
+class Introduction(_Handshake):
+    """The end that has called: `made` waits until both know each other, and returns the stream for what follows."""
+
+    def made(self, stream: Stream, target: str, timeout: float) -> Stream:
+        try:
+            challenge = wire.decode(stream.hear_within(timeout), GREETING_BYTES)
+            if not isinstance(challenge, Challenge):
+                raise FrameError(f"expected a challenge, found {type(challenge).__name__}")
+            stream.write(self._signed("hello", challenge.nonce, target, stream))
+            message = wire.decode(stream.hear_within(timeout), GREETING_BYTES)
+            opened, greeting = self._opened(message, "welcome", stream, target)
+            if greeting.nonce != challenge.nonce:
+                raise SecurityError(f"the welcome of {target} is of another stream", "replayed", target)
+            upgraded = self._upgraded(stream, opened, greeting, dialled=True)
+            Conversation(self._engine, upgraded, opened, dialled=True)
+        except (FrameError, SecurityError) as error:
+            self._offence(stream, error)
+            stream.close(f"refused: {error}")
+            raise
+        except BaseException as error:
+            stream.close(str(error))
+            raise
+        return upgraded
+
+
+class Conversation:
+    """A stream whose other end is known: its frames go to the peer."""
+
+    def __init__(self, engine: Engine, stream: Stream, opened: Opened, *, dialled: bool) -> None:
+        self._engine, self._stream = engine, stream
+        self._opened, self._dialled = opened, dialled
+        self._peer: Peer | None = None
+        stream.start(self._on_frame, self._on_end, self._begin)
+
+    def _begin(self) -> None:
+        try:
+            self._peer = self._engine.links.established(self._opened, self._stream, dialled=self._dialled)
+        except SecurityError as error:
+            self._refused(error)
         except LinkDown as error:
             self._stream.close(str(error))
 
-    def _offence(self, error: FrameError | SecurityError | str) -> None:
-        """By whom: the peer, if it is known by now; else who it says to be, and in any case where it is."""
-        if self._peer is not None:
-            self._engine.offence(self._peer, str(error))
-            return
-        who = UNKNOWN if isinstance(error, str) else who_sent(error)
-        place = place_of(self._stream.remote)
-        self._engine.offence(place if who == UNKNOWN else f"{who} at {place}", str(error))
+    def _on_frame(self, frame: bytes | memoryview) -> None:
+        peer = self._peer
+        if peer is None:
+            return  # it is closed
+        try:
+            peer.on_frame(frame, self._stream)
+        except (FrameError, SecurityError) as error:
+            self._refused(error)
+        except LinkDown as error:
+            self._stream.close(str(error))
 
-    def _greet(self, message: object) -> None:
-        match message:
-            case Challenge(nonce=nonce) if self._target is not None:
-                self._stream.write(self._signed("hello", nonce, self._target))
-            case Greeting(envelope=envelope):
-                kind = "welcome" if self._target is not None else "hello"
-                opened = self._engine.open_sealed(envelope, kind)
-                self._check(opened)
-                if self._target is None:
-                    self._stream.write(self._signed("welcome", _greeting(opened).nonce, opened.sender))
-                self._engine.strangers.discard(self._stream)
-                self._peer = self._engine.links.established(opened, self._stream, dialled=self._target is not None)
-            case _:
-                raise FrameError(f"expected a greeting, found {type(message).__name__}")
-
-    def _signed(self, kind: str, answer: bytes, to: str) -> bytes:
-        body = msgspec.msgpack.encode(_Greeting(answer, self._nonce))
-        return wire.encode_control(Greeting(self._engine.seal(kind, body, to=to)))
-
-    def _check(self, opened: Opened) -> None:
-        if _greeting(opened).answer != self._nonce:
-            raise SecurityError(f"the greeting of {opened.sender} answers another challenge", "replayed", opened.sender)
-        if self._target is not None and opened.sender != self._target:
-            raise SecurityError(f"expected node {self._target}, found {opened.sender}", "key", opened.sender)
-        certificate = self._stream.certificate
-        if certificate is not None and not same_key(certificate, opened.key):
-            raise SecurityError(f"{opened.sender} signs with another key than that of its stream", "key", opened.sender)
+    def _refused(self, error: FrameError | SecurityError) -> None:
+        self._engine.offence(self._opened.sender, str(error))
+        self._stream.close(f"refused: {error}")
 
     def _on_end(self, reason: str) -> None:
-        self._engine.strangers.discard(self._stream)
         if reason.startswith(MALFORMED):
-            self._offence(reason)
+            self._engine.offence(self._opened.sender, reason)
+        elif reason.startswith(FORGED):
+            self._engine.offence(f"{self._opened.sender} (unproven)", reason)
         if self._peer is not None:
             self._peer.link_down(self._stream, reason)
 

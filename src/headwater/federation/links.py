@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from headwater.errors import FederationError, FrameError, HeadwaterError, LinkDo
 from headwater.federation import messages, wire
 from headwater.federation.endpoints import is_loopback
 from headwater.federation.envelope import Opened
-from headwater.federation.handshake import Handshake
+from headwater.federation.handshake import Introduction
 from headwater.federation.offences import who_sent
 from headwater.federation.routed import RoutedLink, read_head
 from headwater.federation.stream import Stream, dial
@@ -37,10 +36,6 @@ class Links:
         """A peer wants events of this node: if it could not make a link, perhaps this node can."""
         if peer.link is None:
             self._engine.keeping.later(RETRY, lambda: self.connect(peer) if peer.link is None else None)
-
-    def accept(self, stream: Stream) -> None:
-        with suppress(LinkDown):
-            Handshake(self._engine, stream, target=None)
 
     def established(self, opened: Opened, stream: Stream, *, dialled: bool) -> Peer:
         """A stream whose other end has proven who it is."""
@@ -92,7 +87,7 @@ class Links:
             try:
                 stream = dial(endpoint, tls=client, timeout=CALL)
                 links = peer.links
-                Handshake(self._engine, stream, target=peer.id)
+                stream = Introduction(self._engine).made(stream, peer.id, CALL)
             except (HeadwaterError, OSError) as error:
                 peer.trouble = f"{endpoint}: {error}"
                 continue

@@ -14,40 +14,66 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from time import monotonic
+from typing import Any, Protocol
 
-from headwater.errors import ConfigError, ConfigProblem
+from headwater.errors import ConfigError, ConfigProblem, FrameError, LinkDown
 from headwater.federation.link import Endpoint, parse_endpoints
+from headwater.federation.strangers import ENCRYPTED, GREETING_SECONDS, SPOKE, Stranger, Strangers, place_of_address
 from headwater.federation.stream import Stream, TlsStream, context_of, describe, tune
 from headwater.threads import Supervised
 
 log = logging.getLogger("headwater.federation")
 
-HANDSHAKE = 5.0  # seconds for a TLS handshake
-PENDING = 32  # handshakes at a time; one more ends the oldest
-QUEUE = 128  # connections that the kernel keeps for us
+QUEUE = 1024  # connections that the kernel keeps for us
+AT_ONCE = 64  # connections that are accepted before those that are there have their turn
 RELIEF = 0.1  # seconds of rest when the process has no more file descriptors
+
+
+class Greeter(Protocol):
+    """What is said to a stranger, and what becomes of what it says."""
+
+    challenge: bytes  # a frame that is sent to it first
+
+    def answered(self, stream: Stream, frame: bytes | memoryview) -> bool:
+        """Its first frame; whether it is a greeting that counts. The stream is started or closed then. Called by the
+        listening thread: it should not wait for anyone."""
+        ...
+
+    def failed(self, stream: Stream, error: FrameError) -> None:
+        """It has sent what is no frame, or too large for a greeting."""
+        ...
 
 
 class Listener:
     """Listens from the start, at all of `endpoints` or at none; `accept` is called with every new stream.
 
-    `accept` is called by the listening thread (for TLS: after the handshake, by a thread of its own) and should start
-    or close the stream and return. Streams live on when the listener is closed.
+    `accept` is called by the listening thread, for TLS after the handshake, and should start or close the stream and
+    return. With `greet`, a new stream is given to a greeter instead, once its other end has said something. Streams
+    live on when the listener is closed.
 
-    `endpoints` are the real ones: a port 0 has become a number. `refused` counts handshakes that failed."""
+    One thread does all that, and waits for nobody: see `strangers`. `endpoints` are the real ones: a port 0 has become
+    a number. `refused` counts TLS handshakes that failed."""
 
     def __init__(
-        self, endpoints: Sequence[str], accept: Callable[[Stream], None], *, tls: ssl.SSLContext | None = None
+        self,
+        endpoints: Sequence[str],
+        accept: Callable[[Stream], None] = Stream.close,
+        *,
+        tls: ssl.SSLContext | None = None,
+        greet: Callable[[], Greeter] | None = None,
+        strangers: int = 0,
     ) -> None:
-        self._accept = accept
+        self._accept, self._greet = accept, greet
         self._tls = tls
         self._lock = threading.Lock()
-        self._handshakes: dict[threading.Thread, socket.socket | None] = {}  # the oldest first; None: done, in `accept`
         self._files: list[tuple[str, tuple[int, int]]] = []  # Unix sockets, and which file each is
         self._selector = selectors.DefaultSelector()
         self._closed = False
+        self._resting: list[tuple[socket.socket, Endpoint]] = []  # not listened at for a moment
+        self._rested = 0.0
+        self.strangers = Strangers(strangers)
         self.refused = 0
         found, problems = list[Endpoint](), list[ConfigProblem]()
         wake, self._wake = socket.socketpair()
@@ -67,29 +93,19 @@ class Listener:
             self._release()
             raise
         self.endpoints = [str(endpoint) for endpoint in found]
-        self._thread = Supervised(self._serve, f"headwater-listen-{self.endpoints}", again=lambda: not self._closed)
+        self._thread = Supervised(self._serve, f"headwater-listen-{self.endpoints}", again=self._goes_on)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening, and end the handshakes that are under way.
+        """Stop listening, and end those who have not said who they are.
 
         After this `accept` is not called any more, unless it is `accept` that closes. Unix sockets' files are gone."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._wake.send(b"x")
-        self._join(self._thread)
-        with self._lock:
-            pending = dict(self._handshakes)
-            for sock in pending.values():
-                if sock is not None:
-                    _shut(sock)
-        for thread in pending:
-            self._join(thread)
-
-    def _join(self, thread: threading.Thread) -> None:
-        if thread is not threading.current_thread():
-            thread.join()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
 
     def __enter__(self) -> Listener:
         return self
@@ -124,6 +140,10 @@ class Listener:
         return endpoint
 
     def _release(self) -> None:
+        for stranger in self.strangers:
+            self._drop(stranger, "the listener is closed")
+        for sock, _ in self._resting:
+            sock.close()
         for key in list(self._selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
         self._selector.close()
@@ -133,89 +153,194 @@ class Listener:
                 if _file(path) == file:  # not if another listener has replaced it
                     Path(path).unlink()
 
+    # The listening thread.
+
     def _serve(self) -> None:
         """Until it is closed; what fails on the way closes nothing."""
         while not self._closed:
-            for key, _ in self._selector.select():
-                if key.data is not None and not self._closed:
-                    self._take(key.fileobj, key.data)  # type: ignore[arg-type]
+            self._turn()
+        self._goes_on()
+
+    def _goes_on(self) -> bool:
+        """Whether it is not closed; else nothing is left."""
+        if not self._closed:
+            return True
         with self._lock:
-            self._release()
+            if self._selector.get_map() is not None:
+                self._release()
+        return False
+
+    def _turn(self) -> None:
+        """Wait until something happens, and see to it: first those who are there, then newcomers."""
+        ready = self._selector.select(self._patience())
+        for key, _ in ready:
+            if isinstance(key.data, Stranger) and not self._closed:
+                self._attend(key.data)
+        for key, _ in ready:
+            if isinstance(key.data, Endpoint) and not self._closed:
+                self._take(key.fileobj, key.data)  # type: ignore[arg-type]
+        while (late := self.strangers.overdue()) is not None:
+            self.strangers.late += 1
+            self._drop(late, f"it did not say who it is within {GREETING_SECONDS:g} s")
+        if self._resting and monotonic() >= self._rested:
+            for sock, endpoint in self._resting:
+                self._selector.register(sock, selectors.EVENT_READ, endpoint)
+            self._resting.clear()
+
+    def _patience(self) -> float | None:
+        patience = self.strangers.patience()
+        if not self._resting:
+            return patience
+        rest = max(0.0, self._rested - monotonic()) + 0.001
+        return rest if patience is None else min(rest, patience)
 
     def _take(self, listening: socket.socket, endpoint: Endpoint) -> None:
-        try:
-            sock, address = listening.accept()
-        except (BlockingIOError, ConnectionError):
-            return  # whoever came has gone again
-        except OSError as error:
-            log.error("%s: a connection could not be accepted: %s", endpoint, describe(error))
-            threading.Event().wait(RELIEF)
-            return
-        try:
-            remote, loopback = _remote(endpoint, sock, address), tune(sock)
-        except OSError:
-            sock.close()  # as above
-            return
-        if endpoint.kind != "tls":
-            self._hand_over(Stream(sock, endpoint.kind, remote, loopback=loopback))
-            return
-        thread = Supervised(partial(self._shake, sock, remote, loopback), f"headwater-handshake-{remote}")
-        with self._lock:
-            # The one that takes longest is the least likely to succeed, and newcomers always have their chance.
-            pending = [other for other in self._handshakes.values() if other is not None]
-            if len(pending) >= PENDING:
-                _shut(pending[0])
-            self._handshakes[thread] = sock
-        try:
-            thread.start()
-        except RuntimeError:  # no more threads
-            log.error("%s: no thread for the handshake with %s", endpoint, remote)
-            with self._lock:
-                del self._handshakes[thread]
+        for _ in range(AT_ONCE):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, ConnectionError):
+                return  # whoever came has gone again
+            except OSError as error:
+                log.error("%s: a connection could not be accepted: %s", endpoint, describe(error))
+                self._rest(listening, endpoint)
+                return
+            try:
+                self._meet(sock, address, endpoint)
+            except OSError:
+                sock.close()  # it has gone again
+
+    def _rest(self, listening: socket.socket, endpoint: Endpoint) -> None:
+        """There are no more file descriptors: let a stranger go, and listen again in a moment."""
+        self._evict(self.strangers.any_surplus())
+        self._selector.unregister(listening)
+        self._resting.append((listening, endpoint))
+        self._rested = monotonic() + RELIEF
+
+    def _meet(self, sock: socket.socket, address: Any, endpoint: Endpoint) -> None:
+        place, loopback = place_of_address(address), tune(sock)
+        if not self.strangers.may_come(place, loopback=loopback):
             sock.close()
+            return
+        stranger = Stranger(sock, endpoint.kind, _remote(endpoint, sock, address), place, loopback)
+        if endpoint.kind != "tls" and self._greet is None:
+            self.strangers.came += 1
+            self._hand_over(stranger, Stream(sock, endpoint.kind, stranger.remote, loopback=loopback))
+            return
+        sock.setblocking(False)
+        self._selector.register(sock, selectors.EVENT_READ, stranger)
+        self._evict(self.strangers.add(stranger))
+        if endpoint.kind != "tls":
+            self._begin(stranger, Stream(sock, endpoint.kind, stranger.remote, loopback=loopback))
 
-    def _shake(self, sock: socket.socket, remote: str, loopback: bool) -> None:
-        me = threading.current_thread()
+    def _attend(self, stranger: Stranger) -> None:
+        """A stranger may have sent something."""
         try:
-            secure = self._secured(sock, remote)
-            if secure is not None:
-                self._hand_over(TlsStream(secure, "tls", remote, loopback=loopback))
-        finally:
-            with self._lock:
-                self._handshakes.pop(me, None)
+            stranger.reached(SPOKE)
+            if stranger.stream is None:
+                self._shake(stranger)
+            if stranger.stream is not None:
+                self._hear(stranger)
+        except OSError as error:
+            log.info("%s: it has gone before it said who it is: %s", stranger.remote, describe(error))
+            self.strangers.left += 1
+            self._drop(stranger, describe(error))
 
-    def _secured(self, sock: socket.socket, remote: str) -> ssl.SSLSocket | None:
+    def _shake(self, stranger: Stranger) -> None:
+        """Go on with a TLS handshake."""
         assert self._tls is not None
-        me = threading.current_thread()
-        secure: ssl.SSLSocket | None = None
+        secure = stranger.sock
         try:
-            sock.settimeout(HANDSHAKE)
-            secure = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-            with self._lock:
-                self._handshakes[me] = secure
-                self._check_open()
+            if not isinstance(secure, ssl.SSLSocket):
+                self._selector.unregister(secure)
+                stranger.sock = secure = self._tls.wrap_socket(secure, server_side=True, do_handshake_on_connect=False)
+                self._selector.register(secure, selectors.EVENT_READ, stranger)
             secure.do_handshake()
-            with self._lock:
-                self._handshakes[me] = None
-                self._check_open()
+        except ssl.SSLWantReadError:
+            self._selector.modify(secure, selectors.EVENT_READ, stranger)
+        except ssl.SSLWantWriteError:
+            self._selector.modify(secure, selectors.EVENT_WRITE, stranger)
         except (OSError, ValueError) as error:
-            self.refused += 1
             reason = describe(error) if isinstance(error, OSError) else str(error)
-            log.info("%s: the TLS handshake failed: %s", remote, reason)
-            (secure or sock).close()
-            return None
-        return secure
+            log.info("%s: the TLS handshake failed: %s", stranger.remote, reason)
+            self.refused += 1
+            self.strangers.refused += 1
+            self._drop(stranger, reason)
+        else:
+            self._selector.modify(secure, selectors.EVENT_READ, stranger)
+            stranger.reached(ENCRYPTED)
+            stream = TlsStream(secure, "tls", stranger.remote, loopback=stranger.loopback)
+            if self._greet is None:
+                self._let_go(stranger)
+                self._hand_over(stranger, stream)
+            else:
+                self._begin(stranger, stream)
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ConnectionAbortedError(errno.ECONNABORTED, "the listener is closed")
+    def _begin(self, stranger: Stranger, stream: Stream) -> None:
+        """Frames can be exchanged: ask who it is."""
+        assert self._greet is not None
+        stranger.stream, stranger.greeter = stream, self._greet()
+        try:
+            stream.write(stranger.greeter.challenge)
+        except LinkDown as error:
+            self.strangers.left += 1
+            self._drop(stranger, str(error))
 
-    def _hand_over(self, stream: Stream) -> None:
+    def _hear(self, stranger: Stranger) -> None:
+        stream, greeter = stranger.stream, stranger.greeter
+        assert stream is not None
+        try:
+            frame = stream.hear()
+        except FrameError as error:
+            self.strangers.refused += 1
+            self._let_go(stranger)
+            greeter.failed(stream, error)
+            stream.close(f"refused: {error}")
+            return
+        if stream.ended is not None:
+            self.strangers.left += 1
+            self._drop(stranger, stream.ended)
+        elif frame is None:
+            self._evict(self.strangers.grew(stranger, stream.bytes_in))
+        else:
+            self._let_go(stranger)
+            self._admit(stranger, frame)
+
+    def _admit(self, stranger: Stranger, frame: bytes | memoryview) -> None:
+        stream = stranger.stream
+        assert stream is not None
+        try:
+            good = stranger.greeter.answered(stream, frame)
+        except Exception as error:
+            log.exception("%s: the connection could not be taken", stream.remote)
+            stream.close(f"the connection could not be taken: {error}")
+            good = False
+        if good:
+            self.strangers.admitted += 1
+        else:
+            self.strangers.refused += 1
+
+    def _hand_over(self, stranger: Stranger, stream: Stream) -> None:
+        self.strangers.admitted += 1
         try:
             self._accept(stream)
         except Exception as error:
             log.exception("%s: the connection could not be taken", stream.remote)
             stream.close(f"the connection could not be taken: {error}")
+
+    def _evict(self, stranger: Stranger | None) -> None:
+        if stranger is not None:
+            self.strangers.evicted += 1
+            self._drop(stranger, "too many others have not said who they are either")
+
+    def _let_go(self, stranger: Stranger) -> None:
+        """It is a stranger no more."""
+        if self.strangers.remove(stranger):
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(stranger.sock)
+
+    def _drop(self, stranger: Stranger, reason: str) -> None:
+        self._let_go(stranger)
+        stranger.close(reason)
 
 
 def _bind(sock: socket.socket, path: str) -> None:
@@ -240,11 +365,6 @@ def _bind(sock: socket.socket, path: str) -> None:
 def _file(path: str) -> tuple[int, int]:
     found = os.lstat(path)
     return found.st_dev, found.st_ino
-
-
-def _shut(sock: socket.socket) -> None:
-    with suppress(OSError):
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _remote(endpoint: Endpoint, sock: socket.socket, address: tuple[str, int] | str) -> str:

@@ -450,7 +450,6 @@ class Membership:
 
     def look_around(self) -> None:
         now, alive, lease = monotonic(), self._engine.fabric.alive, self._engine.network.lease
-        self._engine.strangers.look()
         for peer in self._engine.everyone():
             link = peer.link
             if peer.gone is not None:

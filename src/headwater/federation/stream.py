@@ -40,6 +40,8 @@ WRITING = select.POLLOUT | select.POLLHUP | select.POLLERR
 PREFIX = Struct("<I")
 NOW = int(socket.MSG_DONTWAIT)
 MALFORMED = "not a frame"  # how the reason begins for which a stream ends that carried something else
+FORGED = "not what the other end has sent"  # and the reason, of one whose bytes were changed on the way
+GREETING_BYTES = 64 << 10  # of the first frame, from one who has not said who it is
 UNSENT = 32 << 10  # bytes that wait in the kernel, on a link to another machine, until it says that it is full
 # Kernels tell a vanished machine from a silent one after 10 s + 3 × 5 s.
 KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
@@ -65,6 +67,7 @@ class Stream:
         self._limit = limit + 4  # with the length
         self.waiting: deque[bytes | memoryview] = deque()  # frames that were read and not handled yet
         self._backlog: deque[bytes | memoryview] = deque()
+        self._first = bytearray()  # what has come of the first frame, while nothing is read yet
         self._writing = threading.Lock()  # who writes, and every change of `_reason`, `_reader`
         self._polling = threading.Lock()  # who waits in `drain`; the socket is closed when nobody does
         self._reason: str | None = None  # why it has ended
@@ -79,12 +82,53 @@ class Stream:
         """Why the stream has ended; None if it has not."""
         return self._reason
 
-    def start(self, on_frame: Callable[[bytes | memoryview], None], on_end: Callable[[str], None]) -> None:
-        """Begin to read. One thread calls `on_frame` for every frame (kind and body), then `on_end` once.
+    def hear(self) -> bytes | None:
+        """The first frame, as soon as all of it has come; before `start`, and without waiting. FrameError if it is
+        none, or larger than a greeting may be. When the other end has gone, the stream has `ended`."""
+        first = self._first
+        while self._reason is None:
+            need = 4 - len(first)
+            if need <= 0:
+                (size,) = PREFIX.unpack_from(first)
+                if not 0 < size <= GREETING_BYTES:
+                    raise FrameError(f"expected a greeting of 1 to {GREETING_BYTES:,} bytes, found {size:,}")
+                need += size
+                if not need:
+                    self._first = bytearray()
+                    self.frames_in += 1
+                    return bytes(first[4:])
+            data = self._get_now(need)
+            if data is None:
+                return None
+            if not data:
+                self.close("closed by the other end")
+            self.bytes_in += len(data)
+            first += data
+        return None
+
+    def hear_within(self, timeout: float) -> bytes:
+        """The first frame, waited for. LinkDown if the stream has ended or nothing has come in time."""
+        deadline = monotonic() + timeout
+        poll = select.poll()
+        poll.register(self._sock.fileno(), READING)
+        while (frame := self.hear()) is None:
+            left = deadline - monotonic()
+            if self._reason is not None or left <= 0:
+                raise LinkDown(f"{self.remote}: {self._reason or f'it did not say who it is within {timeout:g} s'}")
+            poll.poll(left * 1000 + 1)
+        return frame
+
+    def start(
+        self,
+        on_frame: Callable[[bytes | memoryview], None],
+        on_end: Callable[[str], None],
+        first: Callable[[], None] | None = None,
+    ) -> None:
+        """Begin to read. One thread calls `first`, `on_frame` for every frame (kind and body), then `on_end` once.
 
         A FrameError, from the framing or from `on_frame`, ends the stream; so does any other exception, which is also
         logged. `on_frame` may write and may close; after a close no more frames come."""
-        reader = Supervised(partial(self._run, on_frame, on_end), f"headwater-{self.remote}")
+        reader = Supervised(partial(self._run, on_frame, on_end, first), f"headwater-{self.remote}")
         with self._writing:
             if self._reader is not None:
                 raise RuntimeError(f"{self.remote}: start was called before; a stream is read by one")
@@ -162,6 +206,17 @@ class Stream:
     def _prepare(self) -> None:
         self._sock.setblocking(True)
 
+    def _get_now(self, size: int) -> bytes | None:
+        """What has come, at most so many bytes; None if nothing has."""
+        try:
+            return self._sock.recv(size, NOW)
+        except BlockingIOError:
+            return None
+
+    def _get_more(self) -> bytes:
+        """What has come, when something has."""
+        return self._get(LARGE)
+
     def _farewell(self) -> None:
         """Before the connection is shut down."""
 
@@ -212,11 +267,20 @@ class Stream:
 
     # The reading thread.
 
-    def _run(self, on_frame: Callable[[bytes | memoryview], None], on_end: Callable[[str], None]) -> None:
+    def _run(
+        self,
+        on_frame: Callable[[bytes | memoryview], None],
+        on_end: Callable[[str], None],
+        first: Callable[[], None] | None,
+    ) -> None:
         try:
+            if first is not None:
+                first()
             reason = self._read(on_frame)
         except FrameError as error:
             reason = f"{MALFORMED}: {error}"
+        except SecurityError as error:
+            reason = f"{FORGED}: {error}"
         except OSError as error:
             reason = describe(error)
         except BaseException as error:
@@ -279,9 +343,9 @@ class Stream:
         try:
             if not select.select([self._sock], [], [], timeout)[0]:
                 return False
-            data = self._get(LARGE)
+            data = self._get_more()
             frames = self._splitter.feed(data)
-        except (FrameError, OSError, ValueError):
+        except (FrameError, SecurityError, OSError, ValueError):
             return False  # whoever reads will find the same, and say so
         self.bytes_in += len(data)
         self.frames_in += len(frames)
@@ -303,6 +367,15 @@ class TlsStream(Stream):
 
     def pump(self, timeout: float) -> bool:
         return False  # what has come cannot be told from what is still missing
+
+    def _get_now(self, size: int) -> bytes | None:
+        with self._writing:
+            if self._reason is not None:
+                return b""
+            try:
+                return self._sock.recv(size)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return None
 
     def _take(self, size: int) -> bytes:
         sock, lock, poll = self._sock, self._writing, self._poll
