@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.channel.counters import Counts
 from headwater.channel.expression import Expression
+from headwater.channel.history import Recollection
 from headwater.channel.letter import About, Chunk, Letter
 from headwater.channel.mailbox import Mailbox
 from headwater.channel.route import Bystander, Entry, Flow, Judged, Lineup, Quick, Ready
@@ -55,6 +56,9 @@ class Attachment:
         self._gone = (0, Judged())  # of line-ups that are no more
         self._gone_direct = 0
         self.mailbox = subscription.mailbox
+        wanted, recorder = subscription.options.history, channel.recorder
+        begins = wanted and recorder is not None and self.epoch == 1
+        self.past = Recollection(channel, recorder, entry, wanted) if begins and recorder is not None else None
 
     # ── as a member of a route ──
 
@@ -89,10 +93,19 @@ class Attachment:
             for flow in lineup.flows:
                 self.points[flow.source.number] = flow.source.id, flow.source.seq
         self.subscription.began(self)
-        wanted, recorder = self.subscription.options.history, self.channel.recorder
-        if wanted and recorder is not None and self.epoch == 1:
-            for letter in recorder.all(self.entry, wanted):
-                self.accept(letter, self.subscription.beginning)
+        if self.past is not None:
+            self._begin_with(self.past.all(), self.subscription.beginning)
+            self.past = None
+
+    def prepare(self) -> None:
+        """It is about to be in force: most of the past that it wants to begin with is judged now."""
+        if self.past is not None:
+            self.past.ahead()
+
+    def _begin_with(self, letters: list[Letter], ready: Ready) -> None:
+        if self.quick is None or not self.mailbox.put_all(self, letters, ready):
+            for letter in letters:
+                self.accept(letter, ready)
 
     def ended(self) -> None:
         """It is no longer in force; called while every source of the channel stands still."""

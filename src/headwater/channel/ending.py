@@ -97,7 +97,7 @@ class Ending:
             node.closed, node.draining = True, self.drained
             for channel in node.channels():
                 for source in channel.sources.values():
-                    with source.lock:
+                    with source.between():
                         source.shut()
         if not self.drained:
             self._drop()  # first, so that publishers who wait for room go on

@@ -147,6 +147,22 @@ class Mailbox:
             if lock.waiters:
                 lock.wake()
 
+    def put_all(self, attachment: Attachment, letters: list[Letter], ready: list[Mailbox]) -> bool:
+        """Many events at once, where they are only to be queued; False if `put` is needed."""
+        items: list[Item] = [(attachment, letter, 1, 0, inf) for letter in letters]
+        with self.lock:
+            if not self._presses or self.held or self.closed or not isinstance(self.items, deque):
+                return False
+            attachment.passed += len(items)
+            self.items.extend(items)
+            if self.is_full:
+                self._full.add(self)
+            if self.pull:
+                self._notify()
+            elif items and (self.inline or self._take()):
+                ready.append(self)
+        return True
+
     def go(self) -> None:
         """Run it in this thread if nobody else does (inline), or hand it, with the token taken, to its dispatcher."""
         if not self.inline:

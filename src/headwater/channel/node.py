@@ -321,12 +321,47 @@ class Node:
                     raise ClosedError(f"subscribe: channel {each.text!r} is closed, or of another node")
             attachments, errors = self._attach_all(made, range(len(asked)))
             self.subscriptions[made.name] = made
-            if made.options.order == "timestamp":
-                self.ordered.add(made)
-            self.wiring.move(self._joining(made, attachments, errors))
-            beginning, made.beginning = made.beginning, []
+            begins = any(attachment.past is not None for attachment in attachments)
+            if not begins:
+                self._join(made, attachments, errors)
+        if begins:
+            self._prepare(made, attachments)
+            with self.wiring.lock:
+                self._still_there(made, attachments)
+                self._join(made, attachments, errors)
+        beginning, made.beginning = made.beginning, []
         go_all(beginning)
         return made
+
+    def _join(
+        self, made: Subscription, attachments: list[Attachment], errors: list[tuple[Channel, HeadwaterError]]
+    ) -> None:
+        if made.options.order == "timestamp":
+            self.ordered.add(made)
+        self.wiring.move(self._joining(made, attachments, errors))
+
+    def _prepare(self, made: Subscription, attachments: list[Attachment]) -> None:
+        """Read the past that a subscription wants to begin with; no lock is held, since it may be long."""
+        try:
+            for attachment in attachments:
+                attachment.prepare()
+        except BaseException:
+            with self.wiring.lock:
+                self.subscriptions.pop(made.name, None)
+            raise
+
+    def _still_there(self, made: Subscription, attachments: list[Attachment]) -> None:
+        """What was closed while a subscription was being prepared is left out; raises if that is what it wanted."""
+        for attachment in list(attachments):
+            channel = attachment.channel
+            if self._channels.get(channel.name) is not channel:
+                attachments.remove(attachment)
+                if not isinstance(made.asked[attachment.part].target, Pattern):
+                    self.subscriptions.pop(made.name, None)
+                    raise ClosedError(f"subscribe: channel {channel.name!r} was closed meanwhile")
+        if made.cancelled or self.closed:
+            self.subscriptions.pop(made.name, None)
+            raise ClosedError(f"subscribe: node {self.name!r} was closed, or the subscription cancelled, meanwhile")
 
     def _attach_all(
         self, subscription: Subscription, parts: Iterable[int]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headwater.channel.gate import Gate
 from headwater.channel.mailbox import Item, Mailbox
 from headwater.errors import ClosedError, SubscriptionError
 
@@ -35,7 +35,9 @@ class Pulling:
     _delivered: int
 
     def __init__(self) -> None:
-        self._pulling = Gate()  # of threads that pull: one takes a batch apart while the others wait for its rest
+        self._pulling = (
+            threading.Lock()
+        )  # of threads that pull: one takes a batch apart while the others wait for its rest
 
     def get(self, timeout: float | None = None) -> Any:
         """The next event, waiting for it; None if none came in time. With `about=True`, a pair.

@@ -48,6 +48,10 @@ class Member(Protocol):
         """Whether someone in this node wants the events, not only other nodes."""
         ...
 
+    def prepare(self) -> None:
+        """It is about to be in force: what takes its time is done now, while sources go on."""
+        ...
+
     def started(self) -> None:
         """It is in force from here; called while every source of the channel stands still."""
         ...
@@ -86,6 +90,9 @@ class Member(Protocol):
 
 class Bystander:
     """A member that nothing has to be told of but events."""
+
+    def prepare(self) -> None:
+        pass
 
     def started(self) -> None:
         pass
@@ -207,6 +214,10 @@ class Lineup:
     def how(self, entry: Entry) -> How:
         """How events of these sources are judged for an entry."""
         return self._how[entry]
+
+    def judges(self, entry: Entry) -> How:
+        """The same of one that may not be here yet."""
+        return self._how.get(entry) or self._judge(entry)
 
     def consults(self, entry: Entry) -> bool:
         """Whether events of these sources are judged for an entry at all."""
@@ -527,22 +538,15 @@ class Flow(FlowPart):
             found = self._natives[entry] = entry.interest.native()
         return found
 
-    def past_native(self, entry: Entry) -> Native:
-        """What judges batches of the past: with the state that it has here, if any."""
-        assert entry.interest is not None
-        return self._native(entry) if self.lineup.how(entry) == "alone" else entry.interest.native()
-
     def goes_on(self, entry: Entry, native: Native) -> None:
         """An interest goes on here with the state that it came to elsewhere; the source stands still."""
         self._natives[entry] = native
 
-    def past_judge(self, entry: Entry) -> Callable[[Letter], Letter | None]:
+    def past_judge(self, entry: Entry, native: Native) -> Callable[[Letter], Letter | None]:
         """What an interest makes of an event of the past: the same as of one that comes."""
-        assert entry.interest is not None
-        if self.lineup.how(entry) != "alone":
-            test = entry.interest.native().test
+        if self.lineup.judges(entry) != "alone":
+            test = native.test
             return lambda letter: letter if test(letter.record) else None
-        native = self._native(entry)
 
         def judge(letter: Letter) -> Letter | None:
             result = native.run(letter.record, self._meta(letter))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from headwater.channel.route import Entry
     from headwater.store.log.writing import ChannelLog
 
+PIECE = 65_536  # rows of a batch that are taken in at once: others who want the source's lock wait for no more
 NATIVE = True  # whether machine code goes the short way, where it can; Python does the same, more slowly
 DOC = """Publish one event: an instance, a dict, or its fields as keywords. Returns its sequence number.
 
@@ -75,6 +77,9 @@ class Source(SourcePart):
         self.number = next(_NUMBERS)  # the order in which sources are locked
         self.node: str = channel.node.name
         self.lock = Gate()
+        # Where it is logged: of who writes an event and then takes it in. It is taken before `lock`, under which no
+        # file is written, since a disk may be slow.
+        self.writing = threading.Lock()
         self.stated: dict[str, object] = {}  # its facts, as they were given
         self.closed = self.withdrawn = False  # closed: nothing may be published; withdrawn: it is no longer there
         self.flows: dict[Channel, Flow] = {}
@@ -211,7 +216,7 @@ class Source(SourcePart):
     def _send_logged(self, log: ChannelLog, record: bytes, event: Any) -> int:
         """The same, once it is in the log. Times are in whole microseconds, as the log has them."""
         ready: Ready = []
-        with self.lock:
+        with self.writing:
             if self.closed:
                 self._check_open()
             flow = self._flow
@@ -223,17 +228,35 @@ class Source(SourcePart):
                     raise
                 seq = flow.seen + 1
                 ticket = log.append(self.name, seq, stamp, record)
-            flow.accept(Letter(event, record, self, seq, stamp, perf_counter_ns(), self.priority), ready)
+            gate = self.lock  # as in `with gate`, but quicker
+            try:
+                gate.token.pop()
+            except IndexError:
+                try:
+                    gate.queue()
+                except BaseException:
+                    gate.undo()
+                    raise
+            except BaseException:
+                gate.token.append(None)
+                raise
+            try:
+                flow.accept(Letter(event, record, self, seq, stamp, perf_counter_ns(), self.priority), ready)
+            finally:
+                gate.token.append(None)
+                if gate.waiters:
+                    gate.wake()
         self._settle(log, ticket, ready)
         return seq
 
     def _further(self, log: ChannelLog) -> bool:
         """Whether the log was further than the source, which goes on from there now: an interrupt (Ctrl-C) has come
-        when an event was written and nothing else was done with it. Its lock is held."""
+        when an event was written and nothing else was done with it. Nobody else writes."""
         flow, last = self._flow, log.last(self.name)
         if last <= flow.seen:
             return False
-        flow.skip(last)
+        with self.lock:
+            flow.skip(last)
         return True
 
     def _settle(self, log: ChannelLog, ticket: int, ready: Ready) -> None:
@@ -255,26 +278,43 @@ class Source(SourcePart):
             return self._flow.seen
         if self._full:
             self._admit(None)
+        log = self.log
+        if log is not None:
+            return self._publish_logged(log, batch)
+        last, stamp = 0, self._stamp()
+        for piece in _pieces(batch):
+            ready: Ready = []
+            with self.lock:
+                if self.closed:
+                    self._check_open()
+                last = self._take_in(piece, stamp, ready)
+            go_all(ready)
+        return last
+
+    def _publish_logged(self, log: ChannelLog, batch: Any) -> int:
+        """All of it is in the log, or nothing; then it is taken in."""
         ready: Ready = []
-        with self.lock:
+        with self.writing:
             if self.closed:
                 self._check_open()
-            flow = self._flow
-            last, stamp, ticket, log = flow.seen + rows, self._stamp(), 0, self.log
-            if log is not None:
-                stamp = stamp // 1000 * 1000
-                try:
-                    ticket = log.append_batch(self.name, flow.seen + 1, stamp, batch)
-                except StoreError:
-                    if not self._further(log):
-                        raise
-                    ticket, last = log.append_batch(self.name, flow.seen + 1, stamp, batch), flow.seen + rows
-            flow.accept_chunk(Chunk(batch, self, flow.seen + 1, stamp, perf_counter_ns(), self.priority), ready)
-        if log is None:
-            go_all(ready)
-        else:
-            self._settle(log, ticket, ready)
-        return int(last)
+            stamp, last = self._stamp() // 1000 * 1000, 0
+            try:
+                ticket = log.append_batch(self.name, self._flow.seen + 1, stamp, batch)
+            except StoreError:
+                if not self._further(log):
+                    raise
+                ticket = log.append_batch(self.name, self._flow.seen + 1, stamp, batch)
+            for piece in _pieces(batch):
+                with self.lock:
+                    last = self._take_in(piece, stamp, ready)
+        self._settle(log, ticket, list(dict.fromkeys(ready)))
+        return last
+
+    def _take_in(self, piece: Any, stamp: int, ready: Ready) -> int:
+        """Some rows to all who want them, under its lock; the number of the last."""
+        flow = self._flow
+        flow.accept_chunk(Chunk(piece, self, flow.seen + 1, stamp, perf_counter_ns(), self.priority), ready)
+        return flow.seen
 
     # ── sinks that cannot keep up ──
 
@@ -382,8 +422,18 @@ class Source(SourcePart):
         """Withdraw it: publishing is an error from now on. What was published is delivered."""
         self.channel.node.close_source(self)
 
+    @contextmanager
+    def between(self) -> Iterator[None]:
+        """Between two of its events: none is being written, or taken in."""
+        if self.log is None:
+            with self.lock:
+                yield
+        else:
+            with self.writing, self.lock:
+                yield
+
     def shut(self) -> None:
-        """Nothing may be published from here on; called under its lock."""
+        """Nothing may be published from here on; called `between` two events."""
         self.closed = True
         self._flow.lone = None  # the short way does not look
 
@@ -410,6 +460,16 @@ class Source(SourcePart):
 
     def __repr__(self) -> str:
         return f"<{'closed ' if self.closed else ''}{self}, {self.seq:,} events>"
+
+
+def _pieces(batch: Any) -> Iterator[Any]:
+    """A batch in pieces that are taken in within moments."""
+    rows = batch.num_rows
+    if rows <= PIECE:
+        yield batch
+        return
+    for start in range(0, rows, PIECE):
+        yield batch.slice(start, PIECE)
 
 
 def _placed(error: EncodeError, place: str) -> EncodeError:

@@ -80,6 +80,9 @@ class Wiring:
                     now.remove(move.member)
             channels = {move.channel: None for move in todo}
             self._prepare(todo)
+            for move in todo:
+                if move.joins:
+                    move.member.prepare()
             self.version += 1
             with self.still(channels):
                 for move in todo:
@@ -187,7 +190,7 @@ class Wiring:
     def withdraw(self, source: Source) -> None:
         """A source goes."""
         with self.lock:
-            with source.lock:
+            with source.between():
                 if source.withdrawn:
                     return
                 self.version += 1

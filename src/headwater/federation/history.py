@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headwater.channel.history import Recollection
 from headwater.federation import wire
 from headwater.federation.lane import LARGEST
 from headwater.federation.messages import Wish
@@ -20,18 +21,32 @@ RUN = 1024  # events in a frame
 Remembered = tuple[int, int, Any, tuple[int, int, int]]  # sequence number, time, record, tags
 
 
-def send_past(crossing: Crossing, wishes: list[Wish]) -> None:
-    """Put what sources remember into their lanes; all sources of the channel stand still.
+Pasts = list[tuple[Wish, Recollection]]
+
+
+def recollect(crossing: Crossing, wishes: list[Wish]) -> Pasts:
+    """What sources remember, for wishes that ask for it, and that are about to be in force: most of it is judged now,
+    while sources go on."""
+    channel = crossing.channel
+    if channel.recorder is None:
+        return []
+    found = [
+        (wish, Recollection(channel, channel.recorder, crossing.wishes[wish.tag][0], wish.history))
+        for wish in wishes
+        if wish.history and wish.tag in crossing.wishes
+    ]
+    for _, past in found:
+        past.ahead()
+    return found
+
+
+def send_past(crossing: Crossing, pasts: Pasts) -> None:
+    """Put it into the lanes of the sources; all of the channel stand still.
 
     As at home, a sink that wants the last so many gets the last of all the channel's sources at this node together."""
-    recorder = crossing.channel.recorder
-    if recorder is None:
-        return
-    for wish in wishes:
-        if not wish.history or wish.tag not in crossing.wishes:
-            continue
+    for wish, recollection in pasts:
         lanes: dict[Lane, list[Remembered]] = {}
-        past = recorder.all(crossing.wishes[wish.tag][0], wish.history)
+        past = recollection.all()
         for rank, letter in zip(range(len(past), 0, -1), past, strict=True):
             lane = crossing.lane(letter.source)
             if lane is not None and len(letter.record) <= LARGEST:

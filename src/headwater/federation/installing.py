@@ -12,7 +12,7 @@ from headwater.errors import HeadwaterError
 from headwater.federation import wire
 from headwater.federation.crossing import Crossing, Tagged
 from headwater.federation.granting import Granting, Refused
-from headwater.federation.history import send_past
+from headwater.federation.history import recollect, send_past
 from headwater.federation.messages import Ask, Install, Installed, Told, Wish
 from headwater.federation.wire_control import Ends
 
@@ -147,18 +147,18 @@ class Installing:
         self, crossing: Crossing, moves: list[Move], fresh: list[Wish], group: GroupCrossing | None
     ) -> None:
         wiring, groups = self._node.wiring, self._engine.groups
+        pasts = recollect(crossing, fresh)
         if groups is not None and (group is not None or crossing.share is not None):
-            past = [wish for wish in fresh if wish.history]
-            groups.change(crossing, group, moves, lambda: send_past(crossing, past) if past else None)
+            groups.change(crossing, group, moves, lambda: send_past(crossing, pasts))
             return
         if moves:
-            if any(wish.history for wish in fresh):
-                crossing.to_start = lambda: send_past(crossing, fresh)
+            if pasts:
+                crossing.to_start = lambda: send_past(crossing, pasts)
             wiring.move(moves)
         if not any(move.joins for move in moves):
             with wiring.still([crossing.channel]):
                 crossing.started()
-                send_past(crossing, fresh)
+                send_past(crossing, pasts)
 
     def _send_again(self, peer: Peer, crossing: Crossing, positions: dict[int, int]) -> None:
         """What was kept for durable sinks while their node was away."""
