@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -64,6 +65,19 @@ ASKS = 1024  # questions that may wait in a node
 CONTROLS = 65_536  # news and roll calls that may wait in a node
 READS = 2  # questions about its log that a node answers at a time
 QUESTION = 1 << 20  # bytes of a question about a log
+
+# Sessions of one process share Zenoh's few threads. Opened all at once, they keep each other from answering in time,
+# break up, and come together no more; so they open one after the other.
+_OPENING = threading.Lock()
+
+
+def _forked() -> None:
+    global _OPENING
+    _OPENING = threading.Lock()  # a thread of the parent may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 UNPROVEN_TOKENS = 4096  # signs of life that are kept of nodes that have proven nothing
 VOUCH = 10.0  # seconds for which the sign of life of a node is looked for that has proven to be there
 
@@ -152,6 +166,10 @@ class Fabric:
             if self._opened or self._closed.is_set():
                 raise ClosedError(f"node {self.node}: a fabric opens once")
             self._opened = True
+        with _OPENING:
+            self._join()
+
+    def _join(self) -> None:
         try:
             session = self._open_session()
         except FederationError:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
@@ -25,6 +27,7 @@ log = logging.getLogger("headwater.federation")
 FIRST = 0.25  # seconds before the first attempt, and its length
 LONGEST = 30.0  # the pause between attempts doubles up to this
 FORGET = 86_400.0  # seconds after which a lost node is given up
+_INTRODUCING = threading.Lock()  # one at a time in a process: see `fabric._OPENING`
 MOST = 64  # lost nodes that are looked for; the longest lost are given up first
 
 
@@ -39,6 +42,7 @@ class Reunion:
         self._home = homes[0]
         self._ports = {str(home.port) for home in homes if not home.unix}
         self._name = name
+        self._links: Counter[str] = Counter()  # Zenoh id -> connections there are now
         self._dialled: dict[str, str] = {}  # Zenoh id -> where it was dialled
         self._lost: dict[str, tuple[str, float]] = {}  # Zenoh id -> where, and since when
         self._known = set(config["connect"]["endpoints"])
@@ -51,6 +55,7 @@ class Reunion:
     def connected(self, zid: str, source: str, destination: str) -> None:
         """A connection is there; `source` tells whether this node dialled (else it is the other's to bring back)."""
         with self._lock:
+            self._links[zid] += 1
             found = self._lost.pop(zid, None)
             for endpoint in self._known:  # with the first connection the others are found, or Zenoh tries again
                 found = self._lost.pop(endpoint, None) or found
@@ -61,8 +66,14 @@ class Reunion:
                 self._dialled[zid] = destination
 
     def disconnected(self, zid: str) -> None:
-        """A connection is gone; look for its node if this one had dialled."""
+        """A connection is gone; look for its node if it was the last one, and this one had dialled.
+
+        If both had dialled there were two for a moment, and one of them was closed: nothing is lost with that."""
         with self._lock:
+            self._links[zid] -= 1
+            if self._links[zid] > 0:
+                return
+            del self._links[zid]
             where = self._dialled.pop(zid, None)
             if where is None or self._closed:
                 return
@@ -97,7 +108,7 @@ class Reunion:
         while True:
             with self._lock:
                 seen = set(self._lost)
-                self._change.wait_for(lambda: self._closed, pause)
+                self._change.wait_for(lambda: self._closed, pause * random.uniform(1.0, 2.0))  # not all nodes at once
                 now = monotonic()
                 self._lost = {zid: kept for zid, kept in self._lost.items() if now - kept[1] < FORGET}
                 if self._closed or not self._lost:
@@ -109,6 +120,11 @@ class Reunion:
 
     def _introduce(self, wanted: list[str]) -> None:
         """Connect to both sides for a moment; whether they found each other shows in `connected`."""
+        with _INTRODUCING:
+            if not self._closed:
+                self._introduce_now(wanted)
+
+    def _introduce_now(self, wanted: list[str]) -> None:
         self.attempts += 1
         session: Any = None
         try:
