@@ -16,6 +16,8 @@ import pytest
 
 from headwater import Event, Node, Rule, Security, u32
 from headwater.federation.certificates import issue, make_authority
+from headwater.federation.fabric_settings import UNGREETED
+from headwater.federation.file_limit import share_of_files
 from headwater.federation.link import parse_endpoint
 from headwater.federation.listener import Listener
 from headwater.federation.strangers import (
@@ -320,3 +322,22 @@ def test_tls_with_one_who_has_a_certificate_and_says_nothing_more(authority: Pat
                     pass
         eventually(lambda: strangers.refused == 1)
         links(make, lab, **certified(authority, "desk"))
+
+
+def test_silent_connections_to_zenoh_do_not_keep_a_node_out() -> None:
+    """It joins while they are all there: none has to be given up first."""
+    with nodes() as make:
+        lab = make("lab")
+        lab.channel("sightings", Sighting).source()
+        host, _, port = lab.endpoints[0].partition("/")[2].rpartition(":")
+        with ExitStack() as stack:
+            silent = []
+            for _ in range(min(1_500, share_of_files(UNGREETED) - 20)):
+                sock = stack.enter_context(socket.create_connection((host, int(port)), GUARD))
+                sock.setblocking(False)
+                silent.append(sock)
+            desk = make("desk")
+            assert desk.until(lambda: bool(desk.remote_sources("sightings")), GUARD)
+            for sock in silent:
+                with pytest.raises(BlockingIOError):
+                    sock.recv(1)

@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from typing import Any, Literal
 
 from headwater.errors import ConfigError, ConfigProblem
+from headwater.federation.file_limit import share_of_files
 
 Mode = Literal["peer", "router", "client"]
 MODES: tuple[str, ...] = ("peer", "router", "client")
@@ -26,6 +27,11 @@ LIMIT = 64 * 1024 * 1024  # bytes of one message; a larger one is dropped by Zen
 # must end first: a connection that Zenoh closes because it is stuck lingers for ten seconds with what was not sent.
 SILENCE = 0.45
 STUCK = 0.55
+
+# Who connects to Zenoh and says nothing holds one of so many places (100 unless told otherwise: a hundred connections
+# then keep every other node out for ten seconds), for so long.
+UNGREETED = 2048  # if the process may have four times as many files open
+UNGREETED_SECONDS = 4.0
 
 STREAMS = ("tcp", "tls", "ws")
 DATAGRAMS = ("udp", "quic")
@@ -307,6 +313,10 @@ def session_config(wiring: Wiring, listen: Sequence[Locator]) -> dict[str, Any]:
         "transport": {
             # Messages are ours, signed and small; a killed process must not leave shared memory behind.
             "shared_memory": {"enabled": False},
+            "unicast": {
+                "accept_pending": share_of_files(UNGREETED),
+                "accept_timeout": round(UNGREETED_SECONDS * 1000),
+            },
             "link": {
                 "tx": {
                     "lease": max(50, round(wiring.lease * SILENCE * 1000)),

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
+from headwater.federation.file_limit import share_of_files
 from headwater.federation.stream import Stream
 
 GREETING_SECONDS = 5.0  # in which a stranger must have said who it is
@@ -29,13 +30,7 @@ ARRIVED, SPOKE, ENCRYPTED = range(3)
 
 def most_strangers() -> int:
     """As many as the limit of open files leaves room for."""
-    try:
-        import resource
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    except (ImportError, OSError, ValueError):
-        return STRANGERS // 4
-    return STRANGERS if limit < 0 else max(16, min(STRANGERS, limit // 4))
+    return share_of_files(STRANGERS)
 
 
 def place_of_address(address: object) -> str:
