@@ -114,6 +114,7 @@ def read(found: ChannelLog, channel: Channel, source: str, after: int, upto: int
         return
     from headwater.store.log.schema import SEQ, TIME
 
+    found.check()
     reader, type = found.reader(), channel.type
     for batch in reader.scan(node=found.node, source=source, after=after, upto=upto, rows=ROWS):
         seqs = batch.column(SEQ).to_numpy(zero_copy_only=False)

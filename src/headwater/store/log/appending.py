@@ -50,8 +50,8 @@ class Writer:
 
     # fmt: off
     __slots__ = (
-        "_gather", "_named", "_new", "_pack", "_salt", "_streams", "_writer", "broken", "descriptor", "header",
-        "names", "path", "size",
+        "_gather", "_identity", "_named", "_new", "_pack", "_salt", "_streams", "_writer", "broken", "descriptor",
+        "header", "names", "path", "size",
     )
     # fmt: on
 
@@ -59,6 +59,7 @@ class Writer:
         self.path = path
         self.header = header
         self.descriptor = descriptor
+        self._identity = _identity(os.fstat(descriptor))
         self.size = size
         self.broken: str | None = None
         self.names = names
@@ -222,6 +223,14 @@ class Writer:
                 f"{error.strerror}; close the node, see to the disk, and open it again"
             )
 
+    def there(self) -> bool:
+        """Whether its file is still where it was made: who deletes or moves the folder does not stop it from growing,
+        but nobody will find what is written then. (Where that cannot be seen, it is taken to be there.)"""
+        try:
+            return _identity(self.path.stat()) == self._identity
+        except OSError as error:
+            return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+
     def sync(self) -> None:
         """What was written is on the disk when this returns. May run beside a write, not beside another sync."""
         os.fdatasync(self.descriptor)
@@ -232,3 +241,7 @@ class Writer:
     def close(self) -> None:
         os.close(self.descriptor)
         self._writer = None
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino

@@ -33,6 +33,8 @@ from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN
 if TYPE_CHECKING:
     from headwater.store.log.reading import ChannelReader
 
+APPENDS_PER_CHECK = 128  # a power of two: after so many it is looked whether the file is still where it was made
+WATCH_SECONDS = 0.1  # and so long after an append at the latest
 _RETRY = 30.0  # seconds until a segment that could not come to rest is tried again
 
 _log = logging.getLogger("headwater.log")
@@ -66,8 +68,8 @@ class ChannelLog:
     __slots__ = (
         "__weakref__", "_age_job", "_aging", "_armed", "_claim", "_closed", "_each", "_failure", "_folder", "_last",
         "_lock", "_mark", "_resting", "_retry", "_roll_at", "_rolled", "_sealed", "_sync_job", "_synced", "_syncing",
-        "_ticket", "_times", "_trouble", "_turn", "_unsynced", "_waiters", "_writer", "channel", "id", "node",
-        "recovered", "settings", "syncs", "type",
+        "_ticket", "_times", "_trouble", "_turn", "_unsynced", "_waiters", "_watch_job", "_writer", "channel", "id",
+        "node", "recovered", "settings", "syncs", "type",
     )
     # fmt: on
 
@@ -80,7 +82,7 @@ class ChannelLog:
         self._ticket = self._synced = self.syncs = 0
         self._syncing = self._resting = False
         self._armed = False  # whether what is due for the events so far is planned
-        self._sync_job = self._age_job = self._retry = 0  # what is planned
+        self._sync_job = self._age_job = self._retry = self._watch_job = 0  # what is planned
         self._aging = 0  # the segment whose roll by age is planned
         self._failure: str | None = None  # why nothing is taken any more
         self._unsynced: str | None = None  # why nothing can be synced any more
@@ -180,6 +182,8 @@ class ChannelLog:
         if self._mark is not None and (record[4:16] != self._mark or len(record) & 7):
             raise self._misfit(f"a record of {self.type.name}", "another record")  # type: ignore[union-attr]
         with self._lock:
+            if self._each or not self._ticket & (APPENDS_PER_CHECK - 1):
+                self._look()
             if seq <= self._last.get(source, 0) or self._failure is not None:
                 raise self._refusal(source, seq)
             writer, size = self._writer, self._writer.size
@@ -222,6 +226,7 @@ class ChannelLog:
 
     def _append(self, source: str, first: int, last: int, stamp: int, write: Callable[[Writer], None]) -> int:
         with self._lock:
+            self._look()
             if first <= self._last.get(source, 0) or self._failure is not None:
                 raise self._refusal(source, first)
             writer, size = self._writer, self._writer.size
@@ -268,6 +273,32 @@ class ChannelLog:
             return ClosedError(self._failure) if self._closed else StoreError(self._failure)
         last = self._last.get(source, 0)
         return self._misfit(f"a sequence number above {last} from source {source!r}", f"{seq}")
+
+    # ── whether its file is still there ──
+
+    def check(self) -> None:
+        """`StoreError` if its folder was taken away: what there is to be read would be taken for all there is."""
+        with self._lock:
+            self._look()
+            if self._failure is not None and not self._closed:
+                raise StoreError(self._failure)
+
+    def _look(self) -> None:
+        """See whether the file is where it was made; `_lock` is held, so that it is the one that is written."""
+        writer = self._writer
+        if self._failure is not None or writer.there():
+            return
+        self._failure = self._unsynced = (
+            f"{self._place}: expected its file {os.fspath(writer.path)!r}, found that the folder was deleted, moved or "
+            "exchanged under the node; what was published since then is in no log that can be found, and nothing more "
+            "is taken. Put the folder back or name another, then close the node and open it again"
+        )
+        _log.error("%s", self._failure)
+
+    def _watch(self) -> None:
+        with self._lock:
+            self._watch_job, self._armed = 0, False
+            self._look()
 
     # ── syncing ──
 
@@ -316,6 +347,10 @@ class ChannelLog:
                 "node and open it again"
             )
             raise StoreError(self._unsynced) from error
+        with self._lock:
+            self._look()
+            if self._unsynced is not None:
+                raise StoreError(self._unsynced)
         self.syncs += 1
         self._synced = upto
         if done:
@@ -401,12 +436,16 @@ class ChannelLog:
                 self._roll()
             except OSError as error:  # the event is logged; it only stays where it is for longer
                 self._roll_at = writer.size + max(self.settings.roll_bytes // 8, 1)
-                _log.warning("%s: no new file could be begun: %s", self._place, error.strerror)
+                self._look()
+                if self._failure is None:
+                    _log.warning("%s: no new file could be begun: %s", self._place, error.strerror)
             return
         self._armed = True
         keeper = background.KEEPER
         if self.settings.sync == "interval" and not self._sync_job:
             self._sync_job = keeper.after(self.settings.interval, self._later(ChannelLog._sync_now))
+        if not self._each and not self._watch_job:
+            self._watch_job = keeper.after(WATCH_SECONDS, self._later(ChannelLog._watch))
         if self._aging != writer.header.segment:
             keeper.cancel(self._age_job)
             self._aging = writer.header.segment
@@ -494,7 +533,7 @@ class ChannelLog:
         with self._lock:
             if self._failure is None:
                 self._failure = f"{self._place} is closed"
-            for job in (self._sync_job, self._age_job):
+            for job in (self._sync_job, self._age_job, self._watch_job):
                 background.KEEPER.cancel(job)
             background.RESTER.cancel(self._retry)
         try:
