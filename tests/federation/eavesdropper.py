@@ -25,6 +25,8 @@ class Eavesdropper:
         self._session, self._root = session, f"headwater/{federation}"
         self._lock = threading.Lock()
         self.captured: list[tuple[str, bytes]] = []
+        self.posts: list[bytes] = []  # events
+        self.questions: list[tuple[str, bytes]] = []  # their keys and payloads
         self.answer: Callable[[str, bytes], bytes | None] | None = None
         self._declared = [
             session.declare_subscriber("headwater/**", self._took),
@@ -38,14 +40,18 @@ class Eavesdropper:
             self.captured.append((kind, key.encode() + b" " + b" ".join(bytes(p) for p in parts if p is not None)))
 
     def _took(self, sample: zenoh.Sample) -> None:
+        if str(sample.key_expr).startswith(f"{self._root}/post/"):
+            self.posts.append(bytes(sample.payload))
         self._keep(str(sample.key_expr), sample.payload, sample.attachment)
 
     def _asked(self, query: zenoh.Query) -> None:
         key, payload = str(query.key_expr), b"" if query.payload is None else bytes(query.payload)
         self._keep(key, payload, query.attachment, str(query.parameters).encode())
+        place = key.removeprefix(f"{self._root}/")
+        self.questions.append((place, payload))
         try:
             if self.answer is not None:
-                made = self.answer(key.removeprefix(f"{self._root}/"), payload)
+                made = self.answer(place, payload)
                 if made is not None:
                     query.reply(key.replace("*", "lab"), made)
         except ValueError as error:

@@ -3,14 +3,25 @@ no rule that allows anything, listens to all of it."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from time import time_ns
+from typing import Any
 
 import pytest
 
-from headwater import Event, Network, Node, Rule, Security, u32
+from headwater import ConfigError, Event, Network, Node, Rule, Security, u32
+from headwater.errors import FederationError, SecurityError
+from headwater.federation import messages
 from headwater.federation.certificates import issue, make_authority
+from headwater.federation.envelope import Sealer, question_name
+from headwater.federation.identity import Identity
+from headwater.federation.link import parse_endpoint
 from headwater.federation.log_client import LogClient
+from headwater.federation.messages import pack
+from headwater.federation.session import Exchange, is_box
 from tests.federation.eavesdropper import eavesdropper
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 
@@ -21,6 +32,7 @@ SOURCE = "omega-source"
 FIELD = "codeword"
 TLS = "tls/127.0.0.1:0"
 RULES = (Rule("zeta.**", ["lab", "desk", "reader"]),)  # and nothing for anybody else
+EVERYTHING = (Rule("**", "*"),)
 
 
 class Plan(Event, name="zeta.Plan"):
@@ -49,6 +61,12 @@ def certified(folder: Path, name: str, rules: tuple[Rule, ...] = RULES) -> Secur
     )
 
 
+def joined(make: Nodes, folder: Path, name: str, rules: tuple[Rule, ...] = RULES, **network: Any) -> Node:
+    """A node with a certificate; the first one listens, the others connect to it."""
+    place = {"connect": make.opened[0].endpoints[0]} if make.opened else {"listen": TLS}
+    return make(name, network=Network(**network, security=certified(folder, name, rules)), **place)
+
+
 def secrets(*made: Node) -> list[str]:
     """What nobody else may read."""
     streams = [each for node in made for each in node.federation().streams]
@@ -74,7 +92,7 @@ def exchange(lab: Node, desk: Node, count: int = 20) -> Log:
 
 @pytest.mark.parametrize("direct", [None, ()], ids=["streams", "routed"])
 def test_an_insider_without_rules_reads_nothing(make: Nodes, authority: Path, direct: tuple[str, ...] | None) -> None:
-    lab = make("lab", network=Network(listen=TLS, direct=direct, security=certified(authority, "lab")))
+    lab = joined(make, authority, "lab", direct=direct)
     with eavesdropper(lab.endpoints[0], certified(authority, "eve")) as eve:
         desk = make(
             "desk", network=Network(connect=lab.endpoints, direct=direct, security=certified(authority, "desk"))
@@ -92,7 +110,7 @@ def test_an_insider_without_rules_reads_nothing(make: Nodes, authority: Path, di
 
 
 def test_an_insider_reads_nothing_of_logs(make: Nodes, authority: Path, tmp_path: Path) -> None:
-    lab = make("lab", network=Network(listen=TLS, security=certified(authority, "lab")), log=tmp_path / "log")
+    lab = make("lab", listen=TLS, network=Network(security=certified(authority, "lab")), log=tmp_path / "log")
     source = lab.channel(CHANNEL, Plan).source(SOURCE)
     for number in range(20):
         source.publish(number=number, codeword=f"{TEXT} {number}")
@@ -104,3 +122,209 @@ def test_an_insider_reads_nothing_of_logs(make: Nodes, authority: Path, tmp_path
             assert sum(read) == span.events == 20
         eventually(lambda: "log" in eve.kinds(), "questions about logs heard")
         assert not eve.heard(*secrets(lab))
+
+
+def test_an_insider_with_a_node_of_its_own_sees_no_channels(make: Nodes, authority: Path) -> None:
+    rules = (*RULES, Rule("open.**", "*", may=("subscribe",)))
+    lab = joined(make, authority, "lab", rules)
+    lab.channel(CHANNEL, Plan).source(SOURCE)
+    lab.channel("open.weather", Plan).source("roof")
+    eve = joined(make, authority, "eve", EVERYTHING)
+    log = Log()
+    eve.subscribe("**", log)
+    make.together(lab, eve)
+    assert eve.until(lambda: eve.remote_sources("open.weather") == ["roof@lab"], GUARD)  # what it may know, it does
+    lab.channel(CHANNEL).derive("open.summary", "number > 1")
+    later = lab.channel("zeta.later.secret", Plan).source("later")
+    assert lab.engine is not None and eve.engine is not None
+    told, known = lab.engine.membership.description, eve.engine.peers[lab.id]
+
+    def seen() -> list[tuple[str, str | None, bytes | None]]:
+        assert known.state is not None
+        return sorted((ad.name, ad.parent, ad.program) for ad in known.state.channels)
+
+    assert eve.until(lambda: "zeta.later.secret" in told.told[0], GUARD)
+    assert eve.until(lambda: known.state is not None and known.state.version == told.version, GUARD)
+    assert seen() == [("open.summary", None, None), ("open.weather", None, None)]
+    assert eve.remote_sources(CHANNEL) == eve.remote_sources("zeta.later.secret") == []
+    # Asked for all the same, it is refused.
+    sink = eve.channel(CHANNEL, Plan).subscribe(Log())
+    with pytest.raises(FederationError, match=r'"eve".*may not subscribe'):
+        installed = eve.engine.ask(known, messages.Install(CHANNEL, 1, [messages.Wish(1, None)]))
+        raise FederationError(installed.error or str(installed.refused))
+    later.publish(number=1, codeword=TEXT)
+    assert lab.flush(GUARD) and not log.events and sink.refused == {}
+
+
+# ── no direct stream ──
+
+
+def held(lab: Node, count: int) -> Iterator[socket.socket]:
+    """Connections to the port for direct streams on which nothing is said."""
+    endpoint = parse_endpoint(lab.federation().streams[0])
+    for _ in range(count):
+        yield socket.create_connection((endpoint.host, endpoint.port), GUARD)
+
+
+def test_half_open_connections_make_nobody_speak_in_the_clear(make: Nodes, authority: Path) -> None:
+    lab = joined(make, authority, "lab")
+    with ExitStack() as stack:
+        eve = stack.enter_context(eavesdropper(lab.endpoints[0], certified(authority, "eve")))
+        for connection in held(lab, 200):
+            stack.enter_context(connection)
+        desk = joined(make, authority, "desk")
+        make.together(lab, desk)
+        exchange(lab, desk)
+        eventually(lambda: "ask" in eve.kinds(), "questions heard")
+        assert not eve.heard(*secrets(lab, desk))
+
+
+def unreachable(node: Node) -> None:
+    """From now on no direct stream to this node can be made."""
+    assert node.engine is not None and node.engine.listener is not None
+    node.engine.listener.close()
+
+
+def test_a_fallback_is_encrypted_warned_of_and_reported(
+    make: Nodes, authority: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = joined(make, authority, "lab")
+    unreachable(lab)
+    with eavesdropper(lab.endpoints[0], certified(authority, "eve")) as eve, caplog.at_level("WARNING"):
+        desk = joined(make, authority, "desk")
+        unreachable(desk)
+        make.together(lab, desk)
+        exchange(lab, desk)
+        eventually(lambda: "post" in eve.kinds(), "events heard")
+        assert not eve.heard(*secrets(lab, desk))
+    report = desk.federation()
+    peer = report.peer("lab")
+    assert peer.link == "zenoh" and peer.fallback is not None and peer.fallback.times >= 1
+    assert peer.fallback.seconds is not None and "tls/127.0.0.1" in peer.fallback.why
+    assert report.fallback == "encrypted" and report.to_dict()["peers"][0]["fallback"]["times"] >= 1
+    assert "fallback for" in str(report) and "routed by Zenoh, encrypted" in str(report)
+    warned = [record.message for record in caplog.records if "no direct stream to lab" in record.message]
+    assert len(warned) == 1 and "encrypted" in warned[0]  # once, however often it was tried
+
+
+@pytest.mark.parametrize("who", ["lab", "desk"])
+def test_an_owner_can_forbid_the_fallback(
+    make: Nodes, authority: Path, who: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def allowed(name: str) -> str:
+        return "never" if name == who else "encrypted"
+
+    lab = joined(make, authority, "lab", fallback=allowed("lab"))
+    unreachable(lab)
+    with eavesdropper(lab.endpoints[0], certified(authority, "eve")) as eve, caplog.at_level("WARNING"):
+        desk = joined(make, authority, "desk", fallback=allowed("desk"))
+        unreachable(desk)
+        make.together(lab, desk)
+        source = lab.channel(CHANNEL, Plan).source(SOURCE)
+        see(desk, lab)
+        log = Log()
+        desk.channel(CHANNEL, Plan).subscribe(log)
+        forbidding = lab if who == "lab" else desk
+        other = "desk" if who == "lab" else "lab"
+        eventually(lambda: forbidding.federation().peer(other).fallback is not None, "a fallback was forbidden")
+        for number in range(20):
+            source.publish(number=number, codeword=TEXT)
+        assert not desk.ready(0.5) and not log.events
+        assert "post" not in eve.kinds() and not eve.heard(TEXT, CHANNEL)
+    found = forbidding.federation().peer(other)
+    assert found.link is None and found.fallback is not None and found.fallback.seconds is None
+    assert any("Zenoh's path is forbidden" in record.message for record in caplog.records)
+
+
+def test_a_fallback_that_is_no_way_at_all_is_no_setting() -> None:
+    with pytest.raises(ConfigError, match="fallback"):
+        Network(listen=TLS, direct=(), fallback="never")
+    with pytest.raises(ConfigError, match="encrypted"):
+        Network(listen=TLS, fallback="plain")
+    assert Network.of({"listen": [TLS], "fallback": "never"}).fallback == "never"
+
+
+# ── answers that are nobody's ──
+
+
+def test_what_others_answer_in_a_nodes_place_is_not_believed(make: Nodes, authority: Path) -> None:
+    lab = joined(make, authority, "lab")
+    mallory = Identity.load(certificate=authority / "eve.pem", key=authority / "eve.key")
+    sealer, keys = Sealer(mallory, "headwater", time_ns()), Exchange()
+    answered: list[str] = []
+
+    def answer(key: str, payload: bytes) -> bytes | None:
+        if not key.startswith("ask/lab"):
+            return None
+        answered.append(key)
+        no = pack(messages.Accepted(error="nobody may subscribe here"))
+        asker = payload[4:36] if is_box(payload) else b""
+        match len(answered) % 5:
+            case 0:
+                raise ValueError("\0headwater failed: RuntimeError: nobody may subscribe here")
+            case 1:
+                raise ValueError("nobody may subscribe here")
+            case 2:
+                return no
+            case 3:
+                sealed = sealer.seal("reply", no, answers=question_name(payload))
+                return keys.box(asker, sealed) if asker else sealed
+        return payload  # its own question
+
+    with eavesdropper(lab.endpoints[0], certified(authority, "eve")) as eve:
+        eve.answer = answer
+        desk = joined(make, authority, "desk")
+        make.together(lab, desk)
+        source = lab.channel(CHANNEL, Plan).source(SOURCE)
+        see(desk, lab)
+        for number in range(10):
+            log = Log()
+            with desk.channel(CHANNEL, Plan).subscribe(log, f"number >= {number}") as sink:
+                assert desk.ready(GUARD)
+                source.publish(number=number, codeword=TEXT)
+                log.wait(1)
+                assert not sink.refused
+        assert len(answered) >= 10
+    assert desk.federation().refusals  # what was answered is seen
+    assert lab.federation().offences == {}
+
+
+def test_an_answer_to_another_question_is_not_taken(make: Nodes) -> None:
+    lab, desk = make("lab"), make("desk")
+    make.together()
+    assert lab.engine is not None and desk.engine is not None
+    peer = desk.engine.peers[lab.id]
+    question, other = (desk.engine.dialogue.question(peer, messages.Ask("x")) for _ in range(2))
+    answer = lab.engine.dialogue.on_ask(question.payload)
+    assert answer is not None
+    with pytest.raises(SecurityError, match="another question"):
+        desk.engine.dialogue.accept(other, answer)
+    assert isinstance(desk.engine.dialogue.accept(question, answer).reply, messages.Told)
+    with pytest.raises(SecurityError, match="was there before"):
+        desk.engine.dialogue.accept(question, answer)
+
+
+def test_what_was_captured_is_refused_after_a_restart(make: Nodes, authority: Path) -> None:
+    lab = joined(make, authority, "lab")
+    listen = lab.endpoints[0]
+    with eavesdropper(listen, certified(authority, "eve")) as eve:
+        desk = joined(make, authority, "desk", direct=())
+        make.together(lab, desk)
+        exchange(lab, desk)
+        eventually(lambda: len(eve.of("post")) > 3, "events heard")
+        captured = [(key, data) for key, data in eve.questions if key.startswith("ask/lab")]
+        posts = list(eve.posts)
+    desk.close()
+    lab.close()
+    again = make("lab", listen=listen, network=Network(security=certified(authority, "lab")))
+    again.channel(CHANNEL, Plan).source(SOURCE)
+    with eavesdropper(listen, certified(authority, "eve")) as eve:
+        assert len(captured) >= 2 and len(posts) > 3
+        for key, payload in captured:
+            answers = eve.ask(key, payload)
+            assert answers and all(answer == b"\0headwater failed: refused" for answer in answers), answers
+        for post in posts:
+            eve.put(f"post/{again.id}", post)
+        eventually(lambda: sum(again.federation().offences.values()) >= len(captured) + len(posts), "all refused")
+        assert again.peers == [] and again.federation().peers == ()
+        assert "an earlier run of this one" in again.federation().refusals["unknown"]

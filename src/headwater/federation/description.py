@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from headwater.channel.source import Source
     from headwater.federation.engine import Engine
     from headwater.federation.rules import Principal
+    from headwater.types import EventType
 
 log = logging.getLogger("headwater.federation")
 PAGE_BYTES = 256 * 1024  # of a page, about, however large a message may be
 CHANGES_REMEMBERED = 16_384  # channels and sources of which it is known when they last changed
+TYPES_REMEMBERED = 4096
 EMPTY = 1  # the version of a state that has neither channels nor sources, and never had
 
 Key = str | int  # the name of a channel, or the number of a source
@@ -72,6 +74,7 @@ class Description:
         self._changes = Changes()
         self._sorted: tuple[int, list[str], list[int]] = (EMPTY, [], [])  # keys of what is told, in a version
         self._own: dict[int, Source] = {}  # sources of this node, by number
+        self._types: dict[int, tuple[EventType | None, bytes | None]] = {}  # by identity: written down
         self._made: dict[str, tuple[tuple[object, ...], ChannelAd]] = {}  # by channel: an ad, and what it was made of
         self._too_large: set[str] = set()  # channels that fit in no message
         self._page = min(PAGE_BYTES, engine.security.limit // 4)
@@ -114,7 +117,15 @@ class Description:
         made_of = channel, channel.type, channel.interest
         known = self._made.get(channel.name)
         if known is None or any(old is not new for old, new in zip(known[0], made_of, strict=True)):
-            known = self._made[channel.name] = made_of, _channel_ad(channel)
+            known = self._made[channel.name] = made_of, _channel_ad(channel, self._packed_type(channel.type))
+        return known[1]
+
+    def _packed_type(self, type: EventType | None) -> bytes | None:
+        known = self._types.get(id(type))
+        if known is None or known[0] is not type:
+            if len(self._types) >= TYPES_REMEMBERED:
+                self._types.clear()
+            known = self._types[id(type)] = type, pack_type(type)
         return known[1]
 
     def _fits(self, ad: ChannelAd) -> bool:
@@ -255,13 +266,11 @@ def _source_size(ad: SourceAd) -> int:
     return 32 + sum(4 + 4 * len(each) for each in texts)
 
 
-def _channel_ad(channel: Channel) -> ChannelAd:
+def _channel_ad(channel: Channel, type: bytes | None) -> ChannelAd:
     interest = channel.interest
     if channel.parent is None or interest is None:
-        return ChannelAd(channel.name, pack_type(channel.type))
-    return ChannelAd(
-        channel.name, pack_type(channel.type), channel.parent.name, interest.dumps(), pack_params(interest.params)
-    )
+        return ChannelAd(channel.name, type)
+    return ChannelAd(channel.name, type, channel.parent.name, interest.dumps(), pack_params(interest.params))
 
 
 def describe(source: Source) -> SourceAd:

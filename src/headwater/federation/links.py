@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 RETRY = 0.05  # seconds after which a node is called again at first, and at most
 SELDOM = 2.0
+MAX_WHY = 500  # characters of why there is no direct stream
 CALL = 2.0  # seconds for a direct stream to be made
 
 
@@ -46,6 +47,7 @@ class Links:
             if peer.direct and not self._preferred(peer, dialled):
                 raise LinkDown(f"there is a stream to {peer.name} already")
         peer.link_up(stream, dialled=dialled)
+        peer.fallback.ended(self._engine.node.name, peer.name)
         return peer
 
     def _preferred(self, peer: Peer, dialled: bool) -> bool:
@@ -93,30 +95,36 @@ class Links:
                 continue
             if self._engine.keeping.until(partial(_linked, peer, links, stream), CALL) and peer.direct:
                 return True
+            peer.trouble = f"{endpoint}: it has not said who it is within {CALL:g} s, or has hung up"
             stream.close("the other node did not answer")
         if peer.link is None and peer.present:
             self._route(peer)
         return False
 
     def _route(self, peer: Peer) -> None:
-        """No direct stream: agree on Zenoh's path."""
+        """No direct stream: agree on Zenoh's path, if that is allowed."""
+        network, state = self._engine.network, peer.state
+        wanted = network.direct == () or (state is not None and peer.described and not state.endpoints)
+        why = "one of the two nodes offers no direct streams" if wanted else peer.trouble or "no place to call it at"
+        if network.fallback == "never":
+            peer.fallback.forbidden(self._engine.node.name, peer.name, why)
+            return
         try:
-            self._engine.ask(peer, messages.Routed())
+            self._engine.ask(peer, messages.Routed(why[:MAX_WHY], network.direct == ()))
         except (Unreachable, FederationError) as error:
             peer.trouble = str(error)
             return
-        self._link_routed(peer)
+        self._link_routed(peer, why, wanted=wanted)
 
-    def _link_routed(self, peer: Peer) -> None:
+    def _link_routed(self, peer: Peer, why: str, *, wanted: bool) -> None:
         with peer.lock:
-            self._link_routed_now(peer)
+            self._link_routed_now(peer, why, wanted)
 
-    def _link_routed_now(self, peer: Peer) -> None:
+    def _link_routed_now(self, peer: Peer, why: str, wanted: bool) -> None:
         state = peer.state
         if state is None or peer.link is not None or self._engine.closed:
             return
         session = partial(self._engine.exchange.session, state.exchange, peer=peer.name)
-        why = peer.trouble
         link = RoutedLink(
             self._engine.fabric,
             self._engine.id,
@@ -126,18 +134,22 @@ class Links:
             partial(self._on_routed, peer),
         )
         peer.link_up(link, dialled=True)
-        peer.trouble = why or "one of the two nodes offers no direct streams"
-        log.info("node %s: events to and from %s go by Zenoh: %s", self._engine.node.name, peer.name, peer.trouble)
+        peer.trouble = why
+        peer.fallback.began(self._engine.node.name, peer.name, why, wanted=wanted)
 
     def use_routed(self, peer: Peer, request: messages.Routed) -> messages.Accepted:
         if peer.direct:
             return messages.Accepted()
+        if self._engine.network.fallback == "never":
+            peer.fallback.forbidden(self._engine.node.name, peer.name, request.why)
+            return messages.Accepted('it takes events by direct streams only: Network(fallback="never")')
         if peer.state is None:  # it is being asked for it; whoever answers questions waits for nobody
             return messages.Accepted("what this node has is not known here yet: ask again")
         if peer.link is None:
             if self._engine.network.direct != () and (peer.state.endpoints or not peer.described):
                 self.connect(peer)  # perhaps it can be reached from here
-            self._link_routed(peer)
+            why = request.why if request.wanted else f"it says that it cannot reach this one: {request.why}"
+            self._link_routed(peer, why, wanted=request.wanted or self._engine.network.direct == ())
         return messages.Accepted()
 
     def on_post(self, payload: bytes) -> None:
@@ -146,13 +158,17 @@ class Links:
             with self._engine.lock:
                 peer = self._engine.peers.get(node)
             if peer is None or peer.exchange is None or peer.state is None or peer.incarnation != incarnation:
-                raise SecurityError(f"a posted message of {node}, which is not known here", "unknown", node)
+                raise SecurityError(f"a posted message of {node}, which is not known here", "stranger", node)
             data = self._engine.exchange.session(peer.exchange, peer=peer.name).open(sealed, head)
+            if self._engine.network.fallback == "never":
+                raise SecurityError(f"{node} posts events, and only direct streams are allowed here", "rule", node)
         except (FrameError, SecurityError) as error:
             self._engine.offence(who_sent(error), str(error))
             return
         if peer.link is None:
-            self._link_routed(peer)  # its answer was quicker than that to our question
+            # Its answer was quicker than that to our question.
+            wanted = self._engine.network.direct == ()
+            self._link_routed(peer, peer.trouble or "the other node uses Zenoh's path", wanted=wanted)
         link = peer.link
         if isinstance(link, RoutedLink):  # else it is of before there was a stream: what counts comes again there
             link.arrived(data)

@@ -287,7 +287,7 @@ class Membership:
             if said.incarnation < peer.incarnation:
                 return False
             self._take_key(peer, opened, said.exchange)
-            before = peer.state
+            before, pages = peer.state, peer.pages
             state = self._assembled(peer, self._allowed(said, opened))
             if state is not None:
                 peer.state, peer.described = state, True
@@ -295,7 +295,7 @@ class Membership:
             if said.version < question.newest == peer.newest:
                 peer.newest = said.version  # it has said more than was true
             peer.newest = max(peer.newest, said.version)
-            more = peer.pages is not None or (state is not None and peer.behind)
+            more = peer.behind if state is not None else peer.pages is not None and peer.pages is not pages
         self._engine.fabric.vouch(said.node, said.incarnation)
         if state is not None:
             if before is None:
@@ -313,9 +313,10 @@ class Membership:
             peer.pages = None
             return _updated(known, said)
         pages = said
+        if said.after is None and peer.pages is not None:
+            return None  # the first page is there, and what has changed of it will be asked for
         if said.after is not None:
             if peer.pages is None or peer.pages.next != said.after:
-                peer.pages = None
                 return None
             found = len(peer.pages.channels) + len(peer.pages.sources)
             if found > MOST_ADS or not (said.channels or said.sources or said.next is None):

@@ -131,6 +131,9 @@ class Installed(msgspec.Struct, frozen=True, tag=True):
 class Routed(msgspec.Struct, frozen=True, tag=True):
     """No direct stream is possible: use Zenoh's path."""
 
+    why: Annotated[str, Meta(max_length=1000)] = ""
+    wanted: bool = False  # this node is set up without direct streams
+
 
 class Accepted(msgspec.Struct, frozen=True, tag=True):
     """Done, or what is wrong."""

@@ -46,6 +46,8 @@ class Network:
     scout            find nodes by multicast: True, or the address; else only those that `connect` leads to
     federation       its name; nodes of different federations never see each other
     direct           endpoints for direct streams: as a rule chosen by the node; () for none, so that all goes by Zenoh
+    fallback         where no direct stream can be made: "encrypted", events go by Zenoh, which others may hear but not
+                     read; or "never", they wait for a stream
     router           pass on for nodes that cannot reach each other (`headwater node` does)
     client           no other node can reach this one: it calls, and all else goes through the nodes that it called
     lease            seconds in which a node that is dead, frozen or cut off is noticed
@@ -66,6 +68,7 @@ class Network:
     scout: bool | str = False
     federation: str = FEDERATION
     direct: tuple[str, ...] | None = None
+    fallback: str = "encrypted"
     router: bool = False
     client: bool = False
     lease: float = 5.0
@@ -84,6 +87,7 @@ class Network:
         keep=Seconds(),
         compress=Choice("none", "lz4", "zstd"),
         placement=Choice("source", "destination", "auto"),
+        fallback=Choice("encrypted", "never"),
     )
 
     def __post_init__(self) -> None:
@@ -97,6 +101,10 @@ class Network:
             object.__setattr__(self, "multicast", HashedGroups() if self.multicast else None)
         problems = self.settings.problems({name: getattr(self, name) for name in self.settings}, "Network:")
         problems += self._multicast_problems()
+        if self.direct == () and self.fallback == "never":
+            hint = 'leave out direct=(), or allow fallback="encrypted"'
+            found = "no direct streams, and no other way"
+            problems.append(ConfigProblem("Network: fallback", "a way for events", found, hint))
         if self.router and self.client:
             problems.append(ConfigProblem("Network: client", "router or client", "both", "a router can be reached"))
         for name, kind in (("link", Queue), ("budget", Budget), ("security", Security)):

@@ -10,6 +10,7 @@ from headwater.errors import SecurityError
 log = logging.getLogger("headwater.federation")
 
 MOST = 1000  # offenders that are told apart: what they call themselves is up to them
+MOST_TEXT = 300  # characters of what was wrong
 REST = "others"
 UNKNOWN = "unknown"
 # Refusals of senders whose signature was right, so that the key they are named by is theirs.
@@ -22,11 +23,13 @@ class Offences(Counter[str]):
     def __init__(self, node: str = "") -> None:
         super().__init__()
         self._node = node
+        self.last: dict[str, str] = {}  # what was wrong with the last, by offender
 
     def note(self, who: str, what: str) -> None:
         """One more. Of many by one offender, ever fewer are said in the log."""
         name = who if who in self or len(self) < MOST else REST
         self[name] += 1
+        self.last[name] = what if len(what) <= MOST_TEXT else f"{what[:MOST_TEXT]}…"
         count = self[name]
         if count & (count - 1) == 0:
             often = f" (number {count:,})" if count > 1 else ""

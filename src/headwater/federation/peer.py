@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import ClosedError, FederationError, FrameError, HeadwaterError
 from headwater.federation import wire
 from headwater.federation.crossing import Crossing
+from headwater.federation.fallback import Fallback
 from headwater.federation.lane import Lane
 from headwater.federation.messages import ChannelAd, State, pack_type, unpack_type
 from headwater.federation.sender import Sender
@@ -65,6 +66,7 @@ class Peer:
         self.resumed = False  # the other end has said what it has: events may go
         self.links = 0
         self.trouble = ""  # why there is no direct stream
+        self.fallback = Fallback()
         self.building = threading.Lock()
         self.control: deque[bytes] = deque()
         self.dirty: deque[Lane] = deque()

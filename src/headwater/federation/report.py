@@ -82,6 +82,21 @@ class AskedReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FallbackReport:
+    """Events that go, or went, to another node by Zenoh's path because there is no direct stream: for how many
+    `seconds` now (None: there is one, or Zenoh's path is forbidden), how many `times` so far, and `why` the last
+    time."""
+
+    seconds: float | None
+    times: int
+    why: str
+
+    def __str__(self) -> str:
+        since = "" if self.seconds is None else f" for {self.seconds:.1f} s now,"
+        return f"fallback{since} {self.times:,} time{'s' if self.times != 1 else ''}, last because {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PeerReport:
     """Another node. `away` is for how many seconds it is not there, None if it is; `link` is "tcp", "tls", "unix",
     "zenoh", or None while there is nothing to exchange; `trouble` is why it is not a direct stream. `frames_in` and
@@ -104,6 +119,7 @@ class PeerReport:
     stand_ins: tuple[StandInReport, ...] = ()
     installed: tuple[InstalledReport, ...] = ()
     asked: tuple[AskedReport, ...] = ()
+    fallback: FallbackReport | None = None
 
     @property
     def cost(self) -> int:
@@ -118,13 +134,14 @@ class PeerReport:
         if self.link is None:
             link = "no link"
         elif self.link == "zenoh":
-            link = "routed by Zenoh"
+            link = "routed by Zenoh, encrypted"
         else:
             link = f"direct stream ({self.link})"
-        if self.trouble:
+        if self.trouble and (self.fallback is None or self.fallback.why != self.trouble):
             link += f": {self.trouble}"
         bytes_ = f"{self.bytes_in:,} bytes in, {self.bytes_out:,} bytes out"
         parts = [state, "router" if self.router else "", link, bytes_, f"proven: {self.proven}" if self.proven else ""]
+        parts.insert(3, str(self.fallback or ""))
         return ", ".join(part for part in parts if part)
 
 
@@ -133,9 +150,12 @@ class FederationReport:
     """A node's view of its federation; it does not change when things go on.
 
     `budget` is what other nodes' interests may cost a source here: all together, and those of one node. `offences`
-    counts what should not have come, by who sent it. `messages` counts Zenoh's messages by kind. `failing` is what this
-    node itself fails to do at present, by what it is about ("channel@node"), and tries again. `crashes` counts failures
-    in threads of this node and of its process, by thread; the log has their tracebacks."""
+    counts what should not have come, by who sent it, `refusals` has what was wrong with the last of it, and `strangers`
+    counts what was turned away before it was known whose it is. `fallback` is what is allowed where no direct stream
+    can be made. `untold` are channels that fit in no message, so that no other node can know of them. `messages` counts
+    Zenoh's messages by kind. `failing` is what this node itself fails to do at present, by what it is about
+    ("channel@node"), and tries again. `crashes` counts failures in threads of this node and of its process, by thread;
+    the log has their tracebacks."""
 
     node: str
     id: str
@@ -145,6 +165,10 @@ class FederationReport:
     peers: tuple[PeerReport, ...] = ()
     budget: tuple[int, int] = (0, 0)
     offences: Mapping[str, int] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    strangers: Mapping[str, int] = field(default_factory=dict)
+    fallback: str = ""
+    untold: tuple[str, ...] = ()
     messages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     failing: Mapping[str, str] = field(default_factory=dict)
     crashes: Mapping[str, int] = field(default_factory=dict)
@@ -172,7 +196,11 @@ class FederationReport:
         lines += self._tables()
         lines += _section("fails, and is tried again", block(list(self.failing.items())))
         lines += _section("failed in threads", block([(name, f"{count:,}") for name, count in self.crashes.items()]))
-        lines += _section("offences", block([(who, f"{count:,}") for who, count in self.offences.items()]))
+        offences = [(who, f"{count:,}, last: {self.refusals.get(who, '')}") for who, count in self.offences.items()]
+        lines += _section("offences", block(offences))
+        strangers = [(what, f"{count:,}") for what, count in self.strangers.items() if count]
+        lines += _section("strangers turned away", block(strangers))
+        lines += _section("channels too large to be told to anybody", [f"  {name}" for name in self.untold])
         rows: list[list[Cell]] = [
             [kind, *(count.get(name, 0) for name in _MESSAGES)]
             for kind, count in self.messages.items()
@@ -249,6 +277,10 @@ def federation(node: Node) -> FederationReport:
         peers=peers,
         budget=(budget.total, budget.each),
         offences=dict(engine.offences.most_common()),
+        refusals=dict(engine.offences.last),
+        strangers=_strangers(engine),
+        fallback=engine.network.fallback,
+        untold=tuple(sorted(engine.membership.description.untold)),
         messages=engine.fabric.counters,
         failing=engine.failures.present(),
         crashes={**PROCESS.counts, **node.crashes.counts},
@@ -304,7 +336,24 @@ def _peer(engine: Engine, peer: Peer) -> PeerReport:
             for tag, (entry, member) in crossing.wishes.items()
         ),
         asked=tuple(_asked(engine, peer)),
+        fallback=_fallback(peer),
     )
+
+
+def _fallback(peer: Peer) -> FallbackReport | None:
+    since = peer.fallback.since
+    if not peer.fallback.why:
+        return None
+    seconds = None if since is None else max(0.0, monotonic() - since)
+    return FallbackReport(seconds=seconds, times=peer.fallback.times, why=peer.fallback.why)
+
+
+def _strangers(engine: Engine) -> dict[str, int]:
+    return {
+        "connections whose handshake failed": 0 if engine.listener is None else engine.listener.refused,
+        "signs of life ignored": engine.fabric.ignored_tokens,
+        "nodes not asked, for too many were waiting": engine.membership.inquiries.given_up,
+    }
 
 
 def _asked(engine: Engine, peer: Peer) -> Iterator[AskedReport]:
@@ -423,6 +472,7 @@ def _plain(value: Any) -> Any:
 
 __all__ = [
     "AskedReport",
+    "FallbackReport",
     "FederationReport",
     "InstalledReport",
     "LaneReport",
