@@ -121,7 +121,7 @@ def test_another_goes_on_where_the_active_one_ends(orderly: bool) -> None:
         ordered(near, logs[0])
         ordered(far, logs[1])
         settle(make)
-        eventually(lambda: bool(standby._others) and bool(active._following))
+        eventually(lambda: standby.following)
         assert not standby.active
         threads = [publish(source, who) for who, source in enumerate(sources)]
         logs[0].wait(EVENTS // 2)
@@ -172,7 +172,7 @@ def test_another_goes_on_where_the_active_one_is_killed() -> None:
             ordered(near, logs[0])
             ordered(hub, logs[1])
             settle(make)
-            eventually(lambda: any(standby._others.values()))
+            eventually(lambda: standby.following)
             warm = [publish(source, who, 1) for who, source in enumerate(sources)]
             for log in logs:
                 log.until(lambda events: len({event.who for event in events}) == 2)  # the other process hears all
@@ -229,7 +229,7 @@ def test_what_stands_by_holds_no_more_than_it_must() -> None:
         log = Log()
         ordered(near, log)
         settle(make)
-        eventually(lambda: bool(standby._others))
+        eventually(lambda: standby.following)
         publish(source, 1).join()
         log.wait(EVENTS)
         eventually(lambda: not standby._held and not standby._placed)

@@ -227,11 +227,39 @@ class Worker:
     def published(self) -> Any:
         return {maker: flow.n for maker, flow in self.flows.items()}
 
-    def sink(self, channel: str, name: str, path: str, where: str | None = None, durable: bool = False) -> Any:
+    def sink(
+        self,
+        channel: str,
+        name: str,
+        path: str,
+        where: str | None = None,
+        durable: bool = False,
+        order: str | None = None,
+    ) -> Any:
         sink = self.sinks[name] = Sink(path)
         subscribe, wanted = self.node.channel(channel, Count).subscribe, SPECIAL.get(where or "", where)
-        sink.subscription = subscribe(sink, wanted, name=name, delivery=Reliable(durable=durable))
+        sink.subscription = subscribe(sink, wanted, name=name, delivery=Reliable(durable=durable), order=order)
         return True
+
+    def sequence(self, channel: str) -> Any:
+        """Sequence a channel, or stand by."""
+        self.node.sequence(self.node.channel(channel, Count))
+        return True
+
+    def leads(self, channel: str, timeout: float = GUARD) -> Any:
+        """Wait until this node's sequencer is the active one."""
+        sequencer = self.node.sequencers[channel]
+        return self.node.until(lambda: sequencer.active, timeout) or repr(sequencer)
+
+    def followed(self, channel: str, timeout: float = GUARD) -> Any:
+        """Wait until this node's sequencer is the active one, and counts another one among those who follow it."""
+        sequencer = self.node.sequencers[channel]
+        return self.node.until(lambda: sequencer.active and bool(sequencer.followers), timeout) or repr(sequencer)
+
+    def follows(self, channel: str, timeout: float = GUARD) -> Any:
+        """Wait until this node's sequencer could go on from where the active one is."""
+        sequencer = self.node.sequencers[channel]
+        return self.node.until(lambda: sequencer.following, timeout) or repr(sequencer)
 
     def came(self, sink: str, wanted: dict[str, int], timeout: float = GUARD) -> Any:
         found = self.sinks[sink]

@@ -34,6 +34,7 @@ from headwater.federation.asking import Asking
 from headwater.federation.control import ControlEvents
 from headwater.federation.demand import Demands
 from headwater.federation.dialogue import ANSWER, Dialogue
+from headwater.federation.election import Ballots
 from headwater.federation.envelope import Opened, Sealer, Verifier
 from headwater.federation.fabric import Fabric
 from headwater.federation.failures import Failures
@@ -52,7 +53,7 @@ from headwater.federation.offences import UNKNOWN, Offences, who_sent
 from headwater.federation.peer import Peer
 from headwater.federation.places import stream_endpoints
 from headwater.federation.reached import Reaches
-from headwater.federation.seen import Seen
+from headwater.federation.seen import PlacesOfTerm, Seen, order_of
 from headwater.federation.sender import Pulse
 from headwater.federation.session import Exchange
 from headwater.federation.standin import StandIn
@@ -96,6 +97,7 @@ class Engine:
         # Whether all that lies behind a channel's sources here is ready, for what goes on to these federations.
         self.gates: list[Callable[[str, tuple[tuple[str, ...], ...]], bool]] = []
         self._origins: WeakValueDictionary[str, Seen] = WeakValueDictionary()
+        self.ballots = Ballots(self)
         self.demands = Demands(node, network.placement)
         self.reaches = Reaches(node, self.demands)
         self.keeping, self.dialogue = Keeping(self), Dialogue(self)
@@ -205,8 +207,11 @@ class Engine:
 
     # ── what others are told ──
 
-    def seen(self, origin: str) -> Seen:
-        """What has come here of a source of another federation, by whatever gateways."""
+    def seen(self, origin: str) -> Seen | PlacesOfTerm:
+        """What has come here of a source of another federation, by whatever gateways; or of a channel's order."""
+        if (order := order_of(origin)) is not None:
+            key, term = order
+            return PlacesOfTerm(self.ballots.fence(key), term)
         with self.lock:
             found = self._origins.get(origin)
             if found is None:
@@ -273,9 +278,18 @@ class Engine:
                 return self.membership.describe_to(peer, opened, request)
             case messages.Ask():
                 return self.installing.tell(peer, request)
+            case messages.Stand() | messages.Lead():
+                return self._vote(opened, request)
             case messages.Heard():
                 heard = self.asking.heard(peer, request.channel, request.source)
                 return messages.Accepted("" if heard else "not yet")
+
+    def _vote(self, opened: Opened, request: messages.Stand | messages.Lead) -> Any:
+        try:
+            return self.ballots.asked(opened.principal, request)
+        except FederationError as error:
+            self.offence(opened.sender, str(error))
+            return messages.Accepted(error=f"refused: {error}")
 
     def ask(self, peer: Peer, request: Any, timeout: float = ANSWER) -> Any:
         """A question to a peer, and its answer; Unreachable if there is none."""

@@ -27,6 +27,7 @@ Key = Annotated[bytes, Meta(min_length=32, max_length=32)]  # public, for what i
 Tag = Annotated[int, Meta(ge=0, le=MAX_TAG)]
 Zones = Annotated[list[Name], Meta(max_length=4096)]
 ByTag = Annotated[dict[Name, dict[Tag, Number]], Meta(max_length=MAX_LIST)]
+Lease = Annotated[float, Meta(gt=0, le=3600)]  # seconds
 _ALL = "true"  # the program that carries a type
 
 
@@ -170,8 +171,43 @@ class Heard(msgspec.Struct, frozen=True, tag=True):
     source: Number  # its number
 
 
-Request = Install | Routed | Describe | Ask | Heard
-Reply = Installed | Accepted | Told | State
+class Stand(msgspec.Struct, frozen=True, tag=True):
+    """A sequencer wants to lead in a term that is newer than all it has heard of."""
+
+    channel: Name
+    term: Number
+    leader: Name  # its rank
+    lease: Lease
+    known: Number = 0  # the last term in which it has followed a leader closely, or led,
+    knows: str = ""  # and whom
+
+
+class Lead(msgspec.Struct, frozen=True, tag=True):
+    """A sequencer leads, for at least so many seconds from now on, if this is heard by enough nodes."""
+
+    channel: Name
+    term: Number
+    leader: Name
+    lease: Lease
+    place: Number  # the last that it has given
+    followers: Annotated[list[Name], Meta(max_length=4096)]  # who could go on from there, itself among them
+    version: Number  # of that, in this term
+    resigned: bool = False  # it has ended, with all done
+
+
+class Vote(msgspec.Struct, frozen=True, tag=True):
+    """The answer to both: granted, or the newer term that the node has heard of, and who leads in that."""
+
+    granted: bool
+    term: Number
+    leader: str = ""
+    place: Number = 0  # the last that this node has heard of
+    close: bool = True  # who asks could go on from where the last leader was, as far as this node knows:
+    known: tuple[Number, Number] = (0, 0)  # the term of which it has last heard a leader, and the version of that
+
+
+Request = Install | Routed | Describe | Ask | Heard | Stand | Lead
+Reply = Installed | Accepted | Told | State | Vote
 
 _REQUEST = msgspec.msgpack.Decoder(Request)
 _REPLY = msgspec.msgpack.Decoder(Reply)

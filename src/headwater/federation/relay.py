@@ -20,7 +20,7 @@ from headwater.channel.route import Entry, Flow, Lineup, Member, Ready, Route
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.errors import ClosedError, EncodeError, HeadwaterError
-from headwater.federation.seen import Seen, node_of
+from headwater.federation.seen import PlacesOfTerm, Seen, node_of
 
 if TYPE_CHECKING:
     from headwater.channel.asking import Asked, Options
@@ -139,7 +139,7 @@ class RelaySource(Source):
         path: tuple[str, ...],
         zones: frozenset[str] = frozenset(),
         priority: int = 0,
-        seen: Seen | None = None,
+        seen: Seen | PlacesOfTerm | None = None,
         tag: Callable[[Entry], int | None] = lambda entry: None,
         plan: Any = None,
     ) -> None:

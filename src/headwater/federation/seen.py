@@ -8,6 +8,8 @@ from bisect import bisect_right
 MOST = 65_536  # gaps that are remembered, of each origin and tag
 TAGS = 256  # interests at the source of which that is so, of each origin
 
+_ORDER = "sequencer:"
+
 
 def origin_of(federation: str, node: str, incarnation: int, sid: int) -> str:
     """What tells a source from all others, in all federations."""
@@ -22,6 +24,61 @@ def node_of(origin: str) -> str:
 def federation_of(origin: str) -> str:
     """The name of its federation."""
     return origin.rsplit("/", 3)[0]
+
+
+def order_origin(federation: str, channel: str, term: int) -> str:
+    """What tells the order that a sequencer gives a channel in one term. No node's id has a colon."""
+    return f"{federation}/{_ORDER}{channel}/{term}/0"
+
+
+def order_of(origin: str) -> tuple[str, int] | None:
+    """Of which federation and channel that is the order, and in which term; None if it is of a source."""
+    place, _, term = origin.rpartition("/")[0].rpartition("/")
+    federation, _, node = place.rpartition("/")
+    if not node.startswith(_ORDER) or not term.isdecimal():
+        return None
+    return f"{federation}/{node.removeprefix(_ORDER)}", int(term)
+
+
+class Fence:
+    """What a node's sinks have had of a channel's order: each place once, no place after a later one, and nothing of an
+    older term once there was something of a newer one. So a sequencer that was replaced and does not know it yet is
+    not heard. Results of interests with state (by their tag) are streams of their own."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        self.term = 0
+        self._last: dict[int, int] = {}
+        self.refused = 0  # events of a term that is over
+
+    @property
+    def place(self) -> int:
+        """The last that any sink here has had."""
+        return max(list(self._last.values()), default=0)
+
+    def admits(self, term: int, place: int, tag: int = 0) -> bool:
+        """Whether this is what comes next; it is not any more from now on."""
+        if term < self.term:
+            self.refused += 1
+            return False
+        self.term = term
+        if place <= self._last.get(tag, 0):
+            return False
+        self._last[tag] = place
+        if len(self._last) > TAGS:
+            del self._last[min(each for each in self._last if each)]
+        return True
+
+
+class PlacesOfTerm:
+    """The same, for one who knows only the places of one term."""
+
+    def __init__(self, fence: Fence, term: int) -> None:
+        self._fence, self._term = fence, term
+        self.turn = fence.turn
+
+    def first_time(self, seq: int, tag: int = 0) -> bool:
+        return self._fence.admits(self._term, seq, tag)
 
 
 class Seen:
