@@ -286,4 +286,5 @@ def describe(source: Source) -> SourceAd:
         origin,
         list(path),
         log_id,
+        sorted(getattr(source, "filters", ())),
     )

@@ -53,11 +53,12 @@ from headwater.federation.offences import UNKNOWN, Offences, who_sent
 from headwater.federation.peer import Peer
 from headwater.federation.places import stream_endpoints
 from headwater.federation.reached import Reaches
-from headwater.federation.seen import PlacesOfTerm, Seen, order_of
+from headwater.federation.seen import PlacesOfTerm, order_of
 from headwater.federation.sender import Pulse
 from headwater.federation.session import Exchange
 from headwater.federation.standin import StandIn
 from headwater.federation.tls import tls_contexts, zenoh_settings
+from headwater.federation.ways import Origin, Way
 from headwater.federation.wire_control import SourceAd
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Engine:
         self.failures = Failures(node.name)
         # Whether all that lies behind a channel's sources here is ready, for what goes on to these federations.
         self.gates: list[Callable[[str, tuple[tuple[str, ...], ...]], bool]] = []
-        self._origins: WeakValueDictionary[str, Seen] = WeakValueDictionary()
+        self._origins: WeakValueDictionary[str, Origin] = WeakValueDictionary()
         self.ballots = Ballots(self)
         self.demands = Demands(node, network.placement)
         self.reaches = Reaches(node, self.demands)
@@ -207,16 +208,17 @@ class Engine:
 
     # ── what others are told ──
 
-    def seen(self, origin: str) -> Seen | PlacesOfTerm:
-        """What has come here of a source of another federation, by whatever gateways; or of a channel's order."""
+    def way(self, origin: str, source: Any, path: Iterable[str], filters: Iterable[str]) -> Way | PlacesOfTerm:
+        """What becomes of the events that a source here passes on of one of another federation, which may come by other
+        gateways too; or of a channel's order."""
         if (order := order_of(origin)) is not None:
             key, term = order
             return PlacesOfTerm(self.ballots.fence(key), term)
         with self.lock:
             found = self._origins.get(origin)
             if found is None:
-                found = self._origins[origin] = Seen()
-            return found
+                found = self._origins[origin] = Origin(self.keeping, self.network.lease)
+        return found.way(source, path, filters)
 
     def mark(self, peer: Peer, crossing: Crossing) -> None:
         """Tell a peer that its wishes are in force: as soon as gateways here have what they need for them, but not
@@ -284,7 +286,7 @@ class Engine:
                 heard = self.asking.heard(peer, request.channel, request.source)
                 return messages.Accepted("" if heard else "not yet")
 
-    def _vote(self, opened: Opened, request: messages.Stand | messages.Lead) -> Any:
+    def _vote(self, opened: Opened, request: messages.Stand | messages.Lead) -> messages.Vote | messages.Accepted:
         try:
             return self.ballots.asked(opened.principal, request)
         except FederationError as error:

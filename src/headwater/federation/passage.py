@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -240,6 +241,7 @@ class Passage:
             return None
         mine, channel = pair
         plan = None if mine.type is None or channel.type is None else fitting(mine.type, channel.type)
+        filters = self._filters(ad, mine)
         with self.there.wiring.lock, self._lock:
             found = self.relays.get(key)
             if found is not None or self.there.closed or channel.closed:
@@ -251,13 +253,22 @@ class Passage:
                 path=known.path,
                 zones=frozenset(ad.zones),
                 priority=ad.priority,
-                seen=self._theirs.seen(known.origin),
+                filters=filters,
+                way=lambda source: self._theirs.way(known.origin, source, known.path, filters),
                 tag=self._theirs.demands.number,
                 plan=plan,
             )
             made.advertise(f"{ad.name}@{known.origin}#{made.number}")
             self.relays[key] = made
             return made
+
+    def _filters(self, ad: SourceAd, channel: Channel) -> tuple[str, ...]:
+        """What the gateways on the way let through, this one included."""
+        where = interest_for(channel, self._where, self._params)
+        if where is None:
+            return tuple(ad.filters)
+        own = sha256(f"{where.fingerprint!r} {sorted(where.params.items())!r}".encode()).hexdigest()[:32]
+        return tuple(sorted({*ad.filters, own}))
 
     def _in_both(self, name: str) -> tuple[Channel, Channel] | None:
         """A channel here, and there; None if that cannot be, which is said once."""

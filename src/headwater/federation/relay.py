@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from headwater.channel.route import Entry, Flow, Lineup, Member, Ready, Route
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.errors import ClosedError, EncodeError, HeadwaterError
-from headwater.federation.seen import PlacesOfTerm, Seen, node_of
+from headwater.federation.seen import PlacesOfTerm, Verdict, node_of
 
 if TYPE_CHECKING:
     from headwater.channel.asking import Asked, Options
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from headwater.channel.dispatch import Dispatcher
     from headwater.channel.mailbox import Item
     from headwater.channel.node import Node
+    from headwater.federation.ways import Way
 
 PATIENCE = 10.0  # seconds that an event waits for room, after which it goes in all the same
 Routes = tuple[tuple[str, ...], ...]
@@ -82,19 +84,24 @@ class RelayFlow(Flow):
             self._judge(entry, result)
             if result.passed:
                 out = letter if result.output is None else letter.derived(result.output)
-                with self.source.known(entry, letter.seq):
+                with self.source.known(entry, letter.seq, ready):
                     self._pass(entry, out, ready, counted=False)
 
     def _pass(self, entry: Entry, letter: Letter, ready: Ready, *, counted: bool = True) -> None:
         if counted:
             self._passed += entry.width
-        for member in self._members(entry):
+        for member in self._members(entry, letter):
             member.accept(letter, ready)
 
-    def _members(self, entry: Entry) -> Iterable[Member]:
-        if not self.source.again:
+    def _members(self, entry: Entry, what: Letter | Chunk) -> Iterable[Member]:
+        """Those to whom it goes now. Of what comes by several ways, only other nodes get everything: they choose for
+        themselves."""
+        verdict = self.source.verdict
+        if verdict is Verdict.TAKE:
             return entry.members
-        return [member for member in entry.members if not member.local or isinstance(member, Stage)]
+        if verdict is Verdict.HOLD:
+            self.source.aside += [(member, what) for member in entry.members if not _onward(member)]
+        return [member for member in entry.members if _onward(member)]
 
     def accept_chunk(self, chunk: Chunk, ready: Ready) -> None:
         n = len(chunk)
@@ -117,13 +124,17 @@ class RelayFlow(Flow):
                     self._judge(entry, result)
                     if result.passed:
                         out = letter if result.output is None else letter.derived(result.output)
-                        with self.source.known(entry, letter.seq):
+                        with self.source.known(entry, letter.seq, ready):
                             self._pass(entry, out, ready, counted=False)
 
     def _pass_chunk(self, entry: Entry, chunk: Chunk, ready: Ready) -> None:
         self._passed += entry.width * len(chunk)
-        for member in self._members(entry):
+        for member in self._members(entry, chunk):
             member.accept_chunk(chunk, len(chunk), ready)
+
+
+def _onward(member: Member) -> bool:
+    return not member.local or isinstance(member, Stage)
 
 
 class RelaySource(Source):
@@ -139,18 +150,22 @@ class RelaySource(Source):
         path: tuple[str, ...],
         zones: frozenset[str] = frozenset(),
         priority: int = 0,
-        seen: Seen | PlacesOfTerm | None = None,
+        filters: Iterable[str] = (),
+        way: Callable[[RelaySource], Way | PlacesOfTerm] | None = None,
         tag: Callable[[Entry], int | None] = lambda entry: None,
         plan: Any = None,
     ) -> None:
         intake: Any = _NoIntake()
         self.last = 0
-        self.again = False  # the event that goes through just now has come here by another way
+        self.verdict = Verdict.TAKE  # on the event that goes through just now, for the sinks of this node
+        self.aside: list[tuple[Any, Letter | Chunk]] = []  # and for whom it is held
+        self.missed = 0  # events that may have been lost when a way was given up
         super().__init__(channel, name, intake, facts=None, priority=priority, ask=None, zones=zones)
-        self.origin, self.path = origin, path
+        self.origin, self.path, self.filters = origin, path, tuple(filters)
         self.node = node_of(origin)
-        self._seen, self._plan, self._tag = seen, plan, tag
-        self._turn: Any = nullcontext() if seen is None else seen.turn
+        self._plan, self._tag = plan, tag
+        self.way_in = None if way is None else way(self)
+        self._turn: Any = nullcontext() if self.way_in is None else self.way_in.turn
         self.passed = 0  # events that were passed on
 
     def flow(self, channel: Channel, lineup: Lineup) -> Flow:
@@ -195,9 +210,10 @@ class RelaySource(Source):
                 return
             self.last = number
             self.passed += 1
-            self.again = self._seen is not None and not self._seen.first_time(number)
             made = Letter(event, record, self, number, letter.stamp, perf_counter_ns(), letter.priority)
+            self.verdict = Verdict.TAKE if self.way_in is None else self.way_in.offer(number, ready)
             self._flow.accept(made, ready)
+            self._hold([number], 0)
         go_all(list(dict.fromkeys(ready)))
 
     def relay_chunk(self, chunk: Chunk) -> None:
@@ -215,33 +231,66 @@ class RelaySource(Source):
             self.passed += len(seqs)
             whole = Chunk(batch, self, 0, chunk.stamp, perf_counter_ns(), chunk.priority)
             whole._seqs = seqs
-            for start, end, again in self._stretches(seqs.tolist()):
-                self.again = again
+            for start, end, verdict in self._stretches(seqs.tolist(), ready):
+                self.verdict = verdict
                 part = whole if end - start == len(seqs) else whole.part(start, end)
                 self._flow.accept_chunk(part, ready)
+                self._hold(seqs[start:end].tolist(), 0)
         go_all(list(dict.fromkeys(ready)))
 
-    def _stretches(self, seqs: list[int]) -> Iterator[tuple[int, int, bool]]:
+    def _stretches(self, seqs: list[int], ready: Ready) -> Iterator[tuple[int, int, Verdict]]:
         """Rows that are new here, and rows that are not, by turns."""
-        if self._seen is None:
-            yield 0, len(seqs), False
+        if self.way_in is None:
+            yield 0, len(seqs), Verdict.TAKE
             return
-        again = [not self._seen.first_time(seq) for seq in seqs]
-        start = 0
+        verdict, rows = self.way_in.offer_rows(seqs, ready)
+        if verdict is not Verdict.TAKE or len(rows) == len(seqs):
+            yield 0, len(seqs), verdict
+            return
+        taken, start = set(rows), 0
         for at in range(1, len(seqs) + 1):
-            if at == len(seqs) or again[at] != again[start]:
-                yield start, at, again[start]
+            if at == len(seqs) or (at in taken) != (start in taken):
+                yield start, at, Verdict.TAKE if start in taken else Verdict.DROP
                 start = at
 
     @contextmanager
-    def known(self, entry: Entry, seq: int) -> Iterator[None]:
-        """While a result of an interest that runs for itself is handed on: whether it has come by another way."""
-        before, tag = self.again, self._tag(entry)
-        self.again = self._seen is not None and tag is not None and not self._seen.first_time(seq, tag)
+    def known(self, entry: Entry, seq: int, ready: Ready) -> Iterator[None]:
+        """While a result of an interest that runs for itself is handed on: results are a stream of their own."""
+        tag = self._tag(entry)
+        if self.way_in is None or tag is None:
+            yield
+            return
+        before = self.verdict, self.aside
+        self.verdict, self.aside = self.way_in.offer(seq, ready, tag), []
         try:
             yield
+            self._hold([seq], tag)
         finally:
-            self.again = before
+            self.verdict, self.aside = before
+
+    def _hold(self, seqs: list[int], tag: int) -> None:
+        """What sinks of this node are to get should the way end by which they get the others."""
+        if self.aside and self.way_in is not None:
+            aside, self.aside = self.aside, []
+            self.way_in.hold(seqs[-1], tag, len(seqs), partial(self._late, aside, seqs, tag))
+
+    def _late(
+        self, aside: list[tuple[Any, Letter | Chunk]], seqs: list[int], tag: int, after: int, ready: Ready
+    ) -> None:
+        """What was held is next."""
+        assert self.way_in is not None
+        new = {seq for seq in seqs if seq > after and self.way_in.new(seq, tag)}
+        for member, what in aside:
+            if getattr(getattr(member, "subscription", None), "cancelled", False):
+                continue
+            if isinstance(what, Letter):
+                if what.seq in new:
+                    member.accept(what, ready)
+                continue
+            rows = [row for row, seq in enumerate(what.seqs.tolist()) if seq in new]
+            if rows:
+                some = what if len(rows) == len(what) else what.derived(what.taken().take(rows), rows)
+                member.accept_chunk(some, len(some), ready)
 
     def _wait_for_room(self, record: bytes | None) -> None:
         """Until whoever wants this has room for it. Not for ever: two gateways that wait for each other would."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from enum import Enum
 
 MOST = 65_536  # gaps that are remembered, of each origin and tag
 TAGS = 256  # interests at the source of which that is so, of each origin
@@ -38,6 +39,14 @@ def order_of(origin: str) -> tuple[str, int] | None:
     if not node.startswith(_ORDER) or not term.isdecimal():
         return None
     return f"{federation}/{node.removeprefix(_ORDER)}", int(term)
+
+
+class Verdict(Enum):
+    """What becomes of an event that may come by several ways."""
+
+    TAKE = 1  # it is next
+    HOLD = 2  # it may be, should the way end by which the others come
+    DROP = 3  # it was there already
 
 
 class Fence:
@@ -77,15 +86,22 @@ class PlacesOfTerm:
         self._fence, self._term = fence, term
         self.turn = fence.turn
 
-    def first_time(self, seq: int, tag: int = 0) -> bool:
+    def offer(self, seq: int, ready: object, tag: int = 0) -> Verdict:
+        return Verdict.TAKE if self.new(seq, tag) else Verdict.DROP
+
+    def offer_rows(self, seqs: list[int], ready: object, tag: int = 0) -> tuple[Verdict, list[int]]:
+        rows = [row for row, seq in enumerate(seqs) if self.new(seq, tag)]
+        return (Verdict.TAKE if rows else Verdict.DROP), rows
+
+    def new(self, seq: int, tag: int = 0) -> bool:
         return self._fence.admits(self._term, seq, tag)
+
+    def hold(self, last: int, tag: int, events: int, deliver: object) -> None:
+        """Nothing of an order is held: it comes from one, or not at all."""
 
 
 class Seen:
     """Of one origin, at one node; shared by all sources whose events have that origin.
-
-    `turn` is held from the question whether an event is new until it is queued for all sinks, so that events of one
-    origin keep their order, whichever way each comes.
 
     Remembered are stretches of numbers without a gap, so that it takes little memory as long as everything comes by
     one way or another. Should there be more than MOST gaps, the oldest counts as filled.

@@ -189,7 +189,7 @@ class Sequencer:
             "sequencer",
             origin=origin,
             path=(),
-            seen=None if engine is None else engine.seen(origin),
+            way=None if engine is None else lambda source: engine.way(origin, source, (), ()),
             tag=(lambda entry: None) if engine is None else engine.demands.number,
         )
         with self.node.wiring.lock:

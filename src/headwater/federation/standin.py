@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from math import inf
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from headwater.errors import ClosedError, EncodeError, FrameError, HeadwaterErro
 from headwater.federation.checking import check_of
 from headwater.federation.history import PAST, of_the_past
 from headwater.federation.reached import Reached, key_of
-from headwater.federation.seen import node_of
+from headwater.federation.seen import Verdict, node_of
 from headwater.federation.wire_bare import header_of
 from headwater.federation.wire_events import EVENT_AT
 from headwater.federation.wire_kinds import BODY
@@ -133,8 +134,8 @@ class StandIn(Source):
         self._resent_to = 0  # events up to this number may have come to an earlier process of this node
         # Where it is a gateway that passes on events of another federation:
         self.origin, self.path = ad.origin, tuple(ad.path)
-        self._seen = peer.engine.seen(ad.origin) if ad.origin else None
-        self._turn: Any = nullcontext() if self._seen is None else self._seen.turn
+        self.way_in = peer.engine.way(ad.origin, self, ad.path, ad.filters) if ad.origin else None
+        self._turn: Any = nullcontext() if self.way_in is None else self.way_in.turn
         if ad.origin:
             self.node = node_of(ad.origin)
 
@@ -227,13 +228,14 @@ class StandIn(Source):
             accept = flow.accept
             if tags is None:
                 for seq, stamp, record in zip(seqs, events.stamps, records, strict=True):
-                    if self._seen is None or self._seen.first_time(seq):
-                        accept(Letter(None, record, self, seq, stamp, now, priority), ready)
+                    letter = Letter(None, record, self, seq, stamp, now, priority)
+                    if self.way_in is None or self._taken(letter, 0, ready):
+                        accept(letter, ready)
             else:
                 for seq, stamp, record, marks in zip(seqs, events.stamps, records, tags, strict=True):
                     letter = Letter(None, record, self, seq, stamp, now, priority)
                     for mark in marks:
-                        if self._seen is not None and not self._seen.first_time(seq, mark):
+                        if self.way_in is not None and not self._taken(letter, mark, ready):
                             continue
                         if mark:
                             flow.tagged(mark, letter, ready)
@@ -243,6 +245,40 @@ class StandIn(Source):
                 self.promise = max(self.promise or 0, events.stamps[-1])
         go_all(list(dict.fromkeys(ready)))
         self._release()
+
+    # ── what may come by other gateways, too ──
+
+    def _taken(self, letter: Letter, tag: int, ready: Ready) -> bool:
+        """Whether an event is to be handed on now; it may be held, for later."""
+        assert self.way_in is not None
+        verdict = self.way_in.offer(letter.seq, ready, tag)
+        if verdict is Verdict.HOLD:
+            self.way_in.hold(letter.seq, tag, 1, partial(self._late, letter, tag))
+        return verdict is Verdict.TAKE
+
+    def _late(self, letter: Letter, tag: int, after: int, ready: Ready) -> None:
+        """An event that was held is next."""
+        assert self.way_in is not None
+        if not self.way_in.new(letter.seq, tag):
+            return
+        flow: Any = self._flow
+        if tag:
+            flow.tagged(tag, letter, ready)
+        else:
+            flow.accept(letter, ready)
+
+    def _late_rows(self, chunk: Chunk, tag: int, after: int, ready: Ready) -> None:
+        assert self.way_in is not None
+        rows = [row for row, seq in enumerate(chunk.seqs.tolist()) if seq > after and self.way_in.new(seq, tag)]
+        if rows:
+            self._hand_on_rows(_some(chunk, rows), tag, ready)
+
+    def _hand_on_rows(self, chunk: Chunk, tag: int, ready: Ready) -> None:
+        flow: Any = self._flow
+        if tag:
+            flow.tagged_chunk(tag, chunk, ready)
+        else:
+            flow.accept_chunk(chunk, ready)
 
     def _dress(self, events: Events) -> None:
         """Put the headers on records that came without."""
@@ -272,7 +308,7 @@ class StandIn(Source):
         self._wait_for_room(None)
         with self.lock, self._turn:
             for seq, stamp, record, (tag,) in zip(events.seqs, events.stamps, records, events.tags or (), strict=True):
-                if self._seen is not None and not self._seen.first_time(seq, PAST | tag):
+                if self.way_in is not None and self.way_in.offer(seq, ready, PAST | tag) is not Verdict.TAKE:
                     continue
                 letter, entry = Letter(None, record, self, seq, stamp, now, self.priority), tags.get(tag)
                 for member in () if entry is None or self.closed else entry.members:
@@ -357,7 +393,7 @@ class StandIn(Source):
         """Straight to the one function that wants everything, if that is how things are; `events` is where the records
         are from, if there are several."""
         flow = self._flow
-        if self._seen is not None or flow.lone is None or flow.lone.out is not None or len(NEST) >= DEPTH:
+        if self.way_in is not None or flow.lone is None or flow.lone.out is not None or len(NEST) >= DEPTH:
             return False
         with self.lock:
             lone = flow.lone
@@ -397,7 +433,7 @@ class StandIn(Source):
     def one(self, number: int, seq: int, frame: bytes | memoryview) -> bool:
         """A frame of one event, straight to the one function that wants everything, if that is how things are."""
         lone = self._flow.lone
-        if lone is None or lone.out is not None or self._plan is not None or self._seen is not None:
+        if lone is None or lone.out is not None or self._plan is not None or self.way_in is not None:
             return False
         if self.track is not None or number != self.frame + 1 or not seq:
             return False
@@ -439,19 +475,16 @@ class StandIn(Source):
                 return
             if self.reached is not None:
                 self.reached.reach(tag, int(seqs[-1]))
-            if self._seen is not None:
-                new = [row for row, seq in enumerate(seqs.tolist()) if self._seen.first_time(seq, tag)]
-                if len(new) < len(seqs):
-                    batch, seqs = batch.take(new), seqs[new]
             chunk = Chunk(batch, self, 0, frame.stamp, perf_counter_ns(), self.priority)
             chunk._seqs = seqs
-            flow: Any = self._flow
-            if not len(seqs):
-                pass
-            elif tag:
-                flow.tagged_chunk(tag, chunk, ready)
+            if self.way_in is None:
+                self._hand_on_rows(chunk, tag, ready)
             else:
-                flow.accept_chunk(chunk, ready)
+                verdict, rows = self.way_in.offer_rows(seqs.tolist(), ready, tag)
+                if verdict is Verdict.HOLD:
+                    self.way_in.hold(int(seqs[-1]), tag, len(seqs), partial(self._late_rows, chunk, tag))
+                elif rows:
+                    self._hand_on_rows(_some(chunk, rows), tag, ready)
             self.promise = max(self.promise or 0, frame.stamp)
         go_all(ready)
         self._release()
@@ -536,6 +569,10 @@ def _oldest(subscription: Subscription, source: StandIn) -> int | None:
         if item[1].source is source:
             oldest = min(oldest, _first(item[1]))
     return oldest - 1
+
+
+def _some(chunk: Chunk, rows: list[int]) -> Chunk:
+    return chunk if len(rows) == len(chunk) else chunk.derived(chunk.taken().take(rows), rows)
 
 
 def _first(letter: Any) -> int:

@@ -76,6 +76,7 @@ class SourceAd(msgspec.Struct, frozen=True, array_like=True):
     origin: Text = ""  # of a source that a gateway passes on: its key in the federation it comes from
     path: Annotated[list[Name], Meta(max_length=256)] = []  # the federations its events have come through
     log: Annotated[str, Meta(max_length=64)] = ""  # of a source that is logged: which log that is, in whatever process
+    filters: Annotated[list[Name], Meta(max_length=256)] = []  # what gateways have let through: a fingerprint of each
 
 
 class Announce(msgspec.Struct, tag_field="is", tag="announce", frozen=True):
