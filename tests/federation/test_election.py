@@ -122,9 +122,9 @@ class TestFence:
     def test_an_older_term_is_not_heard(self) -> None:
         fence = Fence()
         old, new = PlacesOfTerm(fence, 1), PlacesOfTerm(fence, 2)
-        assert old.first_time(1) and old.first_time(2)
-        assert not new.first_time(2) and new.first_time(3)  # published again, and what follows
-        assert not old.first_time(4) and fence.refused == 1
+        assert old.new(1) and old.new(2)
+        assert not new.new(2) and new.new(3)  # published again, and what follows
+        assert not old.new(4) and fence.refused == 1
 
     @pytest.mark.parametrize("channel", ["a", "ie.tcd.move"])
     def test_origins(self, channel: str) -> None:
