@@ -4,11 +4,16 @@ An event is *done* when its handler has returned or it was acknowledged; its seq
 its source, and what is not after the position is not shown again. Events of one source are handed over in their order,
 so all before a done one are done too: a handler that raised has had its event, and the next position covers it. Sources
 of this process are not kept track of (`position_key` is None): they end with it, as do their events.
+
+Nothing more is handed over while it cannot be written that what went before is done, or was handed over (the disk is
+full): the subscription is paused, it is tried again every `RETRY_SECONDS`, and then it goes on by itself. So after a
+restart there is never more than one call of the handler of which nothing is written, and its events are the first.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,7 +24,7 @@ import numpy as np
 from headwater.channel.delivery import Reliable
 from headwater.channel.letter import About, Chunk, Letter
 from headwater.channel.mailbox import Item, part_of
-from headwater.errors import SubscriptionError
+from headwater.errors import ClosedError, StoreError, SubscriptionError
 from headwater.store import NodeState, WithinConnection
 
 if TYPE_CHECKING:
@@ -28,10 +33,14 @@ if TYPE_CHECKING:
     from headwater.channel.subscription import Subscription
 
 Points = dict[str, int]  # by position key, a sequence number
+RETRY_SECONDS = 1.0  # after which it is tried again to write what could not be written
+log = logging.getLogger("headwater")
 
 
 class Keeper(Protocol):
     """Where positions are kept."""
+
+    undoes: bool  # what the handler has done is undone if the position cannot be kept, so it is to be done again
 
     def positions(self) -> Points: ...
 
@@ -52,6 +61,8 @@ class Keeper(Protocol):
 
 class InState:
     """In the node's state."""
+
+    undoes = False
 
     def __init__(self, state: NodeState, sink: str) -> None:
         self._state, self._sink = state, sink
@@ -78,6 +89,8 @@ class InState:
 
 class InTransaction:
     """In the handler's own transaction, which there is for every event, also of sources without a position."""
+
+    undoes = True
 
     def __init__(self, connection: Any, sink: str) -> None:
         self._within = WithinConnection(connection, sink)
@@ -113,6 +126,10 @@ class Progress:
         self._base: Points = {}  # all before was settled when the oldest event arrived that is not done
         self._out: Points = {}  # pulled, and not known to be done
         self._last: Points = {}  # handed over at all
+        # What could not be written: that these are done, and that these were handed over.
+        self._owed: Points = {}
+        self._owed_handed: Points = {}
+        self._unwritten: str | None = None  # why nothing is handed over at the moment
 
     # ── what comes ──
 
@@ -191,13 +208,14 @@ class Progress:
         points = points_of(call.items)
         subscription.handling = call.items[0][1]
         try:
-            self._begin(points, call.items)
+            if not self._began(points, call.items):
+                return
             try:
                 subscription.finish(call.event, call())
             except BaseException:
                 self._failed(points)
                 raise
-            self._returned(points)
+            self._returned(points, call.items)
         except subscription.caught as error:
             subscription.handler_failed(error, call.event)
         finally:
@@ -212,13 +230,14 @@ class Progress:
         points = points_of(call.items)
         subscription.handling = call.items[0][1]
         try:
-            self._begin(points, call.items)
+            if not self._began(points, call.items):
+                return
             try:
                 subscription.finish(call.event, await call())
             except BaseException:
                 self._failed(points)
                 raise
-            self._returned(points)
+            self._returned(points, call.items)
         except asyncio.CancelledError as error:
             subscription.await_failed(error, call.event)
         except Exception as error:
@@ -227,8 +246,24 @@ class Progress:
             subscription.handling = None
 
     def _prepare(self, item: Item) -> Any:
+        if self._unwritten is not None and not self._caught_up():
+            self.subscription.mailbox.back([item])
+            self._wait(self._unwritten)
+            return None
         fresh = self.fresh(item)
         return None if fresh is None else self.subscription.prepared(fresh)
+
+    def _began(self, points: Points, items: list[Item]) -> bool:
+        """Whether events may be handed over; else they wait."""
+        try:
+            self._begin(points, items)
+        except Exception as error:
+            if self._keeper.undoes and isinstance(error, StoreError):
+                raise  # it is not the disk: the connection is not as it should be
+            self.subscription.hand_back(items)
+            self._unwritable(error)
+            return False
+        return True
 
     def _begin(self, points: Points, items: list[Item]) -> None:
         if not self.manual:
@@ -237,16 +272,73 @@ class Progress:
             self._last.update(points)
             self._begun.update(key for key, seq in points.items() if seq > self._doubt.get(key, 0))
 
-    def _returned(self, points: Points) -> None:
+    def _returned(self, points: Points, items: list[Item]) -> None:
         if not self.manual:
-            self._commit(points)
+            try:
+                self._commit(points)
+            except Exception as error:
+                if self._keeper.undoes:
+                    self.subscription.hand_back(items)
+                else:
+                    _further(self._owed, points)
+                self._unwritable(error)
+                return
         if self.subscription.failures:
             self.subscription.went_well()
 
     def _failed(self, points: Points) -> None:
-        if not self.manual:
-            with suppress(Exception):  # what the handler raised is what is to be heard of
-                self._reach(self._keeper.failed(points))
+        if self.manual:
+            return
+        try:
+            self._reach(self._keeper.failed(points))
+        except Exception as error:  # what the handler raised is what is to be heard of, too
+            if not self._keeper.undoes:
+                _further(self._owed_handed, points)
+                self._unwritable(error)
+
+    # ── where nothing can be written ──
+
+    def _unwritable(self, error: Exception) -> None:
+        """What was handed over, or is to be, cannot be noted: nothing more is handed over until it can."""
+        subscription, first = self.subscription, self._unwritten is None
+        self._unwritten = f"its position cannot be kept: {error}"
+        subscription.trouble = f"{type(error).__name__}: {error}"
+        if first:
+            log.error(
+                "subscription %r is paused: %s; see to the disk, it then goes on by itself",
+                subscription.name,
+                self._unwritten,
+            )
+        self._wait(self._unwritten)
+
+    def _wait(self, why: str) -> None:
+        self.subscription.hold(why)
+        with suppress(ClosedError):  # the node is closing: there is nothing more to wait for
+            self.subscription.node.timers.call_after(RETRY_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        why = self._unwritten
+        if why is None or self.subscription.cancelled:
+            return
+        if self._caught_up():
+            log.warning("subscription %r goes on: its position can be kept again", self.subscription.name)
+            self.subscription.let_go(why)
+        elif self.subscription.paused == why:  # else whoever has paused it goes on with it
+            self._wait(why)
+
+    def _caught_up(self) -> bool:
+        """Write what could not be written; whether there is nothing left of it."""
+        try:
+            if self._owed_handed:
+                self._keeper.failed(self._owed_handed)
+                self._owed_handed = {}
+            if self._owed:
+                self._commit(self._owed)
+                self._owed = {}
+        except Exception:
+            return False
+        self._unwritten = None
+        return True
 
     def _commit(self, points: Points) -> None:
         self._keeper.commit(points)
@@ -267,8 +359,8 @@ class Progress:
     def settle(self) -> None:
         """The sink that pulls asks for more: it is done with what it has."""
         if self._out:
-            out, self._out = self._out, {}
-            self._commit(out)
+            self._commit(self._out)  # if that cannot be written it is tried again with the next call
+            self._out = {}
 
     def take(self, items: list[Item]) -> None:
         """Items are given to the sink that pulls."""
@@ -352,6 +444,10 @@ def progress_of(subscription: Subscription) -> Progress | None:
         assert state is not None
         keeper = InState(state, name)
     return Progress(subscription, keeper, manual=delivery.acknowledge == "manual")
+
+
+def _further(points: Points, more: Points) -> None:
+    points.update({key: max(seq, points.get(key, 0)) for key, seq in more.items()})
 
 
 def key_of(attachment: Attachment, letter: Letter | Chunk) -> str | None:

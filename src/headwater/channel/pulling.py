@@ -98,8 +98,7 @@ class Pulling:
                 limit -= n
                 batches.append(batch)
                 taken += items
-            if self.progress is not None and taken:
-                self.progress.take(taken)
+            self._handed(taken)
         if form is None:
             if self.mailbox.closed:
                 raise self._ended()
@@ -160,10 +159,17 @@ class Pulling:
                     event, about, items = self._present(item)
                     self._delivered += 1
                     self._timed(item)
-                    if self.progress is not None:
-                        self.progress.take(items)
+                    self._handed(items)
                     return ((event, about) if self.options.about else event,)
         return None
+
+    def _handed(self, items: list[Item]) -> None:
+        if self.progress is not None and items:
+            try:
+                self.progress.take(items)
+            except BaseException:
+                self.hand_back(items)
+                raise
 
     def _settle(self) -> None:
         """Who asks for more is done with what it has."""
@@ -188,6 +194,7 @@ class Pulling:
 
     if TYPE_CHECKING:  # what the subscription does for those with a handler, too
 
+        def hand_back(self, items: list[Item]) -> None: ...
         def _present(self, item: Item) -> tuple[Any, About | None, list[Item]]: ...
         def _batch_of(self, item: Item, limit: int) -> tuple[Any, About | None, list[Item]]: ...
         def _expired_or_open(self, item: Item) -> bool: ...

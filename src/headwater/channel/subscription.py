@@ -261,6 +261,11 @@ class Subscription(Pulling):
             if self.failures:
                 self.went_well()
 
+    def hand_back(self, items: list[Item]) -> None:
+        """Events that were about to be handed over, and were not, or what was done with them was undone."""
+        self._delivered -= _events(items)
+        self.mailbox.back(items)
+
     def put_off(self, items: list[Item]) -> None:
         """Events that were counted as handed over past the queue, and were not: they wait, before all others."""
         self._delivered -= len(items)
@@ -465,6 +470,23 @@ class Subscription(Pulling):
         with self._holding:
             self.paused = why
             self.mailbox.hold()
+
+    def hold(self, why: str) -> None:
+        """Paused until `let_go`, unless it is paused already."""
+        with self._holding:
+            if self.paused is None and not self.cancelled:
+                self.paused = why
+            self.mailbox.hold()
+
+    def let_go(self, why: str) -> None:
+        """What it was held for is over: go on, unless it is paused for something else by now."""
+        with self._holding:
+            ready = self.paused == why and not self._parked
+            if self.paused == why:
+                self.paused = None
+            ready = ready and self.mailbox.resume()
+        if ready:
+            self.mailbox.go()
 
     def resume(self) -> None:
         """Go on after a pause, with the events that wait."""
