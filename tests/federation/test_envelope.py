@@ -424,7 +424,7 @@ def test_time(world: World) -> None:
     assert "in the future" in refused(judge, made.pop(), "time")
     clock.now = START
     ahead = Sealer(DUBLIN, "tcd", START + 3600 * SECOND, world.ann, now=clock)
-    refused(judge, ahead.seal("news", b""), "time")
+    judge.open(ahead.seal("news", b""))  # its clock was ahead when it began: a later run with less is believed as well
     patient = Verifier(
         Security(user="ann", password="correct horse", users=USERS, skew=7200), "tcd", loopback=False, now=clock
     )

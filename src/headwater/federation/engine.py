@@ -40,6 +40,7 @@ from headwater.federation.fabric import Fabric
 from headwater.federation.failures import Failures
 from headwater.federation.groupcast import Groups
 from headwater.federation.handshake import Reception
+from headwater.federation.incarnation import next_incarnation
 from headwater.federation.installing import Installing
 from headwater.federation.keeping import TICK, Keeping
 from headwater.federation.lane import Lane
@@ -82,11 +83,17 @@ class Engine:
         endpoints = [*network.listen, *network.connect, *streams]
         self.loopback = self.security.check_endpoints(endpoints, scout=network.scout, place=f"node {node.name}")
         self.identity = self._identity()
-        self.id, self.incarnation = self.identity.id, time.time_ns()
+        self.id = self.identity.id
+        self.incarnation = next_incarnation(node.state, node.name, time.time_ns)
         self.exchange = Exchange()
         self._sealer = Sealer(self.identity, network.federation, self.incarnation, self.security)
         self.verifier = Verifier(
-            self.security, network.federation, loopback=self.loopback, me=self.id, run=self.incarnation
+            self.security,
+            network.federation,
+            loopback=self.loopback,
+            me=self.id,
+            run=self.incarnation,
+            lives=lambda node, run: self.membership.lives(node, run),
         )
         self.contexts = tls_contexts(self.security)
         self.peers: dict[str, Peer] = {}
@@ -250,8 +257,15 @@ class Engine:
     def seal(self, kind: str, body: bytes, *, to: str = "", run: int = 0, answers: bytes = b"") -> bytes:
         return self._sealer.seal(kind, body, to=to, run=run, answers=answers)
 
-    def open_sealed(self, data: bytes, kind: str | None, *, answers: bytes | None = None) -> Opened:
-        return self.verifier.open(data, expected_kind=kind, answers=answers)
+    def open_sealed(
+        self,
+        data: bytes,
+        kind: str | None,
+        *,
+        answers: bytes | None = None,
+        fresh: Callable[[bytes], bool] | None = None,
+    ) -> Opened:
+        return self.verifier.open(data, expected_kind=kind, answers=answers, fresh=fresh)
 
     # ── others ──
 

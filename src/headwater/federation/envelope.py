@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"HWE2"
 SENDERS = 8192  # how many are remembered, so that what they said is not taken twice
+ENDED_RUNS = 16  # of one sender that are remembered, whose clock was set back
 MAX_KIND = 64
 LARGEST = 64 * 1024 * 1024  # bytes of an envelope, whatever is allowed
 MAX_CERTIFICATE = 16 * 1024
@@ -145,11 +146,12 @@ class Sealer:
 class _Sender:
     """What is remembered of one sender."""
 
-    __slots__ = ("fingerprint", "incarnation", "time", "window")
+    __slots__ = ("ended", "fingerprint", "incarnation", "time", "window")
 
-    def __init__(self, fingerprint: str, incarnation: int, width: int) -> None:
+    def __init__(self, fingerprint: str, incarnation: int, width: int, ended: tuple[int, ...] = ()) -> None:
         self.fingerprint = fingerprint
         self.incarnation = incarnation
+        self.ended = ended  # runs before this one that have a greater number: its clock was set back
         self.time = 0  # of its newest envelope
         self.window = Window(width)
 
@@ -162,6 +164,9 @@ class Verifier:
     so many `senders` are remembered, those heard last; what one that was forgotten has said before is refused by its
     time. `runs`: that one sender may be several processes at a time, which share a certificate; else a later run puts
     an end to those before.
+
+    A later run has a greater number as a rule. Where the clock was set back it has a lesser one: it is believed if it
+    answers what this node has just asked, and if the run that is known is not there any more (`lives`).
     """
 
     def __init__(
@@ -175,10 +180,12 @@ class Verifier:
         senders: int = SENDERS,
         width: int = WIDTH,
         runs: bool = False,
+        lives: Callable[[str, int], bool] = lambda sender, run: True,
         now: Callable[[], int] = time.time_ns,
     ) -> None:
         self.federation, self.me, self._run = federation, me, run
         self._runs = runs
+        self._lives = lives
         self._prover = Prover(security, federation, loopback=loopback)
         self._limit = security.limit
         self._bound = round(security.skew * 1e9) if security.proves else None
@@ -189,10 +196,16 @@ class Verifier:
         self._lock = threading.Lock()
 
     def open(
-        self, data: bytes | memoryview, *, expected_kind: str | None = None, answers: bytes | None = None
+        self,
+        data: bytes | memoryview,
+        *,
+        expected_kind: str | None = None,
+        answers: bytes | None = None,
+        fresh: Callable[[bytes], bool] | None = None,
     ) -> Opened:
         """What is in an envelope, and who has proven to have sealed it; SecurityError for anything else. `answers`: the
-        name of the question that it must answer."""
+        name of the question that it must answer. `fresh`: whether a body was made just now, for it has a number in it
+        that this node has just made up; an answer to a question always is."""
         content, signature, signed = self._parse(data)
         sender, now = content.sender, self._now()
         self._check_place(content, expected_kind)
@@ -203,13 +216,15 @@ class Verifier:
         name, _, digits = sender.rpartition(".")
         if digits != proven.fingerprint[:ID_DIGITS] or not legal_name(name):
             raise refuse("key", sender, _another_id(digits, proven.fingerprint))
+        new = answers is not None or (fresh is not None and fresh(content.body))
+        retired = self._retires(content, new)
         with self._lock:
-            self._check_new(content, proven)  # before the signature is looked at: what is old costs next to nothing
+            self._check_new(content, proven, retired)  # before the signature: what is old costs next to nothing
         if not verify(proven.key, signature, signed):
             raise refuse("signature", sender, "the signature is not right; it is forged or was changed on the way")
         principal = self._prover.principal(proven, name, sender, content.user, content.proof, now)
         with self._lock:
-            self._remember(content, proven, now)
+            self._remember(content, proven, now, retired)
         return Opened(
             principal,
             sender,
@@ -269,13 +284,27 @@ class Verifier:
             raise refuse(
                 "time", content.sender, f"expected one of the last {bound / 1e9:g} s, found one {says}; {hint}"
             )
-        if content.incarnation > now + bound:  # else it would shut out all later runs of this sender
-            raise refuse("time", content.sender, "its incarnation is of the future; set the clocks of both machines")
 
     def _key(self, content: Content) -> str:
         return f"{content.sender}/{content.incarnation}" if self._runs else content.sender
 
-    def _check_new(self, content: Content, proven: Proven) -> None:
+    def _retires(self, content: Content, new: bool) -> int:
+        """The run of this sender to which an envelope puts an end though its own number is no greater; 0: none.
+
+        Not under the lock: whether a run lives is asked of others, who have locks of their own."""
+        with self._lock:
+            known = self._senders.get(self._key(content))
+            run = 0 if known is None else known.incarnation
+            older = known is not None and (content.incarnation < run or content.incarnation in known.ended)
+        return run if older and new and not self._lives(content.sender, run) else 0
+
+    def run_of(self, sender: str) -> int:
+        """The run of a sender that is believed; 0 if nothing is known of it."""
+        with self._lock:
+            known = self._senders.get(sender)
+            return 0 if known is None else known.incarnation
+
+    def _check_new(self, content: Content, proven: Proven, retired: int) -> None:
         known = self._senders.get(self._key(content))
         if known is None:
             if self._bound is not None and content.time <= self._floor:
@@ -283,18 +312,20 @@ class Verifier:
             return
         if known.fingerprint != proven.fingerprint:
             raise refuse("key", content.sender, "another key is in use by the node of this id")
-        if content.incarnation < known.incarnation:
+        older = content.incarnation < known.incarnation or content.incarnation in known.ended
+        if older and retired != known.incarnation:
             found = f"it is of incarnation {content.incarnation}, and the newest is {known.incarnation}"
             raise refuse("stale", content.sender, found)
         if content.incarnation == known.incarnation and not known.window.fresh(content.counter):
             raise refuse("replayed", content.sender, f"number {content.counter} was there before, or comes too late")
 
-    def _remember(self, content: Content, proven: Proven, now: int) -> None:
-        self._check_new(content, proven)  # again: another thread may have opened the same envelope meanwhile
+    def _remember(self, content: Content, proven: Proven, now: int, retired: int) -> None:
+        self._check_new(content, proven, retired)  # again: another thread may have opened the same envelope meanwhile
         key = self._key(content)
         known = self._senders.get(key)
-        if known is None or content.incarnation > known.incarnation:
-            known = _Sender(proven.fingerprint, content.incarnation, self._width)
+        if known is None or content.incarnation != known.incarnation:
+            ended = () if known is None else _ended(known, content.incarnation)
+            known = _Sender(proven.fingerprint, content.incarnation, self._width, ended)
             self._senders[key] = known
             if len(self._senders) > self._most:
                 _, oldest = self._senders.popitem(last=False)
@@ -303,6 +334,11 @@ class Verifier:
         self._senders.move_to_end(key)
         known.window.mark(content.counter)
         known.time = max(known.time, content.time)
+
+
+def _ended(known: _Sender, run: int) -> tuple[int, ...]:
+    """The runs that have ended, of those whose number is greater than that of the present one."""
+    return tuple(each for each in (known.incarnation, *known.ended) if each > run)[:ENDED_RUNS]
 
 
 def _another_id(digits: str, fingerprint: str) -> str:

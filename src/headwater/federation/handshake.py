@@ -61,11 +61,18 @@ class _Handshake:
         body = msgspec.msgpack.encode(_Greeting(answer, self._nonce, half))
         return wire.encode_control(Greeting(self._engine.seal(kind, body, to=to)))
 
+    def _answered(self, body: bytes) -> bool:
+        """Whether a greeting answers this end's nonce, and so was made just now."""
+        try:
+            return _DECODER.decode(body).answer == self._nonce
+        except (msgspec.MsgspecError, ValueError):
+            return False
+
     def _opened(self, message: object, kind: str, stream: Stream, expected: str | None) -> tuple[Opened, _Greeting]:
         """A greeting that answers this end's nonce, by the node that is expected and has the key of the stream."""
         if not isinstance(message, Greeting):
             raise FrameError(f"expected a greeting, found {type(message).__name__}")
-        opened = self._engine.open_sealed(message.envelope, kind)
+        opened = self._engine.open_sealed(message.envelope, kind, fresh=self._answered)
         greeting = _greeting(opened)
         if greeting.answer != self._nonce:
             raise SecurityError(f"the greeting of {opened.sender} answers another challenge", "replayed", opened.sender)

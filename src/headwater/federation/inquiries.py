@@ -79,7 +79,7 @@ class Inquiries:
         with self._lock:
             key = node, proven
             found = self._inquiries.get(key)
-            if found is None or incarnation > found.incarnation:
+            if found is None or incarnation != found.incarnation:
                 if found is None and not proven:
                     self._make_room()
                 elif found is not None and found.under_way:  # its answer, if there is one, is of another run

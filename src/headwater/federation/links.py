@@ -42,7 +42,7 @@ class Links:
         """A stream whose other end has proven who it is."""
         peer = self._engine.membership.signed_by(opened)
         with peer.lock:
-            if opened.incarnation < peer.incarnation:
+            if opened.incarnation != peer.incarnation:
                 raise SecurityError(f"{opened.sender} was started again since", "stale", opened.sender)
             if peer.direct and not self._preferred(peer, dialled):
                 raise LinkDown(f"there is a stream to {peer.name} already")

@@ -30,6 +30,8 @@ log = logging.getLogger("headwater.federation")
 PACE = 0.05  # seconds between two questions for the state of one node, if that changes ever again
 MOST_ADS = 1 << 18  # channels and sources of one node that are taken
 FAR = 1 << 32  # versions that a peer may be ahead
+ALIVE = 2.0  # seconds in which a run of a node answers, if it is there, when another says to have come after it
+MOST_SILENT = 1024  # runs that are remembered for not having answered
 
 
 class Membership:
@@ -39,6 +41,7 @@ class Membership:
         self._engine = engine
         self.description = Description(engine)
         self._refusals: set[str] = set()  # nodes that have refused this one
+        self._silent: set[tuple[str, int]] = set()  # runs of nodes that are said to be there, and do not answer
         self.inquiries = Inquiries(self._ask_state, self._heard, self._unknown, engine.keeping.later)
 
     def start(self) -> None:
@@ -98,14 +101,40 @@ class Membership:
             found = self._engine.peers.get(node)
             if found is None:
                 found = self._engine.peers[node] = Peer(self._engine, node, incarnation)
-            newer = incarnation > found.incarnation
-        if newer:
+        if self._is_later(found, incarnation):
             self._renewed(found, incarnation)
         return found
 
+    def _is_later(self, peer: Peer, incarnation: int) -> bool:
+        """Whether it is another run of a node than the one known here, and the one that is there now."""
+        return incarnation != peer.incarnation and incarnation == self._engine.verifier.run_of(peer.id)
+
+    def lives(self, node: str, incarnation: int) -> bool:
+        """Whether that run of a node is there, as far as can be seen from here. Where that rests on a sign of life
+        alone, which others can make, it is asked: if it does not answer it counts as gone."""
+        peer = self._engine.peers.get(node)
+        if peer is None or peer.incarnation != incarnation:
+            return False
+        if peer.direct and monotonic() - peer.heard < self._engine.network.lease:
+            return True
+        if not self._engine.fabric.is_alive(node, incarnation) or (node, incarnation) in self._silent:
+            return False
+        self._engine.keeping.work(self._check_alive, peer, incarnation, on=node)
+        return True
+
+    def _check_alive(self, peer: Peer, incarnation: int) -> None:
+        try:
+            known = 0 if peer.state is None else peer.state.version
+            self._engine.dialogue.ask(peer, Describe(known), ALIVE)
+        except FederationError as error:
+            log.info("node %s: %s, run %d, does not answer: %s", self._engine.node.name, peer.id, incarnation, error)
+            if len(self._silent) >= MOST_SILENT:
+                self._silent.clear()
+            self._silent.add((peer.id, incarnation))
+
     def _renewed(self, peer: Peer, incarnation: int) -> None:
         with peer.lock:
-            if incarnation <= peer.incarnation:
+            if not self._is_later(peer, incarnation):
                 return
             peer.incarnation, peer.state, peer.pages = incarnation, None, None
             peer.described, peer.newest = False, 0
@@ -138,7 +167,7 @@ class Membership:
         """Someone says so; only what is signed by it makes it a peer, or one that was started again."""
         with self._engine.lock:
             peer = self._engine.peers.get(node)
-        if peer is None or peer.state is None or incarnation > peer.incarnation:
+        if peer is None or peer.state is None or incarnation != peer.incarnation:
             # As a rule it says so itself by then. If two have missed each other, one of them asks.
             proven = self.proven(node, incarnation)
             self.inquiries.want(node, incarnation, proven=proven, delay=0.1 if self._engine.id < node else 0.5)
@@ -232,7 +261,7 @@ class Membership:
         """Another node says which run of it this is, and how to write to it."""
         peer = self._speaks(opened, card)
         with peer.lock:
-            if card.incarnation < peer.incarnation:
+            if card.incarnation != peer.incarnation:
                 return
             self._take_key(peer, opened, card.exchange)
             new = peer.state is None and card.version == EMPTY
@@ -284,7 +313,7 @@ class Membership:
         """What another node has; whether there is more to ask for."""
         peer = self._speaks(opened, said)
         with peer.lock:
-            if said.incarnation < peer.incarnation:
+            if said.incarnation != peer.incarnation:
                 return False
             self._take_key(peer, opened, said.exchange)
             before, pages = peer.state, peer.pages
@@ -396,12 +425,12 @@ class Membership:
     def proven(self, node: str, incarnation: int) -> bool:
         """Whether that run of a node has signed something that came here."""
         peer = self._engine.peers.get(node)
-        return peer is not None and peer.incarnation >= incarnation
+        return peer is not None and peer.incarnation == incarnation
 
     def _unknown(self, inquiry: Inquiry) -> bool:
         """Whether a node is still there, and what is wanted of it has not come."""
         peer = self._engine.peers.get(inquiry.node)
-        state = None if peer is None or peer.incarnation < inquiry.incarnation else peer.state
+        state = None if peer is None or peer.incarnation != inquiry.incarnation else peer.state
         if self._engine.closed or not self._engine.fabric.is_alive(inquiry.node, inquiry.incarnation):
             return False
         return inquiry.anew or state is None or state.version < inquiry.version
@@ -409,7 +438,7 @@ class Membership:
     def _ask_state(self, inquiry: Inquiry, answered: Callable[[Answered | FederationError], None]) -> None:
         """Ask a node for its state; one of which no key is known is told who asks."""
         dialogue, peer = self._engine.dialogue, self._engine.peers.get(inquiry.node)
-        if peer is None or peer.exchange is None or peer.incarnation < inquiry.incarnation:
+        if peer is None or peer.exchange is None or peer.incarnation != inquiry.incarnation:
             question = dialogue.introduction(inquiry.node, inquiry.incarnation)
         else:
             pages, state = peer.pages, peer.state

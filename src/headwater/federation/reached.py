@@ -111,7 +111,7 @@ class Reaches:
         for source in list(channel.sources.values()):
             if not source.local and (source.position_key or "").startswith(prefix):
                 there = source.peer.standins.get(source.sid) is source  # type: ignore[attr-defined]
-                if not there or source.peer.incarnation < peer.incarnation:  # type: ignore[attr-defined]
+                if not there or source.peer.incarnation != peer.incarnation:  # type: ignore[attr-defined]
                     self._node.wiring.withdraw(source)
         at: BySource = {}
         since: BySource = {}
