@@ -13,6 +13,7 @@ other end, and 64 KiB is all that either can say.
 from __future__ import annotations
 
 import os
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -131,12 +132,13 @@ class Introduction(_Handshake):
     """The end that has called: `made` waits until both know each other, and returns the stream for what follows."""
 
     def made(self, stream: Stream, target: str, timeout: float) -> Stream:
+        end = monotonic() + timeout
         try:
             challenge = wire.decode(stream.hear_within(timeout), GREETING_BYTES)
             if not isinstance(challenge, Challenge):
                 raise FrameError(f"expected a challenge, found {type(challenge).__name__}")
             stream.write(self._signed("hello", challenge.nonce, target, stream))
-            message = wire.decode(stream.hear_within(timeout), GREETING_BYTES)
+            message = wire.decode(stream.hear_within(end - monotonic()), GREETING_BYTES)
             opened, greeting = self._opened(message, "welcome", stream, target)
             if greeting.nonce != challenge.nonce:
                 raise SecurityError(f"the welcome of {target} is of another stream", "replayed", target)

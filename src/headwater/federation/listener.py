@@ -210,8 +210,9 @@ class Listener:
                 sock.close()  # it has gone again
 
     def _rest(self, listening: socket.socket, endpoint: Endpoint) -> None:
-        """There are no more file descriptors: let a stranger go, and listen again in a moment."""
-        self._evict(self.strangers.any_surplus())
+        """There are no more file descriptors: let some strangers go, and listen again in a moment."""
+        for _ in range(AT_ONCE):
+            self._evict(self.strangers.any_surplus())
         self._selector.unregister(listening)
         self._resting.append((listening, endpoint))
         self._rested = monotonic() + RELIEF

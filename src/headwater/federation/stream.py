@@ -107,14 +107,14 @@ class Stream:
         return None
 
     def hear_within(self, timeout: float) -> bytes:
-        """The first frame, waited for. LinkDown if the stream has ended or nothing has come in time."""
+        """The first frame, waited for. LinkDown if the stream has ended or it has not come in time."""
         deadline = monotonic() + timeout
         poll = select.poll()
         poll.register(self._sock.fileno(), READING)
         while (frame := self.hear()) is None:
             left = deadline - monotonic()
             if self._reason is not None or left <= 0:
-                raise LinkDown(f"{self.remote}: {self._reason or f'it did not say who it is within {timeout:g} s'}")
+                raise LinkDown(f"{self.remote}: {self._reason or 'it did not say who it is in time'}")
             poll.poll(left * 1000 + 1)
         return frame
 
