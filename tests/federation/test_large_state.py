@@ -10,9 +10,16 @@ from headwater import Event, Security, u32
 from tests.federation.nodes import GUARD, Log, Nodes, nodes
 
 
-class Plan(Event, name="zeta.Plan"):
+class Reading(Event, name="building.Reading"):
     number: u32
     codeword: str
+    temperature: float | None = None
+    humidity: float | None = None
+    pressure: float | None = None
+    carbon_dioxide: float | None = None
+    occupied: bool | None = None
+    sensor: str | None = None
+    firmware: str | None = None
 
 
 @pytest.fixture
@@ -25,15 +32,15 @@ def make() -> Iterator[Nodes]:
 def test_a_node_with_very_many_channels_is_known(make: Nodes, count: int) -> None:
     lab = make("lab")
     names = [f"building.floor{number % 50}.room{number}.temperature" for number in range(count)]
-    sources = [lab.channel(name, Plan).source("sensor") for name in names]
+    sources = [lab.channel(name, Reading).source("sensor") for name in names]
     desk = make("desk")
     make.together()
     assert desk.until(lambda: desk.remote_sources(names[-1]) == ["sensor@lab"], 4 * GUARD)
     log = Log()
     for name in (names[0], names[-1]):
-        desk.channel(name, Plan).subscribe(log)
+        desk.channel(name, Reading).subscribe(log)
     assert desk.ready(GUARD)
-    more = lab.channel("building.new", Plan).source("sensor")  # what is new now is told in few bytes
+    more = lab.channel("building.new", Reading).source("sensor")  # what is new now is told in few bytes
     assert desk.engine is not None
     before = desk.engine.fabric.counters["ask"]["bytes_in"]
     assert desk.until(lambda: desk.remote_sources("building.new") == ["sensor@lab"], GUARD)
@@ -50,7 +57,7 @@ def test_what_changes_between_two_pages_is_known_as_well(make: Nodes) -> None:
     lab, desk = make("lab", security=Security(limit=65_536), listen="tcp/127.0.0.1:0"), make("desk")
     make.together()
     assert lab.engine is not None and desk.engine is not None
-    kept = [lab.channel(f"c{number:05}", Plan).source("s") for number in range(1000)]
+    kept = [lab.channel(f"c{number:05}", Reading).source("s") for number in range(1000)]
     description, peer = lab.engine.membership.description, desk.engine.peers[lab.id]
     assert desk.until(lambda: len(peer.sources) == 1000, GUARD)
     principal = lab.engine.peers[desk.id].principal
@@ -63,8 +70,8 @@ def test_what_changes_between_two_pages_is_known_as_well(make: Nodes) -> None:
         if len(pages) == 2:  # meanwhile
             kept[0].close()
             kept[999].close()
-            lab.channel("a", Plan).source("s")
-            lab.channel("z", Plan).source("s")
+            lab.channel("a", Reading).source("s")
+            lab.channel("z", Reading).source("s")
             assert desk.until(lambda: {ad.channel for ad in peer.sources} >= {"a", "z"}, GUARD)
     assert len(pages) > 2 and pages[0].version < pages[-1].version
     found = {ad.sid: ad.channel for page in pages for ad in page.sources}
@@ -84,7 +91,7 @@ def test_a_channel_that_fits_in_no_message_is_said(make: Nodes, caplog: pytest.L
     fields = ", ".join(f"a_field_with_a_long_name_{number}: i64" for number in range(400))
     with caplog.at_level("ERROR"):
         lab.channel("too.large", fields).source("s")
-        lab.channel("small", Plan).source("s")
+        lab.channel("small", Reading).source("s")
         make.together()
         assert desk.until(lambda: desk.remote_sources("small") == ["s@lab"], GUARD)
     assert desk.remote_sources("too.large") == []

@@ -164,3 +164,26 @@ def test_only_nodes_that_have_a_source_are_asked() -> None:
         log.wait(1)
         make.flush()
         assert said(counted(made) - before) == 2  # events need no control messages
+
+
+def test_what_a_change_costs() -> None:
+    """One message that something has changed, and of each other node a question what, with its answer: once for all
+    that changes within a moment."""
+    with nodes() as make:
+        made = [make(f"n{number}") for number in range(4)]
+        make.together()
+        first, others = made[0], made[1:]
+        before = counted(made)
+        for count in (1, 50):
+            with first.wiring.lock:  # in one moment
+                for number in range(count):
+                    first.channel(f"{CHANNEL}.{count}.{number}", Sighting).source("s")
+            for node in others:
+                assert node.until(lambda node=node, count=count: has(node, first, count), GUARD)
+            took = counted(made) - before
+            assert took["news_out"] == 1 and took["news_in"] == 3 and took["ask_out"] == took["ask_in"] == 2 * 3, took
+            before = counted(made)
+
+
+def has(node: Node, other: Node, count: int) -> bool:
+    return all(node.remote_sources(f"{CHANNEL}.{count}.{number}") == [f"s@{other.name}"] for number in range(count))

@@ -81,10 +81,10 @@ def _distribution(come: Mapping[int, Talk], alone: bool) -> Section:
     text = (
         "n nodes come one after the other, each when those before know each other, and go again. SECO's instances "
         "register with a central one, greet all others one by one, and say goodbye the same way. Here there is no "
-        "central node: each gives a sign of life, calls the roll with what it has, and is answered by those who are "
-        "there; that it goes, others hear from Zenoh. **Said**: what a node puts into Zenoh, where something for all "
-        "is one message. **Arrive**: at each node that gets it, as SECO counts. Signs of life are among them, which "
-        "SECO has none of: that an instance has died, it finds out when a message to it fails."
+        "central node: each gives a sign of life, calls the roll with its card, and is told by those who are there "
+        "what they have; that it goes, others hear from Zenoh. **Said**: what a node puts into Zenoh, where something "
+        "for all is one message. **Arrive**: at each node that gets it, as SECO counts. Signs of life are among them, "
+        "which SECO has none of: that an instance has died, it finds out when a message to it fails."
     )
     grows = (
         "Both grow with the square of the nodes, for everybody gets to know everybody. Besides signs of life n² − n "
