@@ -20,11 +20,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headwater.channel.route import key_of
+from headwater.federation.cover_index import CoverIndex
 from headwater.interest import Interest
 from headwater.ir.covers import Prepared
-
-NEVER = 1 << 62
-TERMS = 4  # times that are remembered
 
 
 class Changes(NamedTuple):
@@ -40,17 +38,18 @@ class Changes(NamedTuple):
 class Cover:
     """The interests of one node in one channel, and which of them are needed. One thread at a time.
 
-    An interest that is added is held against the needed ones, twice each at most; of equal ones the first counts, which
-    takes no test at all. Removing one that another covers takes none either; else each that only it covered is held
-    against those needed that it has not met before. A test takes microseconds, for each filter is taken apart once.
+    An interest that is added is held against those of the needed ones that may cover it, or that it may cover, which an
+    index finds (`cover_index.py`); of equal ones the first counts, which takes no test at all. Removing one that another
+    covers takes none either; else each that only it covered is placed anew. A test takes microseconds, for each filter
+    is taken apart once.
     """
 
     def __init__(self) -> None:
         self._members: dict[int, _Member] = {}
         self._needed: dict[int, _Member] = {}
         self._first: dict[object, int] = {}  # of those that are equal
+        self._index = CoverIndex()  # of those needed that may cover others
         self._last = 0
-        self._clock = 0  # counts changes of what is needed
         self._installed: set[int] = set()  # since `changes` was asked
         self._withdrawn: set[int] = set()
 
@@ -125,12 +124,22 @@ class Cover:
     def _place(self, key: int) -> None:
         """One that has nothing above it yet."""
         member = self._members[key]
-        unknown = {other: root for other, root in self._needed.items() if not member.met(root)}
-        for other, root in unknown.items():
-            if root.covers(member):
-                self._attach(key, other)
-                return
-        for other in [other for other, root in unknown.items() if member.covers(root)]:
+        everything = self._first.get(None)
+        if member.prepared is None:
+            below = (
+                [] if member.interest is not None else [k for k, m in self._needed.items() if m.prepared is not None]
+            )
+        elif everything is not None and everything in self._needed:
+            self._attach(key, everything)
+            return
+        else:
+            for other in sorted(self._index.above(member.prepared)):
+                if self._needed[other].covers(member):
+                    self._attach(key, other)
+                    return
+            candidates = sorted(self._index.below(member.prepared))
+            below = [other for other in candidates if member.covers(self._needed[other])]
+        for other in below:
             self._drop(other)
             self._attach(other, key)
         self._need(key)
@@ -144,7 +153,7 @@ class Cover:
             self._attach(heir, member.above)
         else:
             self._drop(key)
-            self._members[heir].above, self._members[heir].terms = None, member.terms
+            self._members[heir].above = None
             self._need(heir)
 
     def _attach(self, key: int, above: int) -> None:
@@ -153,8 +162,8 @@ class Cover:
 
     def _need(self, key: int) -> None:
         self._needed[key] = member = self._members[key]
-        self._clock += 1
-        member.terms = [*member.terms[1 - TERMS :], (self._clock, NEVER)]
+        if member.prepared is not None:
+            self._index.add(key, member.prepared)
         if key in self._withdrawn:
             self._withdrawn.remove(key)
         else:
@@ -162,8 +171,8 @@ class Cover:
 
     def _drop(self, key: int) -> None:
         member = self._needed.pop(key)
-        self._clock += 1
-        member.terms[-1] = (member.terms[-1][0], self._clock)
+        if member.prepared is not None:
+            self._index.remove(key, member.prepared)
         if key in self._installed:
             self._installed.remove(key)
         else:
@@ -171,18 +180,13 @@ class Cover:
 
 
 class _Member:
-    __slots__ = ("above", "below", "interest", "prepared", "same", "terms")
+    __slots__ = ("above", "below", "interest", "prepared", "same")
 
     def __init__(self, interest: Interest | None, same: object, prepared: Prepared | None) -> None:
         self.interest, self.same = interest, same
         self.prepared = prepared  # None for everything, and for what stands alone
         self.above: int | None = None
         self.below: dict[int, None] = {}
-        self.terms: list[tuple[int, int]] = []  # the latest times in which it was needed
-
-    def met(self, other: _Member) -> bool:
-        """Whether both were needed at one time: then neither covers the other, and there is nothing to test."""
-        return any(a < d and c < b for a, b in self.terms for c, d in other.terms)
 
     def covers(self, other: _Member) -> bool:
         if other.prepared is None:

@@ -123,7 +123,7 @@ class Prepared:
         x, y = self._filter, other._filter
         if x is None or y is None or x.program.input != y.program.input:
             return False
-        if self._fingerprint == other._fingerprint:
+        if self.fingerprint == other.fingerprint:
             return True
         if x.verdict is None or y.verdict is None or other._ways is None:
             return False
@@ -133,9 +133,21 @@ class Prepared:
         return larger is not None and all(any(_implies(way, one, y) for one in larger) for way in other._ways)
 
     @cached_property
-    def _fingerprint(self) -> bytes:
-        assert self._filter is not None
-        return fingerprint_of_normal(self._filter.program)
+    def fingerprint(self) -> bytes:
+        """Equal for filters that say the same; nothing for one with state, which equals none."""
+        return b"" if self._filter is None else fingerprint_of_normal(self._filter.program)
+
+    @cached_property
+    def boxes(self) -> list[Way] | None:
+        """The ways to be true, each without what it says of nothing in particular: one filter can cover another only if
+        each box of the other lies in one of its own. None where that is not known: it may cover its equals only."""
+        about = self._filter
+        if about is None or about.verdict is None or self._ways is None:
+            return None
+        return [
+            {subject: domain for subject, domain in way.items() if not within(about.base(subject), domain)}
+            for way in self._ways
+        ]
 
     @cached_property
     def _ways(self) -> list[Way] | None:
