@@ -1,7 +1,8 @@
 """`make bench-federation`: what it costs between processes, beside raw TCP, ZeroMQ, Zenoh and NATS in the same run.
 
 `python benchmarks/federation.py --part NAME` runs some parts only (again for more): roundtrip routed single batches
-filtered many consumers spread. `--quick` is a short run that shows whether everything works; its figures mean little.
+filtered many consumers spread interests. `--quick` is a short run that shows whether everything works; its figures mean
+little.
 
 All on loopback. Sender and receiver are processes of their own; ours and the references take turns, round by round, and
 the ratio is the median of those of the rounds. An event is eight f64, 64 bytes. Nobody loses anything: what arrives is
@@ -21,6 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from federation_interests import interests
 from harness import Report
 from headwater.study.fleet.peers import SYSTEMS, installed
 from headwater.study.fleet.worker import PICKS, WANTED, Gone, Worker, workers
@@ -556,6 +558,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "many": many,
     "consumers": consumers,
     "spread": spread,
+    "interests": interests,
 }
 
 

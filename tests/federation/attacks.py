@@ -117,7 +117,6 @@ def request(mallory: Mallory, chance: random.Random) -> bytes:
         chance.random() < 0.3,
         chance.choice(([], ["north"])),
         chance.choice((0, 1, -1)),
-        [],
         chance.randrange(3),
     )
     version = chance.choice((1, 2, 3, 1 << 40))

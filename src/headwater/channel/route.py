@@ -9,7 +9,7 @@ Flow      one source's events in one channel (its own, or one derived from it)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from headwater.channel.tally import Fates, Tally
 from headwater.interest import Interest
 from headwater.ir.covers import covers, disjoint
 from headwater.ir.interp import EventMeta, Fault, Status
-from headwater.match import KINDS, Matcher, new_totals
+from headwater.match import KINDS, Later, Matcher, Matching, new_totals
 from headwater.native.publish import FlowPart
 from headwater.native.record import uses_meta
 
@@ -170,7 +170,7 @@ class Route:
     """What to do with an event; immutable."""
 
     always: tuple[Entry, ...]
-    matching: Any  # a Matching, or None where there is nothing to match
+    matching: Any  # a Matching, perhaps made Later, or None where there is nothing to match
     alone: tuple[Entry, ...]
     lone: Short | None = None  # if all there is to do is to call one function, or to put events on a list
     width: int = 0  # how many subscriptions an event is evaluated for
@@ -306,13 +306,26 @@ class Lineup:
 
     def prepare(self) -> None:
         """Do now what `renewed` would else have to do while sources stand still."""
-        if self.matcher is not None:
+        if self.matcher is not None and self._prompt:
             self.matcher.snapshot()
+
+    @property
+    def _prompt(self) -> bool:
+        """Whether a publisher here would have to wait for what is made when an event comes. What comes from other nodes
+        can wait, and it often does not come before many more interests have."""
+        return any(flow.source.local for flow in self.flows)
+
+    def expect(self, source: Source) -> None:
+        """A source is about to come: of this node, it finds everything made."""
+        if source.local and isinstance(self.route.matching, Later):
+            self.route = replace(self.route, matching=self.route.matching.now)
 
     def renewed(self) -> Route:
         """The route for the entries as they are now."""
         always, alone = tuple(self._always), tuple(self._alone)
-        matching = self.matcher.snapshot() if self._keys and self.matcher is not None else None
+        matching: Matching | Later | None = None
+        if self._keys and self.matcher is not None:
+            matching = self.matcher.snapshot() if self._prompt else Later(self.matcher)
         lone = None
         if len(always) == 1 and not alone and matching is None and len(always[0].members) == 1:
             lone = always[0].members[0].lone
@@ -332,7 +345,7 @@ class Lineup:
 
     def resize(self, entry: Entry, before: int) -> None:
         """The number of an entry's subscriptions has changed."""
-        if self._how[entry] == "matched":
+        if entry.width != before and self._how[entry] == "matched":
             assert self.matcher is not None
             self._matched_width += entry.width - before
             self.matcher.weigh(self._keys[entry], entry.width)

@@ -7,6 +7,7 @@ its events, while members and routes are exchanged; where each stood is the exac
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ class Wiring:
         self.version = 0  # counts changes, each before it takes effect
         # Told, under the lock, of channels whose members or sources have changed: quick, and without waiting.
         self.changed: Callable[[Iterable[Channel]], None] = lambda channels: None
+        # Told, under the lock, of interests whose members have changed, channel by channel, before `changed` is.
+        self.rearranged: Callable[[Channel, Iterable[Entry]], None] = lambda channel, entries: None
         # Told, under the lock of the source as well, that it has gone to other zones.
         self.moved: Callable[[Source], None] = lambda source: None
         self.reserved: list[Entry] = []  # of interests with state: made already for a subscription that is changing
@@ -78,43 +81,51 @@ class Wiring:
                     now.append(move.member)
                 else:
                     now.remove(move.member)
-            channels = {move.channel: None for move in todo}
+            touched: dict[Channel, dict[Entry, int]] = {}  # by channel: its entries, and how wide each was
+            for move in todo:
+                touched.setdefault(move.channel, {})[move.entry] = move.entry.width
             self._prepare(todo)
             for move in todo:
                 if move.joins:
                     move.member.prepare()
             self.version += 1
-            with self.still(channels):
+            with self.still(touched):
                 for move in todo:
                     if not move.joins:
                         move.member.ended()
-                widths = {entry: entry.width for entry in members}
                 for entry, now in members.items():
                     entry.members = tuple(now)
                     entry.width = sum(member.width for member in now)
-                for channel in channels:
-                    touched = {move.entry for move in todo if move.channel is channel}
-                    self._renew(channel, {entry: widths[entry] for entry in touched})
-                for move in todo:
-                    if move.joins:
-                        move.member.started()
-            self.changed(channels)
+                for channel, entries in touched.items():
+                    self._renew(channel, entries)
+                for member in {id(move.member): move.member for move in todo if move.joins}.values():
+                    member.started()
+            for channel, entries in touched.items():
+                self.rearranged(channel, entries)
+            self.changed(touched)
 
     def _with_stages(self, moves: list[Move]) -> list[Move]:
         """A derived channel joins its parent with its first member and leaves with its last."""
         todo = list(moves)
-        for move in todo:  # grows as it goes
-            channel = move.channel
-            if channel.stage is None or channel.parent is None:
+        gains: Counter[Channel] = Counter()  # by derived channel, of what is counted so far
+        for move in todo:
+            if move.channel.stage is not None:
+                gains[move.channel] += 1 if move.joins else -1
+        derived = list(gains)
+        pending = {id(move.member) for move in todo}
+        for channel in derived:  # grows as it goes
+            if channel.parent is None or channel.stage is None:
                 continue
-            gain = sum(1 if other.joins else -1 for other in todo if other.channel is channel)
             before = sum(len(entry.members) for entry in channel.entries.values())
-            joins = before == 0 and before + gain > 0
-            leaves = before > 0 and before + gain == 0
-            pending = any(other.member is channel.stage for other in todo)
-            if (joins or leaves) and not pending:
+            joins = before == 0 and before + gains[channel] > 0
+            leaves = before > 0 and before + gains[channel] == 0
+            if (joins or leaves) and id(channel.stage) not in pending:
                 assert channel.stage_entry is not None
                 todo.append(Move(channel.parent, channel.stage_entry, channel.stage, joins))
+                pending.add(id(channel.stage))
+                if channel.parent.stage is not None:
+                    gains[channel.parent] += 1 if joins else -1
+                    derived.append(channel.parent)
         return todo
 
     def _prepare(self, moves: list[Move]) -> None:
@@ -159,6 +170,7 @@ class Wiring:
 
     def _add_flow(self, source: Source, channel: Channel, facts: Interest | None) -> None:
         lineup = self._lineup(channel, facts, source.zones)
+        lineup.expect(source)
         flow = source.flow(channel, lineup)
         source.flows[channel] = flow
         lineup.flows.append(flow)
@@ -210,6 +222,8 @@ class Wiring:
                 raise ClosedError(f"move: {source} is closed; make another with channel.source(zones=...)")
             flows = list(source.flows.items())
             others = [self._lineup(channel, flow.lineup.facts, zones) for channel, flow in flows]
+            for lineup in others:
+                lineup.expect(source)
             self.version += 1
             with source.lock:
                 before = [flow.lineup for _, flow in flows]

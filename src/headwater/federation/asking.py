@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from headwater.channel.forms import fitting
 from headwater.channel.names import Pattern
 from headwater.errors import FederationError, HeadwaterError, SecurityError, Unreachable
 from headwater.federation.demand import NOTHING, Demand, Installation
-from headwater.federation.messages import Install, Installed, unpack_interest, unpack_type
+from headwater.federation.messages import Install, Installed, Wish, pack_wishes, unpack_interest, unpack_type
+from headwater.federation.wanted import Changed
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -26,6 +28,9 @@ log = logging.getLogger("headwater.federation")
 CHANGE = 10.0  # seconds for which a change waits for nodes that do not answer
 RECONSIDER = 30.0  # seconds after which a source that has refused an interest is asked again, if it may run here
 AGAIN = 0.25  # seconds after which a question is asked again that was not answered
+PAGE_WISHES = 2_000  # that go in one message; of names of durable sinks as many
+PAGE_BYTES = 512 << 10  # of wishes in one message, before they are packed
+REPEATED = 64  # refused wishes that are asked for again with each question
 
 
 class Asking:
@@ -33,6 +38,8 @@ class Asking:
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self._node, self._demands = engine, engine.node, engine.demands
+        # By channel and peer: the interests that are refused there, with the sinks that say so.
+        self._refusals: dict[str, dict[Entry, list[Subscription]]] = {}
 
     # ── who is there ──
 
@@ -49,10 +56,17 @@ class Asking:
                 self.declare(peer, ad.name)
             except HeadwaterError as error:
                 self._engine.offence(peer, f"channel {ad.name}: {error}")
+            except Exception as error:  # whatever it is, the other channels are served
+                pause = self._engine.failures.failed(f"{ad.name}@{peer.name}", error)
+                self._engine.keeping.later(pause, partial(self.advertised, peer))
         with self._node.wiring.lock:
             concerned = [channel for channel in self._node.channels() if peer.has(channel.name)]
         for channel in concerned:
             self.sync(channel, [peer])
+        with peer.lock:
+            if peer.incarnation == state.incarnation:
+                peer.considered = max(peer.considered, state.version)
+        self._engine.keeping.changed()
 
     def declare(self, peer: Peer, name: str) -> Channel:
         """A channel as a peer has it: with its type, and derived as it is there."""
@@ -114,8 +128,7 @@ class Asking:
             if asked.busy:
                 asked.again = True
                 return None
-            if demand == asked.demand and asked.agreed == asked.version:
-                asked.demand = demand
+            if demand.same(asked.demand) and asked.agreed == asked.version:
                 if begin and asked.marked >= asked.due:  # nothing was asked for them, and so nothing will come
                     asked.begins.append((asked.version, begin))
                     self._engine.keeping.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
@@ -154,6 +167,10 @@ class Asking:
         """Whether the peer has answered."""
         with self._node.wiring.lock:
             demand = NOTHING if channel.closed else self._demands.of(channel, peer)
+            changed = self._changed(asked, demand)
+            base = 0 if changed is None else asked.base
+            if changed is None:
+                changed = self._demands.everything(demand)
             positions = self._positions(channel, peer)
             reached, since, known = self._engine.reaches.said(channel, peer, demand)
             begin = self._begin(peer, channel)
@@ -168,26 +185,27 @@ class Asking:
         with peer.lock:
             asked.version += 1
             version = asked.version
-            before = asked.demand
+            before, asked.demand = asked.demand, demand
             if begin:
                 asked.begins.append((version, begin))
-            asked.demand = replace(demand, there=before.there | demand.there)
         question = Install(
             channel.name,
             version,
-            list(demand.wishes),
-            demand.reliable,
-            demand.promises,
+            reliable=demand.reliable,
+            promises=demand.promises,
             multicast=group is not None,
             positions=positions,
             routes=[list(route) for route in demand.routes],
             reached=reached,
             since=since,
             known=known,
+            base=base,
+            gone=changed.gone,
+            gone_sinks=changed.gone_names,
         )
         misfit = self._misfit(peer, channel) if demand.wishes else ""
         try:
-            answer = Installed({}, error=misfit) if misfit else self._engine.ask(peer, question)
+            answer = Installed({}, error=misfit) if misfit else self._put(peer, question, changed)
         except (Unreachable, SecurityError) as error:
             log.info("node %s: %s has not answered: %s", self._node.name, peer.name, error)
             asked.demand = before
@@ -196,16 +214,47 @@ class Asking:
             answer = Installed({}, error=str(error))
         if not isinstance(answer, Installed):
             self._engine.offence(peer, f"expected an answer to a wish, found {type(answer).__name__}")
+            asked.demand = before
             return False
+        if answer.all:  # it does not know what this builds on
+            with peer.lock:
+                asked.demand, asked.base, asked.again = before, 0, True
+            return bool(base)  # if this was all, that cannot be: not at once again
         if hearing is not None:
             if answer.group or answer.error:
                 hearing.freeze(peer, channel.name, False)
             if not answer.error:
                 hearing.told(peer, channel.name, answer.group)
-        self._answered(peer, channel, asked, version, demand, answer)
+        self._answered(peer, channel, asked, version, demand, answer, changed if base else None)
         if demand.wishes and peer.link is None:
             self._engine.links.connect(peer)
         return True
+
+    def _changed(self, asked: Installation, demand: Demand) -> Changed | None:
+        """What has changed since the peer was last asked, with some of what it refused then; None if it is to be told
+        everything. The wiring's lock is held."""
+        if not asked.base or not demand.wishes:
+            return None
+        changed = self._demands.changed(demand, asked.demand)
+        if changed is not None and asked.refused and demand.wanted is not None:
+            said = {wish.tag for wish in changed.wishes}
+            again = [tag for tag in asked.refused if tag not in said and tag in demand.wanted.wishes]
+            changed.wishes += [demand.wanted.wishes[tag] for tag in again[:REPEATED]]
+        return changed
+
+    def _put(self, peer: Peer, question: Install, changed: Changed) -> Any:
+        """Ask, in as many messages as it takes; the answer to the last one."""
+        parts, names = list(_pages(changed.wishes)), changed.names
+        pages = max(1, len(parts), -(-len(names) // PAGE_WISHES))
+        answer: Any = None
+        for page in range(pages):
+            wishes, packed = pack_wishes(parts[page] if page < len(parts) else [])
+            start = page * PAGE_WISHES
+            part = {"wishes": wishes, "packed": packed, "sinks": names[start : start + PAGE_WISHES]}
+            answer = self._engine.ask(peer, replace(question, **part, page=page, more=page + 1 < pages))
+            if not isinstance(answer, Installed) or answer.error or answer.all:
+                break
+        return answer
 
     def _misfit(self, peer: Peer, channel: Channel) -> str:
         """Why events of the peer's channel can be none of this node's; nothing if they can."""
@@ -227,52 +276,68 @@ class Asking:
         """How far durable sinks have come with the peer's sources, in an earlier process of this node."""
         start = f"{peer.id}/{peer.incarnation}/"
         found: dict[int, int] = {}
-        for sink in self._sinks(channel):
-            if sink.progress is not None:
-                for key, seq in sink.progress.positions().items():
-                    if key.startswith(start):
-                        sid = int(key.removeprefix(start).partition(" ")[0])
-                        found[sid] = min(found.get(sid, seq), seq)
+        for sink in self._demands.durable(channel):
+            for key, seq in {} if sink.progress is None else sink.progress.positions().items():
+                if key.startswith(start):
+                    sid = int(key.removeprefix(start).partition(" ")[0])
+                    found[sid] = min(found.get(sid, seq), seq)
         return found
-
-    def _sinks(self, channel: Channel) -> list[Subscription]:
-        members = [member for entry in channel.entries.values() for member in entry.members]
-        return [sink for member in members if (sink := getattr(member, "subscription", None)) is not None]
 
     # ── answers ──
 
     def _answered(
-        self, peer: Peer, channel: Channel, asked: Installation, version: int, demand: Demand, answer: Installed
+        self,
+        peer: Peer,
+        channel: Channel,
+        asked: Installation,
+        version: int,
+        demand: Demand,
+        answer: Installed,
+        changed: Changed | None,
     ) -> None:
+        """A peer has answered a question: one about what has `changed`, or (None) about everything."""
+        refused = dict(answer.refused)
+        with self._node.wiring.lock:
+            if answer.error:
+                refused = {wish.tag: answer.error for wish in self._demands.everything(demand).wishes}
+            still = self._still_refused(asked, demand, changed)
         with peer.lock:
             asked.agreed, asked.due = version, answer.mark
-            refused = dict(answer.refused)
-            if answer.error:
-                refused = {wish.tag: answer.error for wish in demand.wishes}
-            gone = {entry for tag in refused if (entry := self._demands.entry(channel.name, tag)) is not None}
-            asked.demand = replace(demand, there=demand.there - gone)
-            asked.points, asked.refused = dict(answer.points), refused
+            asked.base = 0 if answer.error else version
+            asked.points, asked.refused = dict(answer.points), {**still, **refused}
             asked.incarnation = peer.incarnation
         self._engine.reaches.installed(peer, channel.name, demand, answer.points)
         if asked.marked >= answer.mark:  # no mark will follow for it
             self.begun(peer, channel.name, asked, version)
-        place = _place(channel, peer)
         retry = False
         with self._node.wiring.lock:
-            for sink in self._sinks(channel):
-                sink.refused.pop(place, None)
+            entries = {tag: entry for tag in asked.refused if (entry := self._demands.entry(channel.name, tag))}
+            self._not_refused(_place(channel, peer), set(entries.values()))
             for tag, why in refused.items():
-                entry = self._demands.entry(channel.name, tag)
-                if entry is None:
-                    continue
-                if self._demands.refused(peer, channel, entry):
-                    retry = True
-                self._refuse(channel, entry, place, why)
+                if tag in entries:
+                    retry |= self._demands.refused(peer, channel, entries[tag])
+                    self._refuse(channel, entries[tag], _place(channel, peer), why)
         for tag, why in refused.items():
-            self._engine.control.interest(peer, channel.name, self._demands.entry(channel.name, tag), "refused", why)
+            self._engine.control.interest(peer, channel.name, entries.get(tag), "refused", why)
         if retry:
             self._engine.keeping.later(0.0, lambda: self.sync(channel, [peer]))
             self._engine.keeping.later(RECONSIDER, lambda: self._reconsider(peer, channel))
+
+    def _still_refused(self, asked: Installation, demand: Demand, changed: Changed | None) -> dict[int, str]:
+        """Of what was refused before, that of which nothing was said this time."""
+        if changed is None or demand.wanted is None:
+            return {}
+        said = {wish.tag for wish in changed.wishes}
+        return {tag: why for tag, why in asked.refused.items() if tag not in said and tag in demand.wanted.wishes}
+
+    def _not_refused(self, place: str, refused: set[Entry]) -> None:
+        """Sinks of all other interests are not refused there any more; the wiring's lock is held."""
+        known = self._refusals.get(place, {})
+        for entry in [entry for entry in known if entry not in refused]:
+            for sink in known.pop(entry):
+                sink.refused.pop(place, None)
+        if not known:
+            self._refusals.pop(place, None)
 
     def _reconsider(self, peer: Peer, channel: Channel) -> None:
         """A source that had too much to do may have less by now."""
@@ -283,10 +348,10 @@ class Asking:
 
     def _refuse(self, channel: Channel, entry: Entry, place: str, why: str) -> None:
         log.warning("node %s: an interest in %s is refused: %s", self._node.name, place, why)
-        for member in entry.members:
-            sink = getattr(member, "subscription", None)
-            if sink is not None:
-                sink.refused[place] = why
+        found = [getattr(member, "subscription", None) for member in entry.members]
+        sinks = self._refusals.setdefault(place, {})[entry] = [sink for sink in found if sink is not None]
+        for sink in sinks:
+            sink.refused[place] = why
 
     def refuse_channel(self, peer: Peer, name: str, why: str) -> None:
         """A peer's sources of a channel do not fit here."""
@@ -307,7 +372,7 @@ class Asking:
     def _begin(self, peer: Peer, channel: Channel) -> list[Subscription]:
         """Sinks that are still to begin with the past of a peer."""
         place = peer.place(channel.name)
-        return [sink for sink in self._sinks(channel) if sink.late and sink.begins(place)]
+        return [sink for sink in self._demands.late(channel) if sink.late and sink.begins(place)]
 
     # ── changing what is wanted ──
 
@@ -321,6 +386,7 @@ class Asking:
             ahead = node.foresee(subscription, part, **what)
             for channel, entry in ahead:
                 demands.ahead.setdefault(channel, []).append(entry)
+                demands.touch(channel, [entry])
                 if entry.interest is not None and entry.interest.program.stateful:
                     node.wiring.reserved.append(entry)
             node.wiring.changed([channel for channel, _ in ahead])
@@ -333,6 +399,7 @@ class Asking:
             with node.wiring.lock:
                 for channel, entry in ahead:
                     demands.ahead[channel].remove(entry)
+                    demands.touch(channel, [entry])
                     if entry in node.wiring.reserved:
                         node.wiring.reserved.remove(entry)
                     if not demands.ahead[channel]:
@@ -354,7 +421,7 @@ class Asking:
                     if demand.wishes:
                         return False
                     continue
-                if asked.busy or asked.agreed != asked.version or asked.demand.wishes != demand.wishes:
+                if asked.busy or asked.agreed != asked.version or not asked.demand.same(demand):
                     return False
                 if marks and demand.wishes and asked.marked < asked.due and not _all_refused(asked):
                     return False
@@ -377,4 +444,19 @@ def _place(channel: Channel, peer: Peer) -> str:
 
 
 def _all_refused(asked: Installation) -> bool:
-    return all(wish.tag in asked.refused for wish in asked.demand.wishes)
+    return len(asked.refused) >= asked.demand.wishes
+
+
+def _pages(wishes: list[Wish]) -> Iterator[list[Wish]]:
+    """Wishes in parts, each of which fits into a message."""
+    page: list[Wish] = []
+    size = 0
+    for wish in wishes:
+        each = 64 + len(wish.program or b"") + len(wish.params or b"")
+        if page and (len(page) == PAGE_WISHES or size + each > PAGE_BYTES):
+            yield page
+            page, size = [], 0
+        page.append(wish)
+        size += each
+    if page:
+        yield page

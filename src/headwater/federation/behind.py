@@ -53,7 +53,9 @@ class Behind:
         self._upto = 0
 
     def _start(self, tag: int) -> int:
-        return self._after.get(tag, self._rest)
+        found = self.lane.crossing.wishes.get(tag)
+        alone = found is not None and bool(getattr(found[1], "tag", 0))
+        return self._after.get(tag if alone else 0, self._rest)  # all filters are one stream
 
     @property
     def _stateful(self) -> bool:

@@ -105,13 +105,13 @@ class ControlEvents:
             "headwater.sources", SourceEvent(change=change, node=peer.name, channel=ad.channel, source=ad.name)
         )
 
-    def wish(self, peer: Peer, channel: str, wish: Wish | int, change: str, reason: str) -> None:
-        """Of another node's interest in sources here."""
+    def wish(self, peer: Peer, channel: str, wish: Wish | int, change: str, reason: str, text: str = "") -> None:
+        """Of another node's interest in sources here; its text, if that is known."""
         key = peer.id, channel, wish if isinstance(wish, int) else wish.tag
         if isinstance(wish, int):
             text = self._texts.pop(key, "")
         else:
-            text = self._texts[key] = _text(wish)
+            text = self._texts[key] = text or _text(wish)
         self._interest(peer, channel, text, change, reason, here=True)
 
     def interest(self, peer: Peer, channel: str, entry: Entry | None, change: str, reason: str) -> None:

@@ -8,7 +8,7 @@ from weakref import WeakSet
 from headwater.federation.messages import Told
 
 if TYPE_CHECKING:
-    from headwater.channel.route import Flow, Lineup
+    from headwater.channel.route import Entry, Flow, Lineup
     from headwater.channel.source import Source
     from headwater.federation.crossing import Crossing
 
@@ -19,24 +19,33 @@ class Counting:
 
     def __init__(self, crossing: Crossing) -> None:
         self._crossing = crossing
-        self._seen: dict[int, dict[Source, int]] = {}  # by tag: what each source had published before
+        self._seen: dict[int, dict[Source, int]] = {}  # by tag: what each source had published before; of a point, one
+        self._fresh: dict[int, bool] = {}  # tags that are to begin, and whether others have the same interest already
         self._undecided: dict[int, dict[Lineup, int]] = {}
         self._past: dict[int, int] = {}  # events of sources that are no more
         self._ended: WeakSet[Source] = WeakSet()  # those, while their flows may still be there
 
+    def begins(self, tag: int, entry: Entry) -> None:
+        """An interest is to be in force from the next start on."""
+        self._fresh[tag] = bool(entry.members)
+
     def started(self) -> None:
-        """Interests are in force from here, or not any more."""
+        """Those that were to begin are in force from here."""
+        fresh, self._fresh = self._fresh, {}
+        if not fresh:
+            return
         wishes, channel = self._crossing.wishes, self._crossing.channel
-        for tag in [tag for tag in self._seen if tag not in wishes]:
-            self.forget(tag)
-        for tag, (entry, _) in wishes.items():
-            if tag not in self._seen:
-                self._seen[tag] = {flow.source: flow.seen for flow in self._flows()}
-                self._undecided[tag] = {lineup: lineup.judged(entry).undecided for lineup in channel.lineups}
-                self._past[tag] = 0
+        seen = {flow.source: flow.seen for flow in self._flows()}
+        for tag, known in fresh.items():
+            if tag in wishes:
+                entry = wishes[tag][0]
+                self._seen[tag], self._past[tag] = seen, 0
+                counted = {lineup: lineup.judged(entry).undecided for lineup in channel.lineups} if known else {}
+                self._undecided[tag] = {lineup: number for lineup, number in counted.items() if number}
 
     def forget(self, tag: int) -> None:
         """An interest is withdrawn."""
+        self._fresh.pop(tag, None)
         for known in (self._seen, self._undecided, self._past):
             known.pop(tag, None)
 
@@ -48,7 +57,9 @@ class Counting:
         self._ended.add(source)
         for tag, seen in self._seen.items():
             if flow.lineup.consults(self._crossing.wishes[tag][0]):
-                self._past[tag] += flow.seen - seen.pop(source, 0)
+                self._past[tag] += flow.seen - seen.get(source, 0)
+        for seen in {id(each): each for each in self._seen.values()}.values():
+            seen.pop(source, None)
 
     def told(self) -> Told:
         """All of it, as the peer may know it."""

@@ -6,7 +6,7 @@ Interests with state or output run here only, and what they pass is marked with 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,15 @@ from headwater.channel.subscription import SAMPLE
 from headwater.federation.counting import Counting
 from headwater.federation.lane import Lane
 from headwater.federation.numbering import Pause
+from headwater.federation.question import is_special
 from headwater.native.publish import LonePart
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.source import Source
+    from headwater.federation.granting import Grant
     from headwater.federation.groupshare import Share
+    from headwater.federation.messages import Wish
     from headwater.federation.peer import Peer
 
 
@@ -159,6 +162,12 @@ class Crossing:
         self.merged = Merged(self)
         self.wishes: dict[int, tuple[Entry, Merged | Tagged]] = {}  # by tag
         self.costs: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+        self.cost = self.size = 0  # of all of them
+        self.special: set[int] = set()  # tags of those that are more than a filter from now on
+        self._standing: Counter[tuple[Entry, Merged | Tagged]] = (
+            Counter()
+        )  # how many wishes a member is in an entry for
         self.turns: dict[int, int] = {}
         self.version = 0
         self.due = self.told = 0  # versions: of the last one that needs a mark, and of the last mark
@@ -281,6 +290,33 @@ class Crossing:
         if self.to_start is not None:
             todo, self.to_start = self.to_start, None
             todo()
+
+    def take(self, wish: Wish, entry: Entry, member: Merged | Tagged, grant: Grant) -> None:
+        """One wish more."""
+        tag = wish.tag
+        self.counting.begins(tag, entry)
+        self.wishes[tag] = entry, member
+        self.costs[tag], self._sizes[tag], self.turns[tag] = grant.cost, grant.size, wish.turn
+        self.cost, self.size = self.cost + grant.cost, self.size + grant.size
+        self._standing[entry, member] += 1
+        if is_special(wish):
+            self.special.add(tag)
+
+    def forget(self, tag: int) -> tuple[Entry, Merged | Tagged]:
+        """One wish less."""
+        self.cost, self.size = self.cost - self.costs.pop(tag), self.size - self._sizes.pop(tag)
+        self.turns.pop(tag, None)
+        self.special.discard(tag)
+        self.counting.forget(tag)
+        found = self.wishes.pop(tag)
+        self._standing[found] -= 1
+        if not self._standing[found]:
+            del self._standing[found]
+        return found
+
+    def held(self, entry: Entry, member: Merged | Tagged) -> bool:
+        """Whether a member is in an entry for some wish."""
+        return (entry, member) in self._standing
 
     def hold(self, entry: Entry) -> bool:
         """One wish more for an entry; whether its member must join that."""

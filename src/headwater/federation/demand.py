@@ -3,20 +3,23 @@
 Per channel there is a set of distinct interests. Filters of which another one covers everything are not asked for; a
 source sends what any of the rest passes, once, and this node decides among its sinks. What has state or output runs at
 the source only; its results come with a tag.
+
+    Demands    of a node: the Wanted of each channel, brought up to date when somebody looks
+    Wanted     of a channel: its wishes, kept in step with its interests one by one         (wanted.py)
+    Demand     of a channel and a peer: what is wanted there, as of a version
+    Installation   what a peer was asked for, and its answer
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
-from headwater.federation.merging import Kept
-from headwater.federation.messages import Wish, pack_params
+from headwater.federation.messages import Wish
+from headwater.federation.wanted import EVERYTHING, HERE, Changed, Wanted, sinks_behind
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -25,19 +28,36 @@ if TYPE_CHECKING:
     from headwater.channel.subscription import Subscription
     from headwater.federation.peer import Peer
 
-EVERYTHING = Wish(0, None)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """What is wanted of a channel at one peer."""
+    """What is wanted of a channel at one peer, as of a version of what is wanted of it at all. The wishes
+    themselves are in `wanted`, under the wiring's lock, for as long as that is of the same version."""
 
-    wishes: tuple[Wish, ...] = ()
+    wanted: Wanted | None = None
+    version: int = 0
+    here: frozenset[Entry] = frozenset()  # what the peer has refused, and runs here therefore
+    wishes: int = 0  # how many
+    tagged: tuple[Wish, ...] = ()  # those that run at the source only
+    plain: bool = (
+        True  # nothing but filters, in the whole channel, from now on, and for nobody who is to find them again
+    )
     reliable: bool = False
     promises: bool = False
-    there: frozenset[Entry] = frozenset()  # what runs at the source only
-    placed: dict[Entry, str] = field(default_factory=dict, compare=False)  # for people: where each runs, and why
     routes: tuple[tuple[str, ...], ...] = ()  # if only gateways want it: the federations behind each that want it
+
+    def same(self, other: Demand) -> bool:
+        """Whether nothing has to be asked to go from one to the other."""
+        if not self.wishes or not other.wishes:
+            return self.wishes == other.wishes
+        return self.wanted is other.wanted and self.version == other.version and self.here == other.here
+
+    @property
+    def placed(self) -> dict[Entry, str]:
+        """For people: where each interest runs, and why."""
+        return (
+            {} if self.wanted is None else {entry: self.wanted.placed(entry, self.here) for entry in self.wanted.parts}
+        )
 
 
 NOTHING = Demand()
@@ -53,6 +73,7 @@ class Installation:
     begins: list[tuple[int, list[Subscription]]] = field(default_factory=list)  # by version: who waits for the past
     due: int = 0  # of the mark to wait for: what was only withdrawn since needs none
     demand: Demand = NOTHING  # as it was answered
+    base: int = 0  # the version that the peer is known to have in full: what has changed since `demand` is enough
     points: dict[int, int] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
     busy: bool = False
@@ -68,10 +89,15 @@ class Demands:
         self._tags: dict[str, dict[int, Entry]] = {}
         self._numbers: dict[Entry, int] = {}
         self._next = count(1)
+        self._versions = count(1)
         self._lock = threading.Lock()
         self.ahead: dict[Channel, list[Entry]] = {}  # to be asked for before anybody is attached
-        self._here: dict[tuple[str, str], set[Entry]] = {}  # by peer and channel: refused there, so they run here
-        self._covers: dict[str, dict[frozenset[str] | None, Kept]] = {}  # by channel and zones
+        self._here: dict[tuple[str, str], frozenset[Entry]] = {}  # by peer and channel: refused, so they run here
+        self._wanted: dict[Channel, Wanted] = {}
+        self._stale: dict[Channel, dict[Entry, None]] = {}  # interests whose members have changed
+        self._shared: dict[Channel, Demand] = {}  # the latest, of peers that have refused nothing
+
+    # ── tags ──
 
     def tags(self, channel: str) -> dict[int, Entry]:
         """By tag, the interests of a channel; any thread may look."""
@@ -86,6 +112,13 @@ class Demands:
             self._tags.setdefault(channel, {})[found] = entry
             return found
 
+    def forget(self, channel: str, entry: Entry) -> None:
+        """Nobody has this interest any more."""
+        with self._lock:
+            found = self._numbers.pop(entry, None)
+            if found is not None:
+                self._tags.get(channel, {}).pop(found, None)
+
     def entry(self, channel: str, tag: int) -> Entry | None:
         return self.tags(channel).get(tag)
 
@@ -94,12 +127,16 @@ class Demands:
         with self._lock:
             return self._numbers.get(entry)
 
+    # ── where interests run ──
+
     def placed(self, peer: Peer, channel: str, entry: Entry) -> tuple[str, str] | None:
         """For people: where an interest in a peer's sources runs, and why; None if nothing was asked there."""
-        asked = peer.asked.get(channel)
+        asked: Installation | None = peer.asked.get(channel)
         if asked is None:
             return None
-        text = asked.demand.placed.get(entry, "")
+        wanted, text = asked.demand.wanted, ""
+        if wanted is not None and wanted.asked(entry, asked.demand.version):
+            text = wanted.placed(entry, asked.demand.here)
         refused = asked.refused.get(self.number(entry) or -1)
         if refused is not None and not text.startswith("destination"):
             return "refused", f"node {peer.name}: {refused}"
@@ -117,143 +154,101 @@ class Demands:
         """A peer will not run it; whether it is to run here instead."""
         if self._placement != "auto":
             return False
-        self._here.setdefault((peer.id, channel.name), set()).add(entry)
+        key = peer.id, channel.name
+        self._here[key] = self._here.get(key, frozenset()) | {entry}
         return True
 
     def forget_refusals(self, peer: Peer, channel: Channel) -> bool:
         """Ask a peer again for what it has refused; whether there is anything."""
         return bool(self._here.pop((peer.id, channel.name), None))
 
+    # ── what is wanted ──
+
+    def touch(self, channel: Channel, entries: Iterable[Entry]) -> None:
+        """Members of these interests have changed: those of a derived channel are behind one of its parent."""
+        at: Channel | None = channel
+        while at is not None:
+            self._stale.setdefault(at, {}).update(dict.fromkeys(entries))
+            entries = () if at.stage_entry is None else (at.stage_entry,)
+            at = at.parent
+
     def of(self, channel: Channel, peer: Peer) -> Demand:
         """What this node wants of a channel from that peer."""
-        entries = [entry for entry in channel.entries.values() if entry.local]
-        entries += [entry for entry in self.ahead.get(channel, ()) if entry not in entries]
-        if not entries:
-            self._clean(channel, ())
-            self._covers.pop(channel.name, None)
+        wanted = self._current(channel)
+        if wanted is None or not wanted.parts:
             return NOTHING
-        here = self._here.get((peer.id, channel.name), set())
-        filters: list[Entry] = []
-        wishes: list[Wish] = []
-        there: set[Entry] = set()
-        placed: dict[Entry, str] = {}
-        everything = False
-        for entry in entries:
-            if entry.interest is None:
-                filters.append(entry)
-                placed[entry] = "source: it wants everything"
-            elif self._placement == "destination" or entry in here:
-                everything = True
-                placed[entry] = "destination: " + ("the source refuses it" if entry in here else "as configured")
-            elif _merges(channel, entry):
-                filters.append(entry)
-                placed[entry] = "source and destination: filtered there, decided here"
-            else:
-                there.add(entry)
-                placed[entry] = "source: it has state or output, or may run for long"
-                wishes.append(self._wish(channel, entry, tagged=True))
-        covers = self._covers.setdefault(channel.name, {}) if not here else {}  # most peers take all
-        wishes += self._merged(channel, filters, everything, placed, covers)
-        sinks = list(sinks_behind(entries))
-        self._clean(channel, entries)
-        return Demand(
-            tuple(wishes),
-            reliable=any(sink.options.delivery.name == "reliable" for sink in sinks) or bool(self.ahead.get(channel)),
-            promises=any(sink.options.order == "timestamp" for sink in sinks),
-            there=frozenset(there),
-            placed=placed,
-            routes=_routes(sinks),
-        )
+        refused = self._here.get((peer.id, channel.name), frozenset())
+        if refused:
+            refused = frozenset(entry for entry in refused if entry in wanted.parts)
+        shared = self._shared.get(channel)
+        if not refused and shared is not None and shared.wanted is wanted and shared.version == wanted.version:
+            return shared
+        made = _demand(wanted, refused)
+        if not refused:
+            self._shared[channel] = made
+        return made
 
-    def _merged(
-        self,
-        channel: Channel,
-        filters: list[Entry],
-        everything: bool,
-        placed: dict[Entry, str],
-        covers: dict[frozenset[str] | None, Kept],
-    ) -> Iterator[Wish]:
-        """The fewest filters that together pass what all of them pass; by zones, since those are judged beside them."""
-        if everything:
-            yield structs.replace(EVERYTHING, sinks=_durable(sinks_behind(channel.entries.values())))
-            return
-        groups: dict[frozenset[str] | None, list[Entry]] = {}
-        for entry in filters:
-            groups.setdefault(entry.zones, []).append(entry)
-        for gone in [zones for zones in covers if zones not in groups]:
-            del covers[gone]
-        for zones, group in groups.items():
-            needed, covered = covers.setdefault(zones, Kept()).minimal([entry.interest for entry in group])
-            durable = _durable(sinks_behind(group))  # those of the covered too: what is kept for them is the same
-            for index in needed:
-                yield structs.replace(self._wish(channel, group[index], tagged=False), sinks=durable)
-            for index in covered:
-                wish = self._wish(channel, group[index], tagged=False)
-                if wish.history:  # nobody else asks for its past
-                    yield wish
-                placed[group[index]] = "destination: another interest of this node covers it at the source"
+    def _current(self, channel: Channel) -> Wanted | None:
+        """What is wanted of a channel at all, up to date."""
+        wanted, stale = self._wanted.get(channel), self._stale.pop(channel, {})
+        if wanted is None:
+            if not stale and not channel.entries and not self.ahead.get(channel):
+                return None
+            wanted = self._wanted[channel] = Wanted(self, channel, self._placement, self._versions)
+            stale = dict.fromkeys(channel.entries.values())
+        try:
+            wanted.update(stale, self.ahead.get(channel, ()))
+        except BaseException:  # it is in no state to go on from: the next one makes it anew
+            del self._wanted[channel]
+            raise
+        if not wanted.parts:
+            del self._wanted[channel]
+            self._shared.pop(channel, None)
+        return wanted
 
-    def _wish(self, channel: Channel, entry: Entry, *, tagged: bool) -> Wish:
-        interest = entry.interest
-        sinks = list(sinks_behind([entry]))
-        history, turn = _past(sinks)
-        return Wish(
-            self.tag(channel.name, entry),
-            None if interest is None else interest.dumps(),
-            None if interest is None else pack_params(interest.params),
-            tagged,
-            sorted(entry.zones or ()),
-            history,
-            _durable(sinks),
-            turn,
-        )
+    def changed(self, demand: Demand, before: Demand) -> Changed | None:
+        """How the wishes of the latest demand differ from those of an earlier one; None if that is not known."""
+        if demand.wanted is None or demand.wanted is not before.wanted or demand.here or before.here:
+            return None
+        return demand.wanted.since(before.version)
 
-    def _clean(self, channel: Channel, entries: Iterable[Entry]) -> None:
-        """Tags of interests that nobody has any more are forgotten."""
-        keep = set(entries)
-        with self._lock:
-            tags = self._tags.get(channel.name, {})
-            for tag, entry in list(tags.items()):
-                if entry not in keep:
-                    del tags[tag]
-                    self._numbers.pop(entry, None)
+    def everything(self, demand: Demand) -> Changed:
+        """All wishes of a demand, the latest."""
+        wanted = demand.wanted
+        if wanted is None or not demand.wishes:
+            return Changed()
+        if not demand.here:
+            return Changed(list(wanted.wishes.values()), names=list(wanted.names))
+        return Changed([EVERYTHING, *demand.tagged], names=list(wanted.names))
+
+    # ── sinks ──
+
+    def late(self, channel: Channel) -> list[Subscription]:
+        """Sinks that want to begin with the past."""
+        wanted = self._current(channel)
+        return [] if wanted is None else [sink for part in wanted.late.values() for sink in part.late]
+
+    def durable(self, channel: Channel) -> list[Subscription]:
+        """Sinks that are to find everything again after a restart."""
+        wanted = self._current(channel)
+        return [] if wanted is None else [sink for part in wanted.durable.values() for sink in part.durable]
 
 
-def _past(sinks: Iterable[Subscription]) -> tuple[int, int]:
-    """How many events of the past these want at most (below 0: all), and the number of the last of them that does."""
-    begins = {sink.number: sink.options.history for sink in sinks if sink.options.history}
-    if not begins:
-        return 0, 0
-    return -1 if min(begins.values()) < 0 else max(begins.values()), max(begins)
+def _demand(wanted: Wanted, refused: frozenset[Entry]) -> Demand:
+    tagged = wanted.tagged
+    if refused:
+        tagged = tuple(wish for entry, wish in wanted.running.items() if entry not in refused)
+    return Demand(
+        wanted,
+        wanted.version,
+        refused,
+        1 + len(tagged) if refused else len(wanted.wishes),
+        tagged,
+        not wanted.special and not wanted.names,
+        wanted.reliable,
+        wanted.promises,
+        wanted.routes,
+    )
 
 
-def _durable(sinks: Iterable[Subscription]) -> list[str]:
-    return sorted({sink.name for sink in sinks if sink.progress is not None})
-
-
-def _merges(channel: Channel, entry: Entry) -> bool:
-    """Whether it is a filter that may run at both ends."""
-    matcher = channel.lineups[0].matcher
-    return matcher is not None and entry.interest is not None and matcher.takes(entry.interest)
-
-
-def _routes(sinks: list[Subscription]) -> tuple[tuple[str, ...], ...]:
-    """Where what is wanted goes, if none of these is a sink of this federation."""
-    routes: set[tuple[str, ...]] = set()
-    for sink in sinks:
-        onward = getattr(sink, "routes", ())
-        if not onward:
-            return ()
-        routes.update(onward)
-    return tuple(sorted(routes))
-
-
-def sinks_behind(entries: Iterable[Entry]) -> Iterator[Subscription]:
-    """The subscriptions behind interests, those of derived channels included."""
-    for entry in entries:
-        for member in entry.members:
-            subscription = getattr(member, "subscription", None)
-            if subscription is not None:
-                yield subscription
-            elif (channel := getattr(member, "channel", None)) is not None and member.local:
-                yield from sinks_behind(channel.entries.values())
+__all__ = ["EVERYTHING", "HERE", "NOTHING", "Demand", "Demands", "Installation", "sinks_behind"]

@@ -172,6 +172,7 @@ class Engine:
             self.keeping.stop()
             raise
         self.node.wiring.changed, self.node.wiring.moved = self.wired, self.installing.moved
+        self.node.wiring.rearranged = self.demands.touch
         self.keeping.start()
         self.keeping.work(self.membership.roll_call)
 
@@ -247,7 +248,11 @@ class Engine:
 
     def wired(self, channels: Iterable[Channel]) -> None:
         """Members or sources of these channels have changed; the wiring's lock is held."""
-        self.touched.update(channels)
+        for channel in channels:
+            at: Channel | None = channel
+            while at is not None:  # what is wanted of a derived channel is wanted of the one it comes from
+                self.touched.add(at)
+                at = at.parent
         self._more.set()
         self.keeping.wake()
         self.keeping.watched()
@@ -299,6 +304,8 @@ class Engine:
             case messages.Heard():
                 heard = self.asking.heard(peer, request.channel, request.source)
                 return messages.Accepted("" if heard else "not yet")
+            case messages.Latest():
+                return messages.LatestIs(self.membership.latest())
 
     def _vote(self, opened: Opened, request: messages.Stand | messages.Lead) -> messages.Vote | messages.Accepted:
         try:

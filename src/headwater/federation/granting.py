@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.federation.messages import Wish, unpack_interest
 from headwater.interest import Interest
+from headwater.ir import walk
 from headwater.match.lower import is_plain
 
 if TYPE_CHECKING:
@@ -23,22 +25,35 @@ class Refused(Exception):
     """A wish is not granted, and why."""
 
 
+class Grant(NamedTuple):
+    """A wish that was read and may run here."""
+
+    interest: Interest | None
+    zones: frozenset[str] | None = None
+    cost: int = 0
+    size: int = 0  # in bytes
+    text: str = ""
+
+
 class Granting:
-    """Used under the wiring's lock."""
+    """Used under the wiring's lock, but for `read`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._rates: dict[Channel, tuple[float, int, float]] = {}  # when, how many events by then, events per second
 
-    def grant(self, principal: Principal, crossing: Crossing, wish: Wish) -> tuple[Entry, int]:
-        """The entry of a wish and what it costs; raises if it cannot or may not run here."""
-        channel, wiring = crossing.channel, self._engine.node.wiring
-        interest = unpack_interest(wish.program, wish.params)
+    def read(self, principal: Principal, channel: Channel, wish: Wish) -> Grant:
+        """What a wish says, and all that takes time to find out about it; raises if it cannot or may not run here.
+        Needs no lock."""
         zones = frozenset(wish.zones) if wish.zones else None
+        size = len(wish.program or b"") + len(wish.params or b"")
+        self._check_size(size)
+        interest = unpack_interest(wish.program, wish.params)
         if interest is None:
-            return wiring.entry(channel, None, zones=zones), 0
+            return Grant(None, zones)
         if channel.type is None:
             raise Refused(f"channel {channel.name} carries bytes here, which no interest can look into")
+        self._check_parts(interest)
         if interest.type.record != channel.type.record:
             interest = interest.on(channel.type)
         if wish.tagged or not _plain(channel, interest):
@@ -49,16 +64,44 @@ class Granting:
             raise Refused("what comes with a tag needs one that is not 0")
         if not wish.tagged and (interest.program.stateful or interest.output is not None):
             raise Refused("an interest with state or output must come with a tag")
-        cost = interest.cost.estimated
-        self._check(crossing, cost)
-        return wiring.entry(channel, interest, zones=zones), cost
+        _ = interest.fingerprint, interest.executed  # so that nobody waits for them later
+        return Grant(interest, zones, interest.cost.estimated, size, interest.text or str(interest))
 
-    def _check(self, crossing: Crossing, cost: int) -> None:
+    def _check_size(self, size: int) -> None:
+        most = self._engine.network.budget.bytes
+        if size > most:
+            raise Refused(
+                f"too large: an interest takes {size:,} bytes with its parameters, more than {most:,} (Budget.bytes); "
+                "make it smaller, ask for several, or give it placement at the destination"
+            )
+
+    def _check_parts(self, interest: Interest) -> None:
+        most = self._engine.network.budget.parts
+        found = sum(1 for _ in islice(walk.all_expressions(interest.program.body), most + 1))
+        if found > most:
+            raise Refused(
+                f"too large: an interest has more than {most:,} parts (Budget.parts); make it smaller, ask for "
+                "several, use a set as a parameter, or give it placement at the destination"
+            )
+
+    def grant(self, crossing: Crossing, grant: Grant) -> Entry:
+        """The entry of a wish that was read, if there is room in the budget for it; the wiring's lock is held."""
+        if grant.interest is not None:
+            self._check(crossing, grant)
+        return self._engine.node.wiring.entry(crossing.channel, grant.interest, zones=grant.zones)
+
+    def _check(self, crossing: Crossing, grant: Grant) -> None:
         """What all would cost with this one, against what they may."""
-        channel, budget = crossing.channel, self._engine.network.budget
-        mine = cost + sum(crossing.costs.values())
+        channel, budget, cost = crossing.channel, self._engine.network.budget, grant.cost
+        size = crossing.size + grant.size
+        if size > budget.node_bytes:
+            raise Refused(
+                f"too large: the interests of this node in {channel.name} would take {size:,} bytes, more than "
+                f"{budget.node_bytes:,} (Budget.node_bytes)"
+            )
+        mine = cost + crossing.cost
         others = [peer.crossings.get(channel.name) for peer in self._engine.everyone()]
-        total = cost + sum(sum(each.costs.values()) for each in others if each is not None)
+        total = cost + sum(each.cost for each in others if each is not None)
         for what, found, most in (("this node", mine, budget.each), ("all nodes", total, budget.total)):
             if found > most:
                 raise Refused(

@@ -93,11 +93,10 @@ class Groups:
 
     # ── who shares what: under the wiring's lock ──
 
-    def granted(self, crossing: Crossing, request: Install) -> GroupCrossing | None:
-        """The crossing of the channel's group, if what a peer wants may go there."""
+    def granted(self, crossing: Crossing, request: Install, *, plain: bool) -> GroupCrossing | None:
+        """The crossing of the channel's group, if what a peer wants may go there, being nothing but filters."""
         channel, multicast = crossing.channel, self.multicast
-        plain = not any(wish.tagged or wish.zones or wish.history or wish.sinks for wish in request.wishes)
-        if not request.multicast or not request.wishes or not plain or request.promises or request.routes:
+        if not request.multicast or not plain or request.promises or request.routes:
             return None
         group = self.group(channel.name)
         if multicast is None or group is None or crossing.parked or not self._for_all(channel.name):

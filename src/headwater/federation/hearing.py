@@ -48,9 +48,8 @@ class Hearing:
         """The group by which events of a peer's sources could come; the wiring's lock is held."""
         if self._groups.multicast is None or peer.state is None or not peer.state.multicast or not demand.wishes:
             return None
-        plain = not any(wish.tagged or wish.zones or wish.history or wish.sinks for wish in demand.wishes)
         zoned = any(entry.zones is not None for entry in channel.entries.values() if entry.local)
-        if not plain or zoned or demand.promises or demand.routes:
+        if not demand.plain or zoned or demand.promises or demand.routes:
             return None
         if demand.reliable and any(ad.log and ad.channel == channel.name for ad in peer.sources):
             return None  # what is missing after a restart comes from the log, over the link

@@ -8,16 +8,18 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headwater.channel.wiring import Move
-from headwater.errors import HeadwaterError
+from headwater.errors import FrameError, HeadwaterError
 from headwater.federation import wire
-from headwater.federation.crossing import Crossing, Tagged
-from headwater.federation.granting import Granting, Refused
+from headwater.federation.crossing import Crossing, Merged, Tagged
+from headwater.federation.granting import Grant, Granting, Refused
 from headwater.federation.history import recollect, send_past
-from headwater.federation.messages import Ask, Install, Installed, Told, Wish
+from headwater.federation.messages import Ask, Install, Installed, Told, Wish, unpack_wishes
+from headwater.federation.question import MOST, Pages, Question
 from headwater.federation.wire_control import Ends
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.route import Entry
     from headwater.channel.source import Source
     from headwater.federation.engine import Engine
     from headwater.federation.groupshare import GroupCrossing
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from headwater.federation.rules import Principal
 
 log = logging.getLogger("headwater.federation")
-MOST = 100_000  # wishes of one node for one channel
 GRACE = 3.0  # seconds for which a node that was started again may take to bring back all its durable sinks
 
 
@@ -37,98 +38,143 @@ class Installing:
         self._lock = threading.Lock()  # one change at a time
         self.promising = False
         self.granting = Granting(engine)
+        self.pages = Pages()
 
     def install(self, peer: Peer, principal: Principal, request: Install) -> Installed:
-        """All that a peer wants of a channel from now on; what it wanted before and does not name is over."""
+        """What a peer wants of a channel from now on: all of it, so that what it does not name is over, or
+        what has changed. It is read, checked and analysed before any lock is taken: others publish meanwhile."""
         decision = self._engine.security.allows(principal, "subscribe", request.channel)
-        if not decision and request.wishes:
+        try:
+            whole = self.pages.whole(peer, request, self._engine.network.budget)
+        except (Refused, FrameError) as error:
+            return Installed({}, error=str(error))
+        if whole is None:
+            return Installed({}, all=True)
+        if whole.more:
+            return Installed({})
+        question = Question(whole, unpack_wishes(whole))
+        if not decision and (question.wishes or whole.base):
             why = f"not allowed: {decision.why}"
-            for wish in request.wishes:
+            for wish in question.wishes:
                 self._engine.control.wish(peer, request.channel, wish, "refused", why)
             return Installed({}, error=why)
-        if len(request.wishes) > MOST:
-            return Installed({}, error=f"expected at most {MOST:,} interests, found {len(request.wishes):,}")
-        if request.wishes:
+        if question.wishes or whole.base:
             self._engine.links.link_wanted(peer)
+        channel = self._channel(whole.channel)
+        if channel is not None:
+            self._read(peer, principal, channel, question)
         with self._lock, self._node.wiring.lock:
-            channel = next((each for each in self._node.channels() if each.name == request.channel), None)
-            if channel is None or self._node.closed or self._engine.control.owns(request.channel):
-                return Installed({}, error=f"unknown channel {request.channel!r}" if request.wishes else "")
-            crossing = peer.crossing(channel)
-            if request.version < crossing.version and crossing.incarnation == peer.incarnation:
-                # an old question that has come late
-                return Installed(crossing.points, mark=crossing.due, group=_group(crossing))
-            if not crossing.version and not set(request.known) <= _durable(request):
-                crossing.parked, crossing.durable = True, set(request.known)
-            if crossing.parked and not self._all_back(peer, principal, crossing, request):
-                return Installed(crossing.points, mark=request.version)
-            return self._change(peer, principal, crossing, request)
+            return self._install(peer, principal, question)
 
-    def _all_back(self, peer: Peer, principal: Principal, crossing: Crossing, request: Install) -> bool:
+    def _channel(self, name: str) -> Channel | None:
+        if self._engine.control.owns(name):
+            return None
+        with self._node.wiring.lock:
+            return next((each for each in self._node.channels() if each.name == name), None)
+
+    def _read(self, peer: Peer, principal: Principal, channel: Channel, question: Question) -> None:
+        """Read and check what is new to this node; no lock is held."""
+        crossing = peer.crossings.get(channel.name)
+        known = {} if crossing is None or crossing.parked else crossing.wishes
+        for wish in question.wishes:
+            if wish.tag not in known:
+                question.grants[wish.tag] = self._try_read(principal, channel, wish)
+
+    def _try_read(self, principal: Principal, channel: Channel, wish: Wish) -> Grant | str:
+        try:
+            return self.granting.read(principal, channel, wish)
+        except (Refused, HeadwaterError) as error:
+            return str(error)
+
+    def _install(self, peer: Peer, principal: Principal, question: Question) -> Installed:
+        request = question.request
+        channel = self._channel(request.channel)
+        if channel is None or self._node.closed:
+            return Installed({}, error=f"unknown channel {request.channel!r}" if question.wishes else "")
+        crossing = peer.crossing(channel)
+        renewed = crossing.parked or crossing.incarnation != peer.incarnation
+        if request.version < crossing.version and crossing.incarnation == peer.incarnation:
+            # an old question that has come late
+            return Installed(crossing.points, mark=crossing.due, group=_group(crossing))
+        if request.base and (renewed or request.base > crossing.version):
+            self._forget_empty(peer, crossing)
+            return Installed({}, all=True)
+        names = question.names(crossing)
+        if len(names) > MOST or len(crossing.wishes) + len(question.wishes) > 2 * MOST:
+            return Installed({}, error=f"expected at most {MOST:,} interests and durable sinks, found more")
+        if not crossing.version and not set(request.known) <= names:
+            crossing.parked, crossing.durable = True, set(request.known)
+        if crossing.parked and not self._all_back(peer, principal, crossing, question):
+            return Installed(crossing.points, mark=request.version)
+        return self._change(peer, principal, crossing, question)
+
+    def _forget_empty(self, peer: Peer, crossing: Crossing) -> None:
+        if not crossing.version and not crossing.parked and not crossing.wishes and not crossing.lanes:
+            peer.crossings.pop(crossing.channel.name, None)
+
+    def _all_back(self, peer: Peer, principal: Principal, crossing: Crossing, question: Question) -> bool:
         """Whether all durable sinks are there for which something is kept: nothing goes before that, or some would
         miss what others get. Those that do not come back soon will not."""
-        if crossing.durable <= _durable(request):
+        if crossing.durable <= set(question.request.sinks):
             return True
 
         def give_up() -> None:
             with self._lock, self._node.wiring.lock:
-                if crossing.deferred is request and crossing.parked and not crossing.channel.closed:
-                    self._change(peer, principal, crossing, request)
+                if crossing.deferred is question and crossing.parked and not crossing.channel.closed:
+                    self._change(peer, principal, crossing, question)
 
-        first, crossing.deferred = crossing.deferred is None, request
+        first, crossing.deferred = crossing.deferred is None, question
         crossing.give_up = give_up
         if first:
             self._engine.keeping.later(GRACE, lambda: crossing.give_up())
         return False
 
-    def _change(self, peer: Peer, principal: Principal, crossing: Crossing, request: Install) -> Installed:
-        refused: dict[int, str] = {}
-        wanted: dict[int, Wish] = {wish.tag: wish for wish in request.wishes}
-        moves: list[Move] = []
-        changes: list[tuple[Wish | int, str, str]] = []
-        channel = crossing.channel
+    def _change(self, peer: Peer, principal: Principal, crossing: Crossing, question: Question) -> Installed:
+        request, channel = question.request, crossing.channel
         restarted = crossing.parked or crossing.incarnation != peer.incarnation
+        names = question.names(crossing)
+        special = question.special(crossing)
+        groups = self._engine.groups
+        wanted = bool(question.wishes) or (bool(request.base) and len(crossing.wishes) > len(request.gone))
+        plain = wanted and not special and not names
+        group = None if groups is None else groups.granted(crossing, request, plain=plain)
+        other = (crossing.share is None) != (group is None)  # they come in another way from now on
+        if other and request.base:
+            return Installed({}, all=True)
         if restarted:
             crossing.due = crossing.told = 0
-        groups = self._engine.groups
-        group = None if groups is None else groups.granted(crossing, request)
-        other = (crossing.share is None) != (group is None)  # they come in another way from now on
-        gone = [tag for tag in crossing.wishes if tag not in wanted or restarted or other]
-        for tag in gone:
-            entry, member = crossing.wishes.pop(tag)
-            crossing.costs.pop(tag, None)
-            crossing.counting.forget(tag)
-            if member.crossing.release(entry):
-                moves.append(Move(channel, entry, member, joins=False))
-            if tag not in wanted:
-                changes.append((tag, "withdrawn", ""))
+        moves: list[Move] = []
+        changes: list[tuple[Wish | int, str, str, str]] = []
+        tags = {wish.tag for wish in question.wishes}
+        for tag in question.gone(crossing, anew=restarted or other):
+            moves += self._withdraw(crossing, tag)
+            if tag not in tags:
+                changes.append((tag, "withdrawn", "", ""))
+        refused: dict[int, str] = {}
         fresh: list[Wish] = []
-        for tag, wish in wanted.items():
-            if tag in crossing.wishes:
-                if wish.history and wish.turn > crossing.turns.get(tag, 0):
-                    crossing.turns[tag] = wish.turn  # one more sink wants to begin with the past
+        for wish in question.wishes:
+            if wish.tag in crossing.wishes:
+                if wish.history and wish.turn > crossing.turns.get(wish.tag, 0):
+                    crossing.turns[wish.tag] = wish.turn  # one more sink wants to begin with the past
                     fresh.append(wish)
                 continue
+            grant = question.grants.get(wish.tag) or self._try_read(principal, channel, wish)
             try:
-                entry, cost = self.granting.grant(principal, crossing, wish)
+                if isinstance(grant, str):
+                    raise Refused(grant)
+                entry = self.granting.grant(crossing, grant)
             except (Refused, HeadwaterError) as error:
-                refused[tag] = str(error)
-                changes.append((wish, "refused", str(error)))
+                refused[wish.tag] = str(error)
+                changes.append((wish, "refused", str(error), "" if isinstance(grant, str) else grant.text))
                 continue
-            member = Tagged(crossing, tag) if wish.tagged else (group or crossing).merged
-            if not wish.tagged and any(move.entry is entry and move.joins and move.member is member for move in moves):
-                continue
-            crossing.wishes[tag] = entry, member
-            crossing.costs[tag], crossing.turns[tag] = cost, wish.turn
-            if member.crossing.hold(entry):
-                moves.append(Move(channel, entry, member, joins=True))
+            moves += self._grant(crossing, wish, grant, entry, (group or crossing).merged)
             fresh.append(wish)
-            changes.append((wish, "installed", ""))
+            changes.append((wish, "installed", "", grant.text))
         crossing.incarnation = peer.incarnation
         crossing.reliable, crossing.promises = request.reliable, request.promises
         crossing.lead_to(tuple(map(tuple, request.routes)))
         crossing.resume(request.reached, request.since, anew=restarted or not crossing.version)
-        crossing.durable = _durable(request)
+        crossing.durable = names
         self._put_in_force(crossing, moves, fresh, group if crossing.wishes else None)
         crossing.version = request.version  # not before: a mark of this version goes after what is of the past
         if crossing.parked:
@@ -139,9 +185,21 @@ class Installing:
         elif fresh or crossing.due > crossing.told:  # for what is only withdrawn nobody waits
             crossing.due = crossing.version
             self._engine.mark(peer, crossing)
-        for which, what, why in changes:
-            self._engine.control.wish(peer, channel.name, which, what, why)
+        for which, what, why, text in changes:
+            self._engine.control.wish(peer, channel.name, which, what, why, text)
         return Installed(crossing.points, refused, mark=crossing.due, group=_group(crossing))
+
+    def _withdraw(self, crossing: Crossing, tag: int) -> list[Move]:
+        entry, member = crossing.forget(tag)
+        if crossing.held(entry, member) or not member.crossing.release(entry):
+            return []
+        return [Move(crossing.channel, entry, member, joins=False)]
+
+    def _grant(self, crossing: Crossing, wish: Wish, grant: Grant, entry: Entry, merged: Merged) -> list[Move]:
+        member = Tagged(crossing, wish.tag) if wish.tagged else merged
+        joins = not crossing.held(entry, member) and member.crossing.hold(entry)
+        crossing.take(wish, entry, member, grant)
+        return [Move(crossing.channel, entry, member, joins=True)] if joins else []
 
     def _put_in_force(
         self, crossing: Crossing, moves: list[Move], fresh: list[Wish], group: GroupCrossing | None
@@ -211,14 +269,10 @@ class Installing:
         with self._lock, self._node.wiring.lock:
             if peer.crossings.get(crossing.channel.name) is not crossing:
                 return
-            moves = [
-                Move(crossing.channel, entry, member, joins=False)
-                for entry, member in crossing.wishes.values()
-                if member.crossing.release(entry)
-            ]
-            for tag in crossing.wishes:
+            moves = []
+            for tag in list(crossing.wishes):
+                moves += self._withdraw(crossing, tag)
                 self._engine.control.wish(peer, crossing.channel.name, tag, "withdrawn", "its node is gone")
-            crossing.wishes.clear()
             moves = [] if crossing.channel.closed else moves
             if crossing.share is not None:
                 self._put_in_force(crossing, moves, [], None)
@@ -327,11 +381,6 @@ class Installing:
             return Told({})
         with self._node.wiring.lock, self._node.wiring.still([crossing.channel]):
             return crossing.counting.told()
-
-
-def _durable(request: Install) -> set[str]:
-    """The names of the durable sinks that are there."""
-    return {name for wish in request.wishes for name in wish.sinks}
 
 
 def _group(crossing: Crossing) -> str:

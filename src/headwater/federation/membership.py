@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -42,6 +43,7 @@ class Membership:
         self.description = Description(engine)
         self._refusals: set[str] = set()  # nodes that have refused this one
         self._silent: set[tuple[str, int]] = set()  # runs of nodes that are said to be there, and do not answer
+        self._telling = threading.Lock()  # one at a time
         self.inquiries = Inquiries(self._ask_state, self._heard, self._unknown, engine.keeping.later)
 
     def start(self) -> None:
@@ -88,12 +90,18 @@ class Membership:
 
     def tell_news(self) -> None:
         """That this node's channels or sources have changed, if they have."""
-        gone = self.description.renew()
-        if gone is None:
-            return
-        news = News(self._engine.id, self._engine.incarnation, self.description.version)
-        self._engine.fabric.tell(self._engine.seal("news", pack(news)))
+        with self._telling:
+            gone = self.description.renew()
+            if gone is None:
+                return
+            news = News(self._engine.id, self._engine.incarnation, self.description.version)
+            self._engine.fabric.tell(self._engine.seal("news", pack(news)))
         self._engine.installing.sources_gone(gone)
+
+    def latest(self) -> int:
+        """The version of this node's state with all that there is now."""
+        self.tell_news()
+        return self.description.version
 
     def peer(self, node: str, incarnation: int) -> Peer:
         """The peer of that id; one that was started again is the same peer, with nothing of what it was sending."""
@@ -137,7 +145,7 @@ class Membership:
             if not self._is_later(peer, incarnation):
                 return
             peer.incarnation, peer.state, peer.pages = incarnation, None, None
-            peer.described, peer.newest = False, 0
+            peer.described, peer.newest, peer.considered = False, 0, 0
             exchange, peer.exchange = peer.exchange, None
             if exchange is not None:
                 self._engine.exchange.forget(exchange)

@@ -39,9 +39,9 @@ class Cover:
     """The interests of one node in one channel, and which of them are needed. One thread at a time.
 
     An interest that is added is held against those of the needed ones that may cover it, or that it may cover, which an
-    index finds (`cover_index.py`); of equal ones the first counts, which takes no test at all. Removing one that another
-    covers takes none either; else each that only it covered is placed anew. A test takes microseconds, for each filter
-    is taken apart once.
+    index finds (`cover_index.py`); of equal ones the first counts, which takes no test at all. Removing one that
+    another covers takes none either; else each that only it covered is placed anew. A test takes microseconds, for each
+    filter is taken apart once.
     """
 
     def __init__(self) -> None:
@@ -60,6 +60,10 @@ class Cover:
     def needed(self) -> frozenset[int]:
         """The keys of those that no other covers."""
         return frozenset(self._needed)
+
+    def is_needed(self, key: int) -> bool:
+        """Whether no other covers it."""
+        return key in self._needed
 
     @property
     def covered(self) -> dict[int, int]:

@@ -7,6 +7,7 @@ has changed. All else is for one node, and in a box that only that one can open 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -22,6 +23,9 @@ from headwater.types import EventType, event_type
 MAX_LIST = 100_000
 MAX_TAG = (1 << 31) - 1  # the bit above says that an event is of the past
 MAX_ENDPOINTS = 32
+MAX_PACKED = 4 << 20  # bytes of wishes in one message, as they travel
+MAX_UNPACKED = 16 << 20  # and as they are
+PACKED = 512  # bytes from which on they are worth packing
 
 Key = Annotated[bytes, Meta(min_length=32, max_length=32)]  # public, for what is only for this node
 Tag = Annotated[int, Meta(ge=0, le=MAX_TAG)]
@@ -96,27 +100,38 @@ class Wish(msgspec.Struct, frozen=True, array_like=True):
     tagged: bool = False  # it runs at the source only, and what it passes is marked with its tag
     zones: Zones = []
     history: Annotated[int, Meta(ge=-1, le=MAX_TAG)] = 0  # events of the past to begin with; -1 for all there are
-    sinks: Annotated[list[str], Meta(max_length=MAX_LIST)] = []  # names of durable sinks
     turn: Tag = 0  # grows with each sink that is to begin with the past
 
 
 class Install(msgspec.Struct, frozen=True, tag=True):
-    """What a node wants of one channel from now on: all of it, so that it may be said again without harm."""
+    """What a node wants of one channel from now on: all of it, or what has changed since a version that was asked for.
+
+    Either may be said again without harm. A change names every wish that is another than at `base`, as it is now: so it
+    leads from any version between `base` and its own to its own. Wishes are in `wishes`, and, if they are many, in
+    `packed` (`pack_wishes`); those that do not fit into one message come in several of the same version, in order, and
+    count when the last of them is there."""
 
     channel: Name
     version: Number
-    wishes: list[Wish]
+    wishes: list[Wish] = []
     reliable: bool = True
     promises: bool = False  # idle sources are to say how far time has come
     multicast: bool = False
     positions: Positions = {}  # by sid: what durable sinks have seen before a restart
     routes: list[list[str]] = []  # if only gateways want it: the federations behind each that want it
-    # Of sources that are logged, by name and tag: up to which event all has come that was wanted, and from where on the
-    # state of an interest counts.
+    # Of sources that are logged, by name and tag (0 for all filters): up to which event all has come that was wanted,
+    # and from where on the state of an interest counts.
     reached: ByTag = {}
     since: ByTag = {}
     # Durable sinks that have had events of them: nothing goes before they are there, or it has taken too long.
     known: Annotated[list[str], Meta(max_length=MAX_LIST)] = []
+    base: Number = 0  # 0: this is all
+    packed: Annotated[bytes, Meta(max_length=MAX_PACKED)] = b""
+    gone: Annotated[list[Tag], Meta(max_length=MAX_LIST)] = []  # wishes since `base`
+    sinks: Annotated[list[str], Meta(max_length=MAX_LIST)] = []  # names of durable sinks
+    gone_sinks: Annotated[list[str], Meta(max_length=MAX_LIST)] = []
+    page: Annotated[int, Meta(ge=0, le=MAX_LIST)] = 0
+    more: bool = False  # another page follows
 
 
 class Installed(msgspec.Struct, frozen=True, tag=True):
@@ -127,6 +142,7 @@ class Installed(msgspec.Struct, frozen=True, tag=True):
     error: str = ""
     group: str = ""  # the multicast group, where events come by that
     mark: Number = 0  # the version whose mark says that all of it is in force
+    all: bool = False  # it is not known here what has changed: say all of it
 
 
 class Routed(msgspec.Struct, frozen=True, tag=True):
@@ -206,12 +222,21 @@ class Vote(msgspec.Struct, frozen=True, tag=True):
     known: tuple[Number, Number] = (0, 0)  # the term of which it has last heard a leader, and the version of that
 
 
-Request = Install | Routed | Describe | Ask | Heard | Stand | Lead
-Reply = Installed | Accepted | Told | State | Vote
+class Latest(msgspec.Struct, frozen=True, tag=True):
+    """Which version of a node's state is the latest, with all that it has advertised until it answers."""
+
+
+class LatestIs(msgspec.Struct, frozen=True, tag=True):
+    version: Number
+
+
+Request = Install | Routed | Describe | Ask | Heard | Latest | Stand | Lead
+Reply = Installed | Accepted | Told | State | LatestIs | Vote
 
 _REQUEST = msgspec.msgpack.Decoder(Request)
 _REPLY = msgspec.msgpack.Decoder(Reply)
 _CARD = msgspec.msgpack.Decoder(Card)
+_WISHES = msgspec.msgpack.Decoder(Annotated[list[Wish], Meta(max_length=MAX_LIST)])
 _NEWS = msgspec.msgpack.Decoder(News)
 pack = msgspec.msgpack.Encoder().encode
 
@@ -244,6 +269,26 @@ def news(data: bytes) -> News:
 
 
 # ── types, interests and parameters as bytes ──
+
+
+def pack_wishes(wishes: list[Wish]) -> tuple[list[Wish], bytes]:
+    """Wishes as they travel: interests in one channel have much in common, first of all their type."""
+    data = pack(wishes)
+    return (wishes, b"") if len(data) < PACKED else ([], zlib.compress(data, 1))
+
+
+def unpack_wishes(request: Install) -> list[Wish]:
+    """All wishes of a message; FrameError if they are none, or unpack to more than they may."""
+    if not request.packed:
+        return request.wishes
+    unpacking = zlib.decompressobj()
+    try:
+        data = unpacking.decompress(request.packed, MAX_UNPACKED)
+    except zlib.error as error:
+        raise FrameError(f"expected packed wishes, found something else: {error}") from None
+    if not unpacking.eof or unpacking.unused_data:
+        raise FrameError(f"expected packed wishes of at most {MAX_UNPACKED:,} bytes, found more, or not all of them")
+    return [*request.wishes, *_unpack(_WISHES, data, "wishes")]
 
 
 def pack_type(type: EventType | None) -> bytes | None:

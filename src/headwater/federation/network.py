@@ -24,13 +24,25 @@ LINK = Queue(limit=65_536, policy="block")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """What the interests of other nodes may cost at this node's sources, in native operations: per event of a channel,
-    all of them together and those of one node; and per second, at the rate at which events are published."""
+    all of them together and those of one node; and per second, at the rate at which events are published. And how large
+    they may be: one interest in bytes with its parameters, and in parts (about three to a comparison); all interests of
+    one node in a channel in bytes."""
 
     total: int = 1_000_000
     each: int = 250_000
     load: int = 10_000_000_000
+    bytes: int = 256 << 10
+    parts: int = 8_000
+    node_bytes: int = 32 << 20
 
-    settings: ClassVar[Settings] = Settings(total=Count(0, 2**40), each=Count(0, 2**40), load=Count(0, 2**50))
+    settings: ClassVar[Settings] = Settings(
+        total=Count(0, 2**40),
+        each=Count(0, 2**40),
+        load=Count(0, 2**50),
+        bytes=Count(1, 2**31),
+        parts=Count(1, 2**31),
+        node_bytes=Count(1, 2**40),
+    )
 
     def __post_init__(self) -> None:
         problems = self.settings.problems({name: getattr(self, name) for name in self.settings}, "Budget:")

@@ -48,6 +48,7 @@ class Peer:
         self.exchange: bytes | None = None  # the key to write to this run of it with
         self.state: State | None = None
         self.described = False  # it has said what it has, and not only that it is there
+        self.considered = 0  # the version of which all that follows for sinks here was looked at
         self.newest = 0  # the version of its state that is the latest, as it says
         self.pages: State | None = None  # of its state, as far as they have come
         self._index: tuple[State | None, dict[str, ChannelAd], dict[str, str]] = (None, {}, {})

@@ -34,6 +34,12 @@ def key_of(node: str, log: str, source: str) -> str:
     return prefix_of(node, log) + quote(source, safe="")
 
 
+def _streams(demand: Demand) -> list[int]:
+    """The tags under which events come: of each interest that runs there only, and 0 for all filters together."""
+    tags = [wish.tag for wish in demand.tagged]
+    return tags if len(tags) == demand.wishes else [0, *tags]
+
+
 class Reached:
     """Of one source. `at` is the last event of each tag that came; `since`, of an interest that runs there, the last
     event before it held, from where on its state counts."""
@@ -48,9 +54,8 @@ class Reached:
     def came(self, asked: Installation | None, sid: int) -> None:
         """Its source is announced: if it is new, and has come after interests that run there, they saw all of it."""
         if asked is not None and asked.agreed and sid not in asked.points and not self.at:
-            for wish in asked.demand.wishes:
-                if wish.tagged:
-                    self.since.setdefault(wish.tag, 0)
+            for wish in asked.demand.tagged:
+                self.since.setdefault(wish.tag, 0)
 
     def reach(self, tag: int, seq: int) -> None:
         if seq > self.at.get(tag, -1):
@@ -81,7 +86,7 @@ class Reaches:
 
     def installed(self, peer: Peer, channel: str, demand: Demand, points: dict[int, int]) -> None:
         """A peer has put wishes in force after these events of its sources, by their numbers there."""
-        tags = [wish.tag for wish in demand.wishes if wish.tagged]
+        tags = [wish.tag for wish in demand.tagged]
         if not tags:
             return
         for ad in peer.sources:
@@ -117,20 +122,22 @@ class Reaches:
         since: BySource = {}
         for name, reached in self._all(prefix).items():
             known = reached.at
-            for wish in demand.wishes:
-                place = known.get(wish.tag if wish.tagged else 0)
+            for tag in _streams(demand):
+                place = known.get(tag)
                 if place is not None:
-                    at.setdefault(name, {})[wish.tag] = place
-                    if wish.tagged and wish.tag in reached.since:
-                        since.setdefault(name, {})[wish.tag] = reached.since[wish.tag]
+                    at.setdefault(name, {})[tag] = place
+                    if tag and tag in reached.since:
+                        since.setdefault(name, {})[tag] = reached.since[tag]
         self._kept(channel, demand, prefix, at)
         return at, since, self._durable(prefix)
 
     def _kept(self, channel: Channel, demand: Demand, prefix: str, at: BySource) -> None:
         """Where nothing has come in this process yet: as far as durable sinks were in an earlier one."""
         least: dict[tuple[str, int], int] = {}
+        streams = set(_streams(demand))
         for entry in channel.entries.values():
-            alone = (self._demands.number(entry) or 0) if entry in demand.there else 0
+            number = self._demands.number(entry) or 0
+            alone = number if number in streams else 0
             for sink in sinks_behind([entry]):
                 kept = {} if sink.progress is None else sink.progress.positions()
                 for key, seq in kept.items():
@@ -138,9 +145,8 @@ class Reaches:
                         name = unquote(key.removeprefix(prefix).partition(" ")[0])
                         least[name, alone] = min(least.get((name, alone), seq), seq)
         for (name, alone), seq in least.items():
-            for wish in demand.wishes:
-                if (wish.tag if wish.tagged else 0) == alone:
-                    at.setdefault(name, {}).setdefault(wish.tag, seq)
+            if alone in streams:
+                at.setdefault(name, {}).setdefault(alone, seq)
 
     def _durable(self, prefix: str) -> list[str]:
         """Sinks, which may not be there yet, that have kept how far they are with sources of this log."""

@@ -5,18 +5,21 @@
     matching = matcher.snapshot()
     matching.match(record)          ["mine"], or an empty tuple
 
-The matcher is changed under its owner's lock; a matching never changes and any thread may use it. New entries go into
-small segments that are merged as they grow, each merge making a segment eight times as large, so that adding costs
-little and there are never many segments. Removed entries are marked, and left out when their segment is next built.
+The matcher is changed under its owner's lock, and has one of its own for matchings that are made `Later`; a matching
+never changes and any thread may use it. New entries go into small segments that are merged as they grow, each merge
+making a segment eight times as large, so that adding costs little and there are never many segments. Removed entries
+are marked, and left out when their segment is next built.
 """
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -35,6 +38,8 @@ from headwater.types import EventType
 from headwater.types.model import Scalar, promote
 
 Choice = Literal["auto", "scan", "index"]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 FIRST, GROWTH = 64, 8  # entries of the smallest segments, and how much larger the next ones are
 MEASURED = 256  # events, after which what a segment counted says something
@@ -42,6 +47,17 @@ MEASURED = 256  # events, after which what a segment counted says something
 # the predicates do not fit the processor's cache, as memory is read much faster in order than here and there.
 CROWDED, CROWDED_LARGE, LARGE = 0.7, 0.12, 16 << 20
 DEAD = 0.25  # of a segment's entries: then it is built anew without them
+
+
+def _locked(method: Callable[Concatenate[Matcher, P], R]) -> Callable[Concatenate[Matcher, P], R]:
+    """Who changes a matcher, and who makes a matching of it, may be different threads."""
+
+    @wraps(method)
+    def guarded(self: Matcher, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.lock:
+            return method(self, *args, **kwargs)
+
+    return guarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +88,7 @@ class Matcher:
         if plan not in ("auto", "scan", "index"):
             raise ValueError(f"plan: expected auto, scan or index, found {plan!r}")
         self.type, self.exact_undecided, self.forced = type, exact_undecided, plan
+        self.lock = threading.RLock()
         self._counters, self._opaques = c.Counters(), Opaques()
         self._pending: dict[int, Entry] = {}
         self._bulk: list[Source] = []
@@ -96,6 +113,7 @@ class Matcher:
             or is_long(program)
         )
 
+    @_locked
     def add(self, payload: object, interest: Interest) -> int:
         """A new entry, from the next snapshot on; returns its key."""
         if not self.takes(interest):
@@ -113,10 +131,12 @@ class Matcher:
         self._latest = None
         return key
 
+    @_locked
     def add_many(self, entries: Iterable[tuple[object, Interest]]) -> list[int]:
         """The same for many."""
         return [self.add(payload, interest) for payload, interest in entries]
 
+    @_locked
     def add_ranges(
         self, payloads: Sequence[object], fields: Sequence[str], *, owners: Any, which: Any, low: Any, high: Any
     ) -> range:
@@ -150,6 +170,7 @@ class Matcher:
             raise ValueError(f"{self.type.name}.{name}: expected a field that holds a number, found {field}")
         return made
 
+    @_locked
     def remove(self, key: int) -> c.Counted:
         """Take an entry away, from the next snapshot on; returns its last counts. KeyError if there is none."""
         entry = self._pending.pop(key, None)
@@ -190,26 +211,31 @@ class Matcher:
         faulty = any(a.opaque is not None and a.opaque.faulty for a in attributes)
         return slot, c.WHOLE if faulty else c.PLAIN
 
+    @_locked
     def __len__(self) -> int:
         bulk = sum(source.count for source in self._bulk)
         return len(self._pending) + bulk + sum(held.segment.count - held.removed for held in self._held)
 
     # ── what is known of them ──
 
+    @_locked
     def counts(self, key: int) -> c.Counted:
         """An entry's undecided events, and its events by fault."""
         return self._counters.read(*self._slot(key))
 
+    @_locked
     def weigh(self, key: int, weight: int) -> None:
         """How much an entry counts for in totals (`Matching.counting_in`); 1 unless said."""
         if not 0 <= weight < 1 << 63:
             raise ValueError(f"expected a weight of 0 or more, found {weight}")
         self._counters.weigh(self._slot(key)[0], weight)
 
+    @_locked
     def unsplit(self, key: int) -> int:
         """Events by which an entry was judged without telling undecided from rejected; 0 in the usual case."""
         return self._counters.unsplit_of(self._slot(key)[0])
 
+    @_locked
     def explain(self, key: int) -> str:
         """How an entry is found."""
         if key in self._pending:
@@ -218,6 +244,7 @@ class Matcher:
         return "scan: verified for each event" if held.scan else held.segment.explain(at)
 
     @property
+    @_locked
     def plan(self) -> list[SegmentPlan]:
         """The segments, largest first."""
         made = []
@@ -242,12 +269,14 @@ class Matcher:
         return made
 
     @property
+    @_locked
     def nbytes(self) -> int:
         """Memory of the index and the counters, without the payloads themselves."""
         return self._counters.nbytes + 8 * self._opaques.room + sum(held.segment.nbytes for held in self._held)
 
     # ── the present state ──
 
+    @_locked
     def snapshot(self) -> Matching:
         """The entries as they are now. What was handed out before goes on as it was."""
         if self._latest is not None and not any(self._replan(held) for held in self._held):
