@@ -201,13 +201,15 @@ class Node(LocalNode):
     def ready(self, timeout: float = READY) -> bool:
         """Wait until every node that is there has taken up, or refused, what this node's sinks want; False if too late.
 
-        From then on they miss nothing that is published."""
+        That is so of every source that was advertised anywhere before this is called, as far as its node is known by
+        then: each node is asked what it has. From then on sinks miss nothing that those sources publish. What is waited
+        for in detail: `federation/readiness.py`."""
         engine = self.engine
         if engine is None:
             return True
-        return engine.keeping.until(
-            lambda: engine.membership.current() and engine.asking.settled(self.channels(), marks=True), timeout
-        )
+        from headwater.federation.readiness import Readiness
+
+        return Readiness(engine).wait(timeout)
 
     def flush(self, timeout: float = READY) -> bool:
         """Wait until the nodes that are there have dealt with all that was published for reliable subscriptions."""

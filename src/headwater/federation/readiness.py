@@ -1,0 +1,97 @@
+"""What `node.ready()` waits for."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from headwater.errors import FederationError, HeadwaterError, SecurityError, Unreachable
+from headwater.federation.messages import Latest, LatestIs
+
+if TYPE_CHECKING:
+    from headwater.federation.engine import Engine
+    from headwater.federation.peer import Peer
+
+STRANGER_SECONDS = 2.0  # for which nodes that have proven nothing are waited for
+SILENT_SECONDS = 5.0  # and those that have proven who they are, but do not say what they have
+ANSWER_SECONDS = 2.0  # for which an answer is waited for, before it is asked again
+AGAIN_SECONDS = 0.1
+
+
+class Readiness:
+    """One call of `ready`. It is over when, of every other node that is there,
+
+    * it has said, after the call began, which version of its state is the latest: whatever it had advertised by then,
+    * that version is known here, and all that follows from it was looked at: channels that patterns fit are declared,
+    * and each question to it is answered, and what it answered is in force: the mark has come, behind all events of
+      before.
+
+    A node that leaves, or is away, is not waited for. A node that is only said to be there is waited for no longer than
+    STRANGER_SECONDS, and one that has proven who it is but does not say what it has no longer than SILENT_SECONDS."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._asked: set[Peer] = set()
+        self._confirmed: set[tuple[Peer, int]] = set()  # peers in an incarnation
+        self._began = monotonic()
+        self._said_to_be_there = set(engine.fabric.alive)
+        self.over = False
+
+    def wait(self, timeout: float) -> bool:
+        """Whether it came to that in time."""
+        try:
+            return self._engine.keeping.until(self._reached, timeout)
+        finally:
+            self.over = True
+
+    def _reached(self) -> bool:
+        engine = self._engine
+        peers = [peer for peer in engine.everyone() if peer.gone is None]
+        unconfirmed = [peer for peer in peers if not self._has_confirmed(peer)]  # all are asked at once
+        if unconfirmed or any(not self._informed(peer) for peer in peers) or self._expects_others(peers):
+            return False
+        return engine.asking.settled(engine.node.channels(), marks=True)
+
+    def _informed(self, peer: Peer) -> bool:
+        """Whether all is known here of what a peer has, as it says, and was looked at."""
+        state = peer.state
+        if state is None or not peer.described:
+            return monotonic() > self._began + SILENT_SECONDS
+        return state.version >= peer.newest and peer.considered >= state.version
+
+    def _expects_others(self, peers: list[Peer]) -> bool:
+        """Whether a node was said to be there when this began, of which nothing is known yet."""
+        if monotonic() > self._began + STRANGER_SECONDS:
+            return False
+        known = {(peer.id, peer.incarnation) for peer in peers}
+        return bool((self._said_to_be_there & set(self._engine.fabric.alive)) - known)
+
+    def _has_confirmed(self, peer: Peer) -> bool:
+        if not peer.described or (peer, peer.incarnation) in self._confirmed:
+            return True
+        if peer not in self._asked:
+            self._asked.add(peer)
+            self._engine.keeping.work(self._ask, peer, on=peer.id)
+        return False
+
+    def _ask(self, peer: Peer) -> None:
+        incarnation = peer.incarnation
+        try:
+            answer = self._engine.ask(peer, Latest(), ANSWER_SECONDS)
+            if isinstance(answer, LatestIs):
+                self._engine.membership.version_said(peer, answer.version)
+        except (Unreachable, SecurityError):
+            if not self.over and not self._engine.closed:
+                self._engine.keeping.later(AGAIN_SECONDS, partial(self._asked.discard, peer))
+            return
+        except FederationError:
+            pass  # it does not let this node in, and so it has nothing for it
+        except HeadwaterError:
+            return
+        self._confirmed.add((peer, incarnation))
+        self._asked.discard(peer)
+        self._engine.keeping.changed()
+
+
+__all__ = ["Readiness"]
