@@ -209,11 +209,12 @@ class Installing:
         if groups is not None and (group is not None or crossing.share is not None):
             groups.change(crossing, group, moves, lambda: send_past(crossing, pasts))
             return
+        joins = any(move.joins for move in moves)
+        if joins and pasts:
+            crossing.to_start = lambda: send_past(crossing, pasts)
         if moves:
-            if pasts:
-                crossing.to_start = lambda: send_past(crossing, pasts)
             wiring.move(moves)
-        if not any(move.joins for move in moves):
+        if not joins:
             with wiring.still([crossing.channel]):
                 crossing.started()
                 send_past(crossing, pasts)
