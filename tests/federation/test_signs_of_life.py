@@ -12,6 +12,7 @@ import zenoh
 from headwater import Event, u32
 from headwater.errors import FederationError, Unreachable
 from headwater.federation.fabric import UNPROVEN_TOKENS
+from headwater.federation.fabric_parts import WAITING_BYTES, Worker
 from headwater.federation.inquiries import FIRST_TIMEOUT, UNPROVEN_UNDER_WAY, UNPROVEN_WAITING, Inquiries, Inquiry
 from headwater.federation.node import Node
 from headwater.federation.workers import Workers
@@ -37,6 +38,12 @@ class Forger:
         with self._lock:
             self.asked += 1
             self._kept.append(query)
+
+    def say(self, key: str, payload: bytes) -> None:
+        self._session.put(f"{self._root}/{key}", payload)
+
+    def ask(self, key: str, payload: bytes) -> None:
+        self._session.get(f"{self._root}/{key}", lambda reply: None, payload=payload, timeout=1.0)
 
     def tokens(self, count: int, first: int = 0) -> None:
         live = self._session.liveliness()
@@ -179,3 +186,38 @@ def test_one_node_that_does_not_answer_holds_up_few_threads() -> None:
     finally:
         go.set()
         workers.stop()
+
+
+def test_what_waits_to_be_looked_at_is_bounded_in_bytes() -> None:
+    """Whoever sends it; something always gets in."""
+    worker, go, done = Worker("headwater-test-worker", 1000), threading.Event(), []
+    worker.start()
+    try:
+        assert worker.put(lambda: go.wait(30) and None)
+        taken = [worker.put(lambda: done.append(1), size=WAITING_BYTES // 4) for _ in range(10)]
+        assert taken.count(True) in (4, 5) and taken == sorted(taken, reverse=True)
+        assert worker.put(lambda: done.append(1), size=WAITING_BYTES, always=True)
+        go.set()
+        eventually(lambda: len(done) == taken.count(True) + 1, "all that was taken")
+        eventually(lambda: worker.put(lambda: done.append(1), size=10 * WAITING_BYTES), "one that is alone")
+    finally:
+        go.set()
+        worker.stop()
+
+
+def test_messages_that_are_too_large_cost_little_and_are_offences() -> None:
+    with nodes() as make:
+        lab = make("lab")
+        assert lab.engine is not None
+        with forger(lab) as mallory:
+            mallory.say("news", bytes(4 << 20))
+            mallory.ask(f"ask/{lab.id}", bytes(4 << 20))
+            mallory.ask(f"roll/{lab.id}", bytes(4 << 20))
+            eventually(lambda: sum(lab.federation().offences.values()) >= 3, "three offences")
+        desk, heard = make("desk"), Log()
+        source = lab.channel("sightings", Sighting).source()
+        desk.channel("sightings", Sighting).subscribe(heard)
+        assert desk.until(lambda: bool(desk.remote_sources("sightings")), 20)
+        assert desk.ready(20)
+        source.publish(Sighting(badge=7))
+        heard.wait(1)

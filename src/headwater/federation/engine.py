@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 GATHER = 0.002  # seconds for which a change waits for others like it; and, if there are ever more, at most
 GATHERED = 0.02
+BOXED = 1024  # bytes that a message is larger at most when it is only for one node
 BEHIND = 2.0  # seconds that a node is kept waiting for what lies behind gateways
 
 
@@ -140,6 +141,7 @@ class Engine:
             mode="router" if network.router else "client" if network.client else "peer",
             lease=network.lease,
             settings=zenoh_settings(self.security),
+            limit=self.security.limit + BOXED,
             crashes=self.node.crashes,
         )
         fabric.on_join, fabric.on_leave = self.membership.joined, self.membership.left

@@ -50,7 +50,7 @@ from headwater.errors import (
     Unreachable,
 )
 from headwater.federation import fabric_settings as wiring
-from headwater.federation.fabric_parts import KINDS, Counters, Worker
+from headwater.federation.fabric_parts import KINDS, Counters, Worker, bounded
 from headwater.federation.fabric_settings import Mode, Ports, Wiring, plain
 from headwater.federation.questions import BROKEN, BUSY, FAILED, REFUSED, TOO_LARGE, Answer, Questions
 from headwater.federation.reunion import Reunion
@@ -79,6 +79,7 @@ def _forked() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 UNPROVEN_TOKENS = 4096  # signs of life that are kept of nodes that have proven nothing
+INCARNATION_DIGITS = 20
 VOUCH = 10.0  # seconds for which the sign of life of a node is looked for that has proven to be there
 
 
@@ -87,7 +88,8 @@ class Fabric:
 
     `endpoints` says after `open()` where this node listens, with the ports the system chose. `alive` has the nodes
     that are there now (this one excluded), `counters` what was sent and received by kind. A federation in mode
-    "client" may open before its router is there: it connects as soon as it can.
+    "client" may open before its router is there: it connects as soon as it can. `limit`: bytes of a message that is
+    looked at, other than a post.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class Fabric:
         mode: Mode = "peer",
         lease: float = LEASE,
         settings: Mapping[str, Any] | None = None,
+        limit: int = wiring.LIMIT,
         crashes: Crashes | None = None,
     ) -> None:
         self._wiring: Wiring = wiring.check(
@@ -143,7 +146,8 @@ class Fabric:
         self._vouching: dict[tuple[str, int], bool] = {}  # whose token is looked for; True: it has gone meanwhile
         self.ignored_tokens = 0  # signs of life beyond `UNPROVEN_TOKENS`
         self._nodes: dict[str, int] = {}  # id -> how many of its incarnations are alive
-        self._questions = Questions(federation, self._nodes, self._count)
+        self._limit = limit
+        self._questions = Questions(federation, self._nodes, self._count, limit)
         self._publishers: dict[str, zenoh.Publisher] = {}
         self._stuck: dict[str, float] = {}  # id -> when a post to it was given up
         self._patience = self.lease * wiring.STUCK * 0.95
@@ -463,7 +467,7 @@ class Fabric:
         self._may_wait("roll_answers")
 
         def deliver(answer: bytes) -> None:
-            if not self._control.put(lambda: self._guard("roll", late, answer)):
+            if not self._control.put(lambda: self._guard("roll", late, answer), size=len(answer)):
                 self._failed("roll", "too many wait")
 
         return self._questions.roll_answers(self._live(), payload, timeout, expected, deliver)
@@ -502,16 +506,17 @@ class Fabric:
             inside.post = False
 
     def _took_news(self, sample: zenoh.Sample) -> None:
-        data = bytes(sample.payload)
-        self._count.received("news", len(data))
-        if not self._control.put(lambda: self._guard("news", self.on_news, data)):
+        data = bounded(sample.payload, self._limit)
+        self._count.received("news", len(sample.payload))
+        if not self._control.put(lambda: self._guard("news", self.on_news, data), size=len(data)):
             self._failed("news", "too many wait")
 
     def _took_token(self, sample: zenoh.Sample) -> None:
         *_, node, incarnation = str(sample.key_expr).split("/")
         if node == self.node and incarnation == str(self.incarnation):
             return
-        if wiring.name_problem("node", node) is not None or not (incarnation.isascii() and incarnation.isdigit()):
+        number = incarnation.isascii() and incarnation.isdigit() and len(incarnation) <= INCARNATION_DIGITS
+        if wiring.name_problem("node", node) is not None or not number:
             return
         self._took_sign((node, int(incarnation)), there=sample.kind == zenoh.SampleKind.PUT)
 
@@ -606,8 +611,8 @@ class Fabric:
     def _took_query(
         self, kind: str, query: Any, worker: Worker, handler: Callable[[], Callable[[bytes], bytes | None] | None]
     ) -> None:
-        data = bytes(query.payload) if query.payload is not None else b""
-        self._count.received(kind, len(data))
+        data = bounded(query.payload, self._limit) if query.payload is not None else b""
+        self._count.received(kind, 0 if query.payload is None else len(query.payload))
 
         def answer() -> None:
             try:
@@ -617,7 +622,7 @@ class Fabric:
             finally:
                 query.drop()
 
-        if not worker.put(answer):
+        if not worker.put(answer, size=len(data)):
             self._failed(kind, "too many wait")
             query.reply_err(FAILED + BUSY)
             query.drop()
@@ -649,6 +654,9 @@ class Fabric:
     def _failed(self, kind: str, why: str = "") -> None:
         with self._lock:
             self.failures[kind] += 1
+            count = self.failures[kind]
+        if why and count & (count - 1):
+            return  # of many, ever fewer are said
         if why:
             log.warning("node %s: %s message dropped: %s", self.node, kind, why)
         else:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from headwater.threads import PROCESS, Crashes, Supervised
 
 KINDS = ("join", "leave", "roll", "news", "ask", "post", "log")
 JOIN = 1.0  # seconds that an end waits for what a thread is doing
+WAITING_BYTES = 64 << 20  # of messages that may wait for one worker, whoever sent them
+
+
+def bounded(payload: Any, limit: int) -> bytes:
+    """What came; of more than `limit` bytes nothing is kept, but something that is seen to be too large as well."""
+    return bytes(payload) if len(payload) <= limit else bytes(limit + 1)
 
 
 class Counters:
@@ -52,7 +59,8 @@ class Worker:
         self._name, self._crashes = name, crashes
         self._most = most
         self._count = threads
-        self._queue: deque[Callable[[], None]] = deque()
+        self._queue: deque[tuple[Callable[[], None], int]] = deque()
+        self._bytes = 0
         self._wake = threading.Condition(threading.Lock())
         self._threads: list[threading.Thread] = []
         self._stopped = False
@@ -63,14 +71,16 @@ class Worker:
             self._threads.append(thread)
             thread.start()
 
-    def put(self, work: Callable[[], None], *, always: bool = False) -> bool:
-        """Whether it is taken: not when `most` wait already (unless `always`)."""
+    def put(self, work: Callable[[], None], *, size: int = 0, always: bool = False) -> bool:
+        """Whether it is taken: not when `most` wait already, or too many bytes with these (unless `always`)."""
         with self._wake:
             if self._stopped:
                 return True  # nobody is left to be told
-            if len(self._queue) >= self._most and not always:
+            full = len(self._queue) >= self._most or (self._bytes > 0 and self._bytes + size > WAITING_BYTES)
+            if full and not always:
                 return False
-            self._queue.append(work)
+            self._queue.append((work, size))
+            self._bytes += size
             self._wake.notify()
         return True
 
@@ -82,7 +92,8 @@ class Worker:
                 if self._stopped:
                     self._queue.clear()
                     return
-                work = self._queue.popleft()
+                work, size = self._queue.popleft()
+                self._bytes -= size
             try:
                 work()
             except BaseException as error:  # one failure must not end the thread: nobody else would do the rest

@@ -11,7 +11,7 @@ from typing import Any
 import zenoh
 
 from headwater.errors import Unreachable
-from headwater.federation.fabric_parts import Counters
+from headwater.federation.fabric_parts import Counters, bounded
 from headwater.federation.fabric_settings import plain
 
 # What comes back instead of an answer is nobody's word, for anyone could have said it: it is not quoted, and believed
@@ -35,7 +35,9 @@ Answer = Callable[[Any], None]  # with the answer, or a FederationError
 class Questions:
     """What a node asks; `nodes` are those that are there now."""
 
-    def __init__(self, federation: str, nodes: Mapping[str, int], count: Counters) -> None:
+    def __init__(self, federation: str, nodes: Mapping[str, int], count: Counters, limit: int) -> None:
+        """`limit`: bytes of an answer; of more no more are looked at."""
+        self._limit = limit
         self._federation = federation
         self._nodes = nodes
         self._count = count
@@ -60,8 +62,8 @@ class Questions:
             if replies > MOST_REPLIES:
                 return
             if reply.ok is not None:
-                data = bytes(reply.ok.payload)
-                self._count.received("ask", len(data))
+                data = bounded(reply.ok.payload, self._limit)
+                self._count.received("ask", len(reply.ok.payload))
                 took(data)
             elif reply.err is not None:
                 hint = unproven_hint(bytes(reply.err.payload)) or hint
@@ -97,8 +99,8 @@ class Questions:
 
         def took(reply: zenoh.Reply) -> None:
             if reply.ok is not None:
-                data = bytes(reply.ok.payload)
-                self._count.received("roll", len(data))
+                data = bounded(reply.ok.payload, self._limit)
+                self._count.received("roll", len(reply.ok.payload))
                 collected.add(str(reply.ok.key_expr).rpartition("/")[2], data)
 
         self._count.sent("roll", len(payload))
