@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from headwater import Event, Network, Node, Rule, Security, u32
 from headwater.errors import LinkDown
 from headwater.federation import sealed_stream, wire, wire_control
+from headwater.federation.certificates import issue, make_authority
 from headwater.federation.envelope import Sealer
 from headwater.federation.identity import Identity
 from headwater.federation.link import parse_endpoint
@@ -32,6 +33,7 @@ from tests.federation.relays import Meddler, Relay
 
 PASSWORD = "correct horse: battery"
 CHANNEL = "ie.tcd.sightings"
+TCP, TLS = "tcp/127.0.0.1:0", "tls/127.0.0.1:0"
 USERS = {"ann": PASSWORD, "bob": "staple"}
 
 
@@ -162,6 +164,36 @@ def test_a_greeting_without_half_of_a_key_is_refused() -> None:
                 stream.hear_within(GUARD)
         eventually(lambda: any(who.startswith(sealer.identity.id) for who in lab.federation().offences))
         assert not lab.peers
+
+
+@pytest.mark.parametrize("kind", ["users", "certificates"])
+def test_unix_sockets_are_sealed_too(kind: str, tmp_path: Path) -> None:
+    """With certificates as well: there is no TLS on them."""
+    if kind == "certificates":
+        make_authority(tmp_path)
+    with nodes() as make:
+        made = []
+        for name, user in (("lab", "ann"), ("desk", "bob")):
+            if kind == "certificates":
+                files = issue(tmp_path, name)
+                proof = Security(
+                    certificate=files.certificate, key=files.key, authority=files.authority, rules=[Rule("**", "*")]
+                )
+            else:
+                proof = security(user)
+            where = {"connect": (made[0].endpoints[0],)} if made else {"listen": (TLS if kind != "users" else TCP,)}
+            network = Network(direct=(f"unix/{tmp_path}/{name}.sock",), security=proof, **where)  # type: ignore[arg-type]
+            made.append(make(name, network=network, connect=None))
+        lab, desk = made
+        source, log = lab.channel(CHANNEL, Sighting).source("east"), Log()
+        desk.channel(CHANNEL, Sighting).subscribe(log)
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        source.publish(badge=7)
+        log.wait(1)
+        assert desk.engine is not None
+        link = desk.engine.peers[lab.id].link
+        assert isinstance(link, SealedStream) and link.kind == "unix"
 
 
 # ── records ──

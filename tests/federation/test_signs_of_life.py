@@ -173,6 +173,24 @@ def test_who_has_not_answered_lets_others_go_first() -> None:
     assert made.known == {"desk"} and set(made.timeouts) == {FIRST_TIMEOUT}
 
 
+def test_who_has_not_answered_goes_first_when_there_are_too_many() -> None:
+    made = Clockless()
+    for number in range(UNPROVEN_WAITING):
+        made.inquiries.want(f"ghost-{number}", 1, proven=False)
+    made.ring()
+    for answered in list(made.answers):
+        answered(Unreachable("nobody"))
+    tried = set(made.asked)
+    for number in range(UNPROVEN_UNDER_WAY):
+        made.inquiries.want(f"late-{number}", 1, proven=False)
+    assert made.inquiries.waiting == UNPROVEN_WAITING and made.inquiries.given_up == UNPROVEN_UNDER_WAY
+    made.inquiries.want("one more", 1, proven=False)  # all others have had no chance yet
+    assert made.inquiries.waiting == UNPROVEN_WAITING and made.inquiries.given_up == UNPROVEN_UNDER_WAY + 1
+    while len(made.asked) < 2 * UNPROVEN_WAITING and len(set(made.asked)) < UNPROVEN_WAITING + UNPROVEN_UNDER_WAY:
+        made.answers.pop()(Unreachable("nobody"))
+    assert len(tried) >= UNPROVEN_UNDER_WAY and "late-0" in made.asked and "one more" not in made.asked
+
+
 def test_one_node_that_does_not_answer_holds_up_few_threads() -> None:
     workers, go, others = Workers("headwater-test-workers", threads=4, of_one=2), threading.Event(), threading.Event()
     done: list[int] = []

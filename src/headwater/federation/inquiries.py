@@ -2,7 +2,7 @@
 
 A sign of life proves nothing, and anyone who reaches Zenoh can make any number of them. So what is asked because of one
 has bounds of its own: so many questions are under way (`UNPROVEN_UNDER_WAY`), so many nodes wait to be asked
-(`UNPROVEN_WAITING`; of more, those that have failed most often are given up), each node is asked once at a time, and
+(`UNPROVEN_WAITING`; for more, those have to go that have not answered), each node is asked once at a time, and
 ever less often. Half of the questions are for nodes that have never failed to answer. Nodes that have signed something
 are asked beside that, and never wait for the others.
 
@@ -66,6 +66,8 @@ class Inquiries:
         self._ask, self._heard, self._wanted, self._later = ask, heard, wanted, later
         self._inquiries: dict[tuple[str, bool], Inquiry] = {}  # by node, and whether it has proven something
         self._under_way = {False: 0, True: 0}
+        self._unproven = 0  # of them, that have not
+        self._failed: dict[str, None] = {}  # those that have not answered when they were asked, the first to fail first
         self._failing = 0  # of those under way that have proven nothing: which have failed before
         self._alarm = float("inf")  # when `_step` is called
         self._lock = threading.Lock()
@@ -80,10 +82,14 @@ class Inquiries:
             key = node, proven
             found = self._inquiries.get(key)
             if found is None or incarnation != found.incarnation:
-                if found is None and not proven:
-                    self._make_room()
-                elif found is not None and found.under_way:  # its answer, if there is one, is of another run
+                if found is None and not proven and not self._make_room():
+                    self.given_up += 1
+                    return
+                if found is not None and found.under_way:  # its answer, if there is one, is of another run
                     self._ended(found)
+                self._unproven += found is None and not proven
+                if not proven:
+                    self._failed.pop(node, None)
                 self._inquiries[key] = Inquiry(node, incarnation, version, proven, due, anew)
             else:
                 found.version, found.anew = max(found.version, version), found.anew or anew
@@ -95,19 +101,22 @@ class Inquiries:
     def waiting(self) -> int:
         """Nodes that have proven nothing and are to be asked, or are being asked."""
         with self._lock:
-            return sum(1 for each in self._inquiries.values() if not each.proven)
+            return self._unproven
 
     # Under the lock.
 
-    def _make_room(self) -> None:
-        mine = [each for each in self._inquiries.values() if not each.proven]
-        if len(mine) < UNPROVEN_WAITING:
-            return
-        idle = [each for each in mine if not each.under_way]
-        if idle:
-            worst = max(idle, key=lambda each: (each.failures, -each.due))
-            del self._inquiries[worst.node, False]
-            self.given_up += 1
+    def _make_room(self) -> bool:
+        """Whether there is room for one more that has proven nothing: else one goes that has not answered, if there is
+        one. This must be quick: somebody may make it necessary very often."""
+        if self._unproven < UNPROVEN_WAITING:
+            return True
+        for node in self._failed:
+            inquiry = self._inquiries[node, False]
+            if not inquiry.under_way:  # as all but a few are not
+                self._forget(inquiry)
+                self.given_up += 1
+                return True
+        return False
 
     def _arm(self, due: float) -> None:
         """See to it that `_step` is called by then."""
@@ -151,6 +160,9 @@ class Inquiries:
         key = inquiry.node, inquiry.proven
         if self._inquiries.get(key) is inquiry:
             del self._inquiries[key]
+            if not inquiry.proven:
+                self._unproven -= 1
+                self._failed.pop(inquiry.node, None)
 
     # Not under it.
 
@@ -205,4 +217,6 @@ class Inquiries:
                 return
             inquiry.failures += 1
             inquiry.due = monotonic() + inquiry.pause
+            if not inquiry.proven and self._inquiries.get((inquiry.node, False)) is inquiry:
+                self._failed[inquiry.node] = None
             self._arm(inquiry.due)
