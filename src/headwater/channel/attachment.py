@@ -45,6 +45,11 @@ class Attachment:
         calm = priority is None and lifetime is None and subscription.mailbox.order == "arrival" and subscription.calm
         calm = calm and not subscription.late
         self.quick: Quick | None = subscription.mailbox.put_quick if calm else None
+        self._quick = self.quick
+        # Of sources of other nodes, by key: those that were there since it came, and, of those from whose log earlier
+        # sinks get what they have missed, the last event that is not for this one.
+        self.heard: set[str] = set()
+        self.floors: dict[str, int] = {}
         # Whether priority or lifetime differ from event to event, so that a batch must be taken apart.
         self.by_event = any(e is not None and e.constant is None for e in (priority, lifetime))
         self.epoch = subscription.epoch
@@ -93,6 +98,9 @@ class Attachment:
             for flow in lineup.flows:
                 self.points[flow.source.number] = flow.source.id, flow.source.seq
         self.subscription.began(self)
+        for flow in self.channel.flows():
+            if flow.source.position_key is not None:
+                self.meet(flow.source, flow.source.live)
         if self.past is not None:
             self._begin_with(self.past.all(), self.subscription.beginning)
             self.past = None
@@ -106,6 +114,46 @@ class Attachment:
         if self.quick is None or not self.mailbox.put_all(self, letters, ready):
             for letter in letters:
                 self.accept(letter, ready)
+
+    def slow_down(self) -> None:
+        """It must hear of what comes: events do not go into its queue by themselves."""
+        self.quick = self._quick = None
+
+    def meet(self, source: Source, live: int, came: int = 0) -> None:
+        """A source of another node is there; the source stands still. If it sends what earlier sinks have missed, up to
+        event `live`, that is for this one only if it was here before, and what has not come before, after `came`."""
+        key = source.position_key
+        assert key is not None
+        new = key not in self.heard
+        self.heard.add(key)
+        progress = self.subscription.progress
+        if live <= source.seq or (progress is not None and progress.position(source)):
+            return
+        floor = live if new else max(self.floors.get(key, 0), came)
+        if floor:
+            self.floors[key], self.quick = floor, None
+
+    def caught_up(self, source: Source) -> None:
+        """All have what they missed of a source."""
+        if self.floors.pop(source.position_key or "", None) is not None and not self.floors:
+            self.quick = self._quick
+
+    def goes_on_for(self, other: Attachment) -> None:
+        """It takes the place of another, whose interest has changed."""
+        self.heard, self.floors = set(other.heard), dict(other.floors)
+        if self.floors:
+            self.quick = None
+
+    def not_for_it(self, letter: Letter | Chunk) -> int:
+        """How many of these events, the first, were there before it came."""
+        floor = self.floors.get(letter.source.position_key or "", 0)
+        if isinstance(letter, Chunk):
+            early = int(letter.seqs.searchsorted(floor, "right"))
+        else:
+            early = int(letter.seq <= floor)
+        if early:
+            letter.source.fates(self.channel).lost("skipped", early)
+        return early
 
     def ended(self) -> None:
         """It is no longer in force; called while every source of the channel stands still."""

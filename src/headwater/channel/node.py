@@ -440,6 +440,10 @@ class Node:
                 subscription.epoch -= 1
                 raise
             gone = [subscription.attachments.pop(key) for key in list(subscription.attachments) if key[1] in parts]
+            before = {(each.channel, each.part): each for each in gone}
+            for each in after:
+                if (earlier := before.get((each.channel, each.part))) is not None:
+                    each.goes_on_for(earlier)
             moves = [Move(each.channel, each.entry, each, joins=False) for each in gone]
             self.wiring.move(moves + self._joining(subscription, after, errors))
             return {source: point for each in after for source, point in each.points.values()}

@@ -52,6 +52,7 @@ class Source(SourcePart):
     local = True  # it is of this process
     place: str | None = None  # else the node and the channel that it is of
     promise: int | None = None  # of a stand-in for another node's: none of its later events is older (nanoseconds)
+    live = 0  # of a stand-in: up to this event comes what earlier sinks have missed, and who came later does not get
     position_key: str | None = None  # where sinks remember how far they are, of sources that outlive this process
     log: ChannelLog | None = None  # where its events are written before anything else is done with them
     _flow: Flow  # of its own channel

@@ -131,6 +131,8 @@ class Subscription(Pulling):
     # ── in: under the source's lock ──
 
     def accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+        if attachment.floors and attachment.not_for_it(letter):
+            return
         if self.late and self._too_early(attachment, letter):
             return
         self._accept(attachment, letter, ready)
@@ -148,6 +150,10 @@ class Subscription(Pulling):
             self.dispatcher.urgent(mailbox)
 
     def accept_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
+        if attachment.floors and (early := attachment.not_for_it(chunk)):
+            if early == len(chunk):
+                return
+            chunk = chunk.part(early, len(chunk))
         if self.late and self._too_early(attachment, chunk):
             return
         self._accept_chunk(attachment, chunk, ready)
@@ -178,7 +184,7 @@ class Subscription(Pulling):
     def began(self, attachment: Attachment) -> None:
         """An attachment is in force from here; its sources stand still."""
         if self.progress is not None:
-            attachment.quick = None  # it must hear of what comes
+            attachment.slow_down()
 
     # ── the past of other nodes' sources ──
 

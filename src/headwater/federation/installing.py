@@ -225,6 +225,7 @@ class Installing:
             crossing.parked, crossing.deferred = False, None
             for lane in crossing.active():
                 first, again = lane.again(None, after=positions.get(lane.sid, 0))
+                lane.live = max(lane.live, crossing.points.get(lane.sid, 0))
                 if lane.ended and not again and not lane.pending and not lane.behind:
                     crossing.drop(lane)
                 elif peer.resumed:

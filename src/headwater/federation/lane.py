@@ -79,6 +79,7 @@ class Lane:
         self.tagging = False  # one event may be put in several times, with different tags
         self.ended = False
         self.behind: Behind | None = None  # while its events come from the log
+        self.live = 0  # the last event before it began to send what the peer had missed
         self.weight = 1  # events that one call of `go` stands for
         self._time = 0  # when frames were last made
         type = source.channel.type
@@ -185,7 +186,8 @@ class Lane:
         self._more, self.newest, self._unmarked = 0, 0, int.from_bytes(self.marks, "little")
         self.settle(self._unsettled)
         self.peer.full.discard(self)
-        self.behind = Behind(self, after, since, self.crossing.rest(self.source), again=True)
+        self.live = self.crossing.rest(self.source)
+        self.behind = Behind(self, after, since, self.live, again=True)
         self.behind.begun = True
 
     def follow(self, earlier: Lane) -> None:

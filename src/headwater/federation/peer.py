@@ -197,7 +197,7 @@ class Peer:
         type = source.channel.type
         ad = self.engine.membership.describe(source)
         return wire.encode_control(
-            Announce(ad=ad, type=pack_type(type), next=first, dropped=lane.dropped, window=lane.limit)
+            Announce(ad=ad, type=pack_type(type), next=first, dropped=lane.dropped, window=lane.limit, live=lane.live)
         )
 
     def _before_mark(self, crossing: Crossing, frames: list[bytes]) -> None:
@@ -506,6 +506,7 @@ class Peer:
                 self.engine.groups.hearing.announced(self, source, message)
             return
         source.linked = True
+        source.announced(message.live)
         if message.next > source.frame + 1:
             if source.frame or message.dropped:
                 source.dropped = message.dropped

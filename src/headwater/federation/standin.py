@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from headwater.channel.attachment import Attachment
 from headwater.channel.forms import fitting
 from headwater.channel.letter import Chunk, Letter
 from headwater.channel.mailbox import go_all
@@ -175,6 +176,8 @@ class StandIn(Source):
         """Of its events up to this one no more will come: those that did not were not wanted."""
         with self.lock:
             self.received = max(self.received, seq)
+            if self.live:
+                self._look_up()
             if self.reached is not None and not self.closed:  # else what came before this was not taken
                 for tag in (0, *self._flow.tags):  # type: ignore[attr-defined]
                     self.reached.reach(tag, seq)
@@ -189,6 +192,37 @@ class StandIn(Source):
     def resent(self, seq: int) -> bool:
         """Whether an event came again, after this node was started again."""
         return seq <= self._resent_to
+
+    # ── what only some sinks have missed ──
+
+    def announced(self, live: int) -> None:
+        """The other end begins to send; up to event `live` it is what earlier sinks have missed."""
+        with self.lock:
+            for attachment in self._attachments():
+                attachment.meet(self, live, self._reached_by(attachment))
+            self.live = live if live > self.received else 0
+
+    def _attachments(self) -> list[Attachment]:
+        members = [member for channel in list(self.flows) for entry in list(channel.entries.values())
+                   for member in entry.members]  # fmt: skip
+        return [member for member in members if isinstance(member, Attachment)]
+
+    def _reached_by(self, attachment: Attachment) -> int:
+        """The last event that has come here for an interest, in whatever life of its source."""
+        if self.reached is None:
+            return 0
+        channel, entry = attachment.channel, attachment.entry
+        while channel is not self.channel and (stage := channel.stage_entry) is not None and channel.parent is not None:
+            channel, entry = channel.parent, stage
+        alone = self._flow.lineup.judges(entry) == "alone"
+        return self.reached.at.get((self.peer.engine.demands.number(entry) or 0) if alone else 0, 0)
+
+    def _look_up(self) -> None:
+        """Under its lock: whether all have what they missed."""
+        if self.received >= self.live:
+            self.live = 0
+            for attachment in self._attachments():
+                attachment.caught_up(self)
 
     # ── in: by the thread that reads the link ──
 
@@ -243,6 +277,8 @@ class StandIn(Source):
                             accept(letter, ready)
             if records:
                 self.promise = max(self.promise or 0, events.stamps[-1])
+            if self.live:
+                self._look_up()
         go_all(list(dict.fromkeys(ready)))
         self._release()
 
@@ -397,7 +433,7 @@ class StandIn(Source):
             return False
         with self.lock:
             lone = flow.lone
-            if lone is None or lone.items or lone.special or self.closed:
+            if lone is None or lone.items or lone.special or self.closed or self.live:
                 return False
             try:
                 lone.token.pop()
@@ -486,6 +522,8 @@ class StandIn(Source):
                 elif rows:
                     self._hand_on_rows(_some(chunk, rows), tag, ready)
             self.promise = max(self.promise or 0, frame.stamp)
+            if self.live:
+                self._look_up()
         go_all(ready)
         self._release()
 

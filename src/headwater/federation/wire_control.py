@@ -88,6 +88,7 @@ class Announce(msgspec.Struct, tag_field="is", tag="announce", frozen=True):
     dropped: Number = 0
     window: Number = 1 << 16  # events that may wait at the source for an acknowledgement
     group: bool = False  # of its frames that go to a multicast group
+    live: Number = 0  # up to this event comes what durable sinks have missed: it is not for those that came later
 
 
 class Sent(msgspec.Struct, tag_field="is", tag="sent", frozen=True):

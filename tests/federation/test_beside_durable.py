@@ -1,0 +1,160 @@
+"""What a durable sink is sent from the log, since it missed it, is for nobody else: not for sinks that came later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater import Event, Log, Node, Pool, Reliable, i64
+from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
+from tests.federation.nodes import Log as Seen
+
+CHANNEL, DERIVED = "test.count", "test.count.even"
+DURABLE = Reliable(durable=True)
+BEFORE, MISSED, AFTER = 10, 2000, 100
+
+
+class Count(Event, name="test.Count"):
+    n: i64
+
+
+def lab_with_a_past(make: Nodes, path: Path) -> tuple[Node, Any]:
+    """A source that logs, and a durable sink that has had its first events, and then was closed."""
+    lab = make("lab", log=Log(path / "log"), listen="tcp/127.0.0.1:0")
+    source = lab.channel(CHANNEL, Count).source("s")
+    first, seen = desk(make, lab, path), Seen()
+    first.channel(CHANNEL, Count).subscribe(seen, name="kept", delivery=DURABLE)
+    see(first, lab)
+    assert first.ready(GUARD)
+    for n in range(BEFORE):
+        source.publish(Count(n))
+    seen.wait(BEFORE)
+    first.close()
+    for n in range(BEFORE, MISSED):
+        source.publish(Count(n))
+    return lab, source
+
+
+def desk(make: Nodes, lab: Node, path: Path) -> Node:
+    return make("desk", connect=lab.endpoints[0], listen="tcp/127.0.0.1:0", state=path / "state")
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("where", [None, "n >= 0", "n % 2 == 0"])
+def test_a_sink_that_comes_with_it_begins_with_the_present(where: Any, first: bool, tmp_path: Path) -> None:
+    with nodes() as make:
+        lab, source = lab_with_a_past(make, tmp_path)
+        node, kept, new = desk(make, lab, tmp_path), Seen(), Seen()
+        channel = node.channel(CHANNEL, Count)
+        if first:
+            plain = channel.subscribe(new, where)
+        channel.subscribe(kept, name="kept", delivery=DURABLE)
+        if not first:
+            plain = channel.subscribe(new, where)
+        see(node, lab)
+        assert node.ready(GUARD)
+        kept.wait(MISSED - BEFORE)
+        assert new.events == []
+        for n in range(MISSED, MISSED + AFTER):
+            source.publish(Count(n))
+        kept.wait(MISSED - BEFORE + AFTER)
+        assert kept.field("n") == list(range(BEFORE, MISSED + AFTER))
+        wanted = [n for n in range(MISSED, MISSED + AFTER) if where != "n % 2 == 0" or n % 2 == 0]
+        new.wait(len(wanted))
+        assert new.field("n") == wanted
+        counts = plain.counts
+        assert counts.evaluated == counts.passed + counts.rejected + counts.undecided
+        assert counts.passed == len(wanted)
+
+
+def test_the_same_of_all_kinds_of_sinks(tmp_path: Path) -> None:
+    """Another durable one, one with history, one of a derived channel, with an interest that changes, in batches."""
+    with nodes() as make:
+        lab, source = lab_with_a_past(make, tmp_path)
+        node, kept = desk(make, lab, tmp_path), Seen()
+        channel = node.channel(CHANNEL, Count)
+        even = channel.derive(DERIVED, "n % 2 == 0")
+        sinks = {name: Seen() for name in ("durable", "history", "derived", "changed", "pool")}
+        rows = list[int]()
+        channel.subscribe(sinks["durable"], name="new", delivery=DURABLE)
+        channel.subscribe(sinks["history"], history=5)
+        even.subscribe(sinks["derived"])
+        channel.subscribe(sinks["pool"], dispatch=Pool())
+        channel.subscribe(lambda batch: rows.extend(batch["n"].to_pylist()), batch=64)
+        changing = channel.subscribe(sinks["changed"], "n < 0")
+        channel.subscribe(kept, name="kept", delivery=DURABLE)
+        changing.change(where="n >= 0")
+        see(node, lab)
+        assert node.ready(GUARD)
+        kept.wait(MISSED - BEFORE)
+        for n in range(MISSED, MISSED + AFTER):
+            source.publish(Count(n))
+        kept.wait(MISSED - BEFORE + AFTER)
+        assert kept.field("n") == list(range(BEFORE, MISSED + AFTER))
+        live = list(range(MISSED, MISSED + AFTER))
+        for name, seen in sinks.items():
+            wanted = [n for n in live if name != "derived" or n % 2 == 0]
+            if name == "history":
+                wanted = [*range(MISSED - 5, MISSED), *wanted]
+            seen.wait(len(wanted))
+            assert seen.field("n") == wanted, name
+        eventually(lambda: len(rows) >= AFTER, "batches")
+        assert rows == live
+
+
+def test_a_sink_that_was_there_gets_what_it_missed(tmp_path: Path) -> None:
+    """If it is the source's node that was away, all of its sinks have missed the same."""
+    with nodes() as make:
+        hub = make("hub", listen="tcp/127.0.0.1:0")
+        node, kept, plain = desk(make, hub, tmp_path), Seen(), Seen()
+        channel = node.channel(CHANNEL, Count)
+        channel.subscribe(plain)
+        channel.subscribe(kept, name="kept", delivery=DURABLE)
+        for life in range(3):
+            lab = make("lab", log=Log(tmp_path / "log"), connect=hub.endpoints[0], state=tmp_path / "lab")
+            source = lab.channel(CHANNEL, Count).source("s")
+            for n in range(life * 100, life * 100 + 50):  # nobody may be there yet
+                source.publish(Count(n))
+            see(node, lab)
+            assert node.ready(GUARD)
+            for n in range(life * 100 + 50, life * 100 + 100):
+                source.publish(Count(n))
+            for seen in (kept, plain):
+                seen.until(lambda events, last=life * 100 + 99: bool(events) and events[-1].n == last)
+            lab.close()
+            eventually(lambda: "lab" not in node.peers, "lab is gone")
+        for seen in (kept, plain):
+            numbers = seen.field("n")
+            assert numbers == list(range(numbers[0], 300)) and numbers[0] <= 50
+
+
+def test_without_a_log_what_is_kept_for_it_is_for_nobody_else_either(tmp_path: Path) -> None:
+    with nodes() as make:
+        lab = make("lab", listen="tcp/127.0.0.1:0")
+        source = lab.channel(CHANNEL, Count).source("s")
+        first, seen = desk(make, lab, tmp_path), Seen()
+        first.channel(CHANNEL, Count).subscribe(seen, name="kept", delivery=DURABLE)
+        see(first, lab)
+        assert first.ready(GUARD)
+        for n in range(BEFORE):
+            source.publish(Count(n))
+        seen.wait(BEFORE)
+        first.close()
+        eventually(lambda: "desk" not in lab.peers, "desk is gone")
+        for n in range(BEFORE, MISSED):
+            source.publish(Count(n))
+        node, kept, new = desk(make, lab, tmp_path), Seen(), Seen()
+        channel = node.channel(CHANNEL, Count)
+        channel.subscribe(new)
+        channel.subscribe(kept, name="kept", delivery=DURABLE)
+        see(node, lab)
+        assert node.ready(GUARD)
+        kept.wait(MISSED - BEFORE)
+        for n in range(MISSED, MISSED + AFTER):
+            source.publish(Count(n))
+        kept.wait(MISSED - BEFORE + AFTER)
+        assert kept.field("n") == list(range(BEFORE, MISSED + AFTER))
+        new.wait(AFTER)
+        assert new.field("n") == list(range(MISSED, MISSED + AFTER))
