@@ -156,6 +156,20 @@ def test_an_insider_with_a_node_of_its_own_sees_no_channels(make: Nodes, authori
     assert lab.flush(GUARD) and not log.events and sink.refused == {}
 
 
+def test_an_insider_with_no_business_at_all_is_not_told_where_to_call(make: Nodes, authority: Path) -> None:
+    lab = joined(make, authority, "lab")
+    eve = joined(make, authority, "eve", EVERYTHING)
+    desk = joined(make, authority, "desk")
+    make.together()
+    assert eve.engine is not None and desk.engine is not None
+    stranger, friend = eve.engine.peers[lab.id], desk.engine.peers[lab.id]
+    for engine, peer in ((eve.engine, stranger), (desk.engine, friend)):
+        engine.membership.fetch(peer, GUARD)
+        assert peer.described and peer.state is not None
+    assert friend.state is not None and friend.state.endpoints == list(lab.federation().streams)
+    assert stranger.state is not None and stranger.state.endpoints == []
+
+
 # ── no direct stream ──
 
 
@@ -313,16 +327,19 @@ def test_what_was_captured_is_refused_after_a_restart(make: Nodes, authority: Pa
         exchange(lab, desk)
         eventually(lambda: len(eve.of("post")) > 3, "events heard")
         captured = [(key, data) for key, data in eve.questions if key.startswith("ask/lab")]
+        rolls = [data for key, data in eve.questions if key.startswith("roll/")]
         posts = list(eve.posts)
     desk.close()
     lab.close()
     again = make("lab", listen=listen, network=Network(security=certified(authority, "lab")))
     again.channel(CHANNEL, Plan).source(SOURCE)
     with eavesdropper(listen, certified(authority, "eve")) as eve:
-        assert len(captured) >= 2 and len(posts) > 3
+        assert len(captured) >= 2 and len(posts) > 3 and len(rolls) >= 1
         for key, payload in captured:
             answers = eve.ask(key, payload)
             assert answers and all(answer == b"\0headwater failed: refused" for answer in answers), answers
+        for roll in rolls:  # what was said to all before it was started
+            assert eve.ask(f"roll/{again.id}", roll) == [b"\0headwater failed: refused"]
         for post in posts:
             eve.put(f"post/{again.id}", post)
         eventually(lambda: sum(again.federation().offences.values()) >= len(captured) + len(posts), "all refused")

@@ -12,6 +12,7 @@ import logging
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -31,6 +32,7 @@ log = logging.getLogger("headwater.federation")
 PAGE_BYTES = 256 * 1024  # of a page, about, however large a message may be
 CHANGES_REMEMBERED = 16_384  # channels and sources of which it is known when they last changed
 TYPES_REMEMBERED = 4096
+ADDRESSES_SECONDS = 10.0  # for which the addresses of this machine are taken to be the same
 EMPTY = 1  # the version of a state that has neither channels nor sources, and never had
 
 Key = str | int  # the name of a channel, or the number of a source
@@ -77,6 +79,7 @@ class Description:
         self._types: dict[int, tuple[EventType | None, bytes | None]] = {}  # by identity: written down
         self._made: dict[str, tuple[tuple[object, ...], ChannelAd]] = {}  # by channel: an ad, and what it was made of
         self._too_large: set[str] = set()  # channels that fit in no message
+        self._found: tuple[float, tuple[str, ...], list[str]] = (0.0, (), [])  # when, for which, and what
         self._page = min(PAGE_BYTES, engine.security.limit // 4)
 
     # ── what there is ──
@@ -165,12 +168,22 @@ class Description:
         with self._engine.lock:
             (channels, sources), version = self.told, self.version
             changed = self._changes.since(since) if since and after is None else None
-        sees = self._engine.security.seen_by(principal)
+        sees, listener = self._engine.security.seen_by(principal), self._engine.listener
+        known = listener is not None and self._engine.security.deals_with(principal)  # else it has no business there
+        endpoints = self._addresses(tuple(listener.endpoints)) if listener is not None and known else []
         if changed is not None and since <= version:
             state = self._changed(channels, sources, changed, sees)
             if state is not None:
-                return replace(state, version=version, since=since)
-        return replace(self._paged(channels, sources, version, sees, after), version=version)
+                return replace(state, version=version, since=since, endpoints=endpoints)
+        return replace(self._paged(channels, sources, version, sees, after), version=version, endpoints=endpoints)
+
+    def _addresses(self, endpoints: tuple[str, ...]) -> list[str]:
+        """Where this node can be called. To find out all addresses of a machine may take its time."""
+        since, given, found = self._found
+        if given != endpoints or monotonic() - since > ADDRESSES_SECONDS:
+            found = announced(endpoints)
+            self._found = monotonic(), endpoints, found
+        return found
 
     def _blank(self) -> State:
         engine = self._engine
@@ -178,7 +191,7 @@ class Description:
             node=engine.id,
             incarnation=engine.incarnation,
             version=0,
-            endpoints=announced(engine.listener.endpoints if engine.listener is not None else ()),
+            endpoints=[],
             exchange=engine.exchange.public,
             channels=[],
             sources=[],

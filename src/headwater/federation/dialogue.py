@@ -11,6 +11,7 @@ and has the key in it.
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,7 @@ class Dialogue:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._began = time.time_ns()
 
     # ── asking ──
 
@@ -148,15 +150,22 @@ class Dialogue:
             sealed = seal(pack(Accepted(error=f"it could not answer: {error}")))
         return self._engine.exchange.box(exchange, sealed)
 
-    def on_introduction(self, payload: bytes) -> bytes:
-        """Another node says who it is, and is told what it may know; why it is not, in the clear, if it is not."""
+    def on_introduction(self, payload: bytes) -> bytes | None:
+        """Another node says who it is, and is told what it may know; why it is not, in the clear, if it is not.
+
+        What was said to all before this run of the node began may have been captured then: it counts as a sign of life,
+        and whose it is said to be is asked. (An honest one comes here only if the two clocks differ.)"""
         opened = None
         try:
             opened = self._engine.open_sealed(payload, CARD_KIND)
             card = messages.card(opened.body)
+            if not opened.to and opened.time < self._began:
+                self._engine.membership.inquiries.want(opened.sender, opened.incarnation, proven=False)
+                return None
+            state = self._engine.membership.description.state(opened.principal)
+            reply = self._boxed(card.exchange, payload, opened, state)  # first: the key may be none
             self._engine.membership.introduced(opened, card)
-            reply = self._engine.membership.description.state(opened.principal)
-            return self._boxed(card.exchange, payload, opened, reply)
+            return reply
         except (SecurityError, FrameError) as error:
             self._engine.blame(opened, error)
             body = pack(Accepted(error=f"refused: {error}"))

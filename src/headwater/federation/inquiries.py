@@ -24,7 +24,27 @@ UNPROVEN_UNDER_WAY = 16
 UNPROVEN_WAITING = 1024
 PROVEN_UNDER_WAY = 64
 FIRST_TIMEOUT, LAST_TIMEOUT = 2.0, 10.0  # seconds for which an answer is waited for: at first, and at most
+AT_ONCE, STEADY = 16, 20  # questions what is new in a node that changes ever again: without a pause, and a second
 FIRST_PAUSE, LAST_PAUSE = 2.0, 30.0  # seconds until a node that has not answered is asked again: at first, and at most
+
+
+class Pace:
+    """How often one node is asked what is new: at once, and if that goes on, `STEADY` times a second."""
+
+    __slots__ = ("_left", "_then")
+
+    def __init__(self) -> None:
+        self._left, self._then = float(AT_ONCE), monotonic()
+
+    def wait(self) -> float:
+        """Seconds until the next question."""
+        now = monotonic()
+        self._left = min(float(AT_ONCE), self._left + (now - self._then) * STEADY)
+        self._then = now
+        if self._left >= 1.0:
+            self._left -= 1.0
+            return 0.0
+        return (1.0 - self._left) / STEADY  # it is asked once for all who wait until then
 
 
 @dataclass(slots=True, eq=False)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from headwater.federation.standin import StandIn
 
 log = logging.getLogger("headwater.federation")
-PACE = 0.05  # seconds between two questions for the state of one node, if that changes ever again
 MOST_ADS = 1 << 18  # channels and sources of one node that are taken
 FAR = 1 << 32  # versions that a peer may be ahead
 ALIVE = 2.0  # seconds in which a run of a node answers, if it is there, when another says to have come after it
@@ -403,7 +402,6 @@ class Membership:
     def version_said(self, peer: Peer, version: int) -> None:
         """A peer says which version of its state is the latest: if that is not known here, it is asked what is new; not
         too often, for it may go on."""
-        now = monotonic()
         with peer.lock:
             known = EMPTY if peer.state is None else peer.state.version
             if version > known + FAR:
@@ -411,8 +409,7 @@ class Membership:
             peer.newest = max(peer.newest, version)
             if not peer.behind and peer.state is not None:
                 return
-            wait = min(PACE, max(0.0, peer.inquired + PACE - now))
-            peer.inquired = now + wait
+            wait = peer.pace.wait()
         self.inquiries.want(peer.id, peer.incarnation, version, proven=True, delay=wait)
 
     def current(self) -> bool:

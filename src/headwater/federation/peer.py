@@ -14,6 +14,7 @@ from headwater.errors import ClosedError, FederationError, FrameError, Headwater
 from headwater.federation import wire
 from headwater.federation.crossing import Crossing
 from headwater.federation.fallback import Fallback
+from headwater.federation.inquiries import Pace
 from headwater.federation.lane import Lane
 from headwater.federation.messages import ChannelAd, State, pack_type, unpack_type
 from headwater.federation.sender import Sender
@@ -61,7 +62,7 @@ class Peer:
         self.dialled = False  # by this node
         self.since = 0.0  # when it was made
         self.calling = False
-        self.inquired = 0.0  # when it was last asked for its state
+        self.pace = Pace()  # of questions what is new there
         self.met = monotonic()
         self.heard = 0.0  # when something last came over it
         self.resumed = False  # the other end has said what it has: events may go

@@ -349,11 +349,19 @@ def _fallback(peer: Peer) -> FallbackReport | None:
 
 
 def _strangers(engine: Engine) -> dict[str, int]:
-    return {
-        "connections whose handshake failed": 0 if engine.listener is None else engine.listener.refused,
+    found = {
         "signs of life ignored": engine.fabric.ignored_tokens,
         "nodes not asked, for too many were waiting": engine.membership.inquiries.given_up,
     }
+    if engine.listener is not None:
+        strangers = engine.listener.strangers
+        found |= {
+            "connections refused": strangers.refused,
+            "connections that said nothing in time": strangers.late,
+            "connections that had to go for others": strangers.evicted,
+            "connections of which too many came": strangers.too_many,
+        }
+    return found
 
 
 def _asked(engine: Engine, peer: Peer) -> Iterator[AskedReport]:

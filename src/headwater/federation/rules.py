@@ -172,6 +172,10 @@ class Rules:
 
         return sees
 
+    def deals_with(self, principal: Principal) -> bool:
+        """Whether there is anything at all that the principal may do."""
+        return self.default or any(rule.may and rule.concerns(principal) for rule in self.rules)
+
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)
 

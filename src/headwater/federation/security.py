@@ -226,6 +226,10 @@ class Security:
         """Of channels, whether a principal may know that they are there: that is who may do something on them."""
         return self._rules().seen_by(principal)
 
+    def deals_with(self, principal: Principal) -> bool:
+        """Whether there is anything at all that a principal may do."""
+        return self._rules().deals_with(principal)
+
     def _rules(self) -> Rules:
         if self.rules is not None:
             return Rules(self.rules)
