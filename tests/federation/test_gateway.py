@@ -39,11 +39,11 @@ class World:
         self.federations: dict[str, list[Node]] = {}
         self.gateways: list[Gateway] = []
 
-    def federation(self, name: str, nodes: int = 2) -> list[Node]:
-        first = Node(f"{name}0", listen="tcp/127.0.0.1:0", federation=name)
+    def federation(self, name: str, nodes: int = 2, **options: Any) -> list[Node]:
+        first = Node(f"{name}0", listen="tcp/127.0.0.1:0", federation=name, **options)
         made = self.federations[name] = [first]
         for number in range(1, nodes):
-            made.append(Node(f"{name}{number}", connect=first.endpoints[0], federation=name))
+            made.append(Node(f"{name}{number}", connect=first.endpoints[0], federation=name, **options))
         for node in made:
             assert node.until(lambda node=node: len(node.peers) == nodes - 1, GUARD)
         return made

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
+from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -135,3 +141,93 @@ def test_a_way_that_comes_later_does_not_disturb_the_order() -> None:
         came = log.field("n")
         assert came == sorted(set(came)), _first_disorder(came)
         assert came == wanted
+
+
+GATEWAY = """
+import sys
+from headwater.federation.gateway import Gateway
+from headwater.federation.node import Node
+a = Node("a9", connect=sys.argv[1], federation="A", network={"lease": 1.0})
+b = Node("b9", connect=sys.argv[2], federation="B", network={"lease": 1.0})
+gateway = Gateway(a, b, "ie.**")
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+class Around:
+    """A ring of three, of which one gateway is a process of its own: what it passes on comes around it as well."""
+
+    def __init__(self, all: World) -> None:
+        self.all = all
+        self.a, self.b, c = (all.federation(name, 2, network={"lease": 1.0}) for name in "ABC")
+        all.join(self.b[0], c[0])
+        all.join(c[1], self.a[0])
+        self.source = self.a[1].channel(CHANNEL, Count).source()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", GATEWAY, self.a[0].endpoints[0], self.b[0].endpoints[0]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None and self.process.stdout.readline() == "open\n"
+        node = self.b[1]
+        assert node.until(lambda: len(node.remote_sources(CHANNEL)) == 2, GUARD), node.remote_sources(CHANNEL)
+        self.log = Log()
+        node.channel(CHANNEL).subscribe(self.log, "n % 3 != 0")
+        for _ in range(3):
+            for each in all.nodes():
+                assert each.ready(GUARD)
+            for gateway in all.gateways:
+                assert gateway.ready(GUARD)
+        self.published = 0
+
+    def publish(self, seconds: float) -> None:
+        """On and on, for so long."""
+        end, pause = monotonic() + seconds, threading.Event()
+        while monotonic() < end:
+            for _ in range(10):
+                self.source.publish(maker=0, n=self.published)
+                self.published += 1
+            pause.wait(0.005)
+
+    def check(self) -> None:
+        wanted = [n for n in range(self.published) if n % 3]
+        self.log.until(lambda events: bool(events) and events[-1].n >= wanted[-1], "the last event")
+        came = self.log.field("n")
+        assert came == sorted(set(came)), _first_disorder(came)
+        assert came == wanted
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.communicate()
+
+
+@contextmanager
+def around() -> Iterator[Around]:
+    with world() as all:
+        it = Around(all)
+        try:
+            yield it
+        finally:
+            it.end()
+
+
+def test_another_way_goes_on_when_a_gateway_is_killed() -> None:
+    with around() as it:
+        it.publish(1.0)
+        it.process.kill()
+        it.publish(3.0)
+        it.check()
+
+
+def test_another_way_goes_on_when_a_gateway_is_frozen_and_stays_in_order_when_it_wakes() -> None:
+    with around() as it:
+        for _ in range(2):
+            it.publish(1.0)
+            it.process.send_signal(signal.SIGSTOP)
+            it.publish(3.0)
+            it.process.send_signal(signal.SIGCONT)
+            it.publish(2.0)
+        it.check()
