@@ -22,6 +22,7 @@ GUARD = 30.0
 JUSTIFIED = {
     ("threads.py", "Thread"): "what supervises",
     ("federation/workers.py", "ThreadPoolExecutor"): "what is submitted is guarded: `Keeping.guarded`",
+    ("federation/election.py", "ThreadPoolExecutor"): "what fails is noted: `Electorate._ask`",
     ("federation/proof.py", "ThreadPoolExecutor"): "every result is taken",
     ("native/batch.py", "ThreadPoolExecutor"): "every result is taken",
     ("study/player.py", "ThreadPoolExecutor"): "every result is taken",

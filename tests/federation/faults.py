@@ -78,6 +78,8 @@ class Faults:
         self.order: list[str] = []  # the same, one by one
         self._gone: list[float] = []  # when nodes were killed that come again with another key
 
+        self.victims = [*LEAVES, "inn"]  # nodes that may be stopped, cut off or held
+
     # ── the federation ──
 
     def open(self) -> None:
@@ -217,21 +219,21 @@ class Faults:
         self.world.open("inn", router=True, **SETTINGS)
 
     def stop(self) -> Callable[[], None]:
-        name = self.random.choice([*LEAVES, "inn"])
+        name = self.random.choice(self.victims)
         self._note("a node stopped", name)
         self.world[name].stop()
         self._meanwhile(name)
         return self.world[name].go_on
 
     def cut(self) -> Callable[[], None]:
-        name = self.random.choice([*LEAVES, "inn"])
+        name = self.random.choice(self.victims)
         self._note("a node cut off", name)
         self.world.wires.cut(name)
         self._meanwhile(name)
         return lambda: self.world.wires.heal(name)
 
     def hold(self) -> Callable[[], None]:
-        name = self.random.choice([*LEAVES, "inn"])
+        name = self.random.choice(self.victims)
         self._note("a node's bytes held", name)
         self.world.wires.cut(name, ended=False)
         self._meanwhile(name)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
@@ -35,10 +35,13 @@ class Died(Exception):
 class Process:
     """A node in a process of its own, which runs a module that ends in `tests.federation.worker.serve`."""
 
-    def __init__(self, name: str, log: Path, module: str = "tests.federation.worker") -> None:
+    def __init__(
+        self, name: str, log: Path, module: str = "tests.federation.worker", more: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         environment = {
             **os.environ,
+            **(more or {}),
             "PYTHONPATH": os.pathsep.join([str(Path(headwater.__file__).parents[1]), str(_ROOT)]),
         }
         with log.open("ab") as errors:
@@ -97,6 +100,10 @@ class Process:
     def log(self) -> str:
         return self._log.read_text(errors="replace")[-3000:]
 
+    def said(self, what: str) -> list[str]:
+        """All lines of its log that have this in them."""
+        return [line for line in self._log.read_text(errors="replace").splitlines() if what in line]
+
     # ── what may happen to it ──
 
     def kill(self) -> None:
@@ -137,6 +144,7 @@ class Wires:
         self._names: dict[int, str] = {}
         self._targets: dict[Path, Path] = {}
         self._cut: set[str] = set()
+        self._streamless: set[str] = set()
         self._held: set[str] = set()
         self._healed = self._do(self._event())
         self.carried = 0
@@ -184,7 +192,7 @@ class Wires:
         assert task is not None
         self._open[task] = ends
         try:
-            if self._cut.intersection(ends):
+            if self._cut.intersection(ends) or (path.suffix == ".d" and self._streamless.intersection(ends)):
                 return
             far_reader, far_writer = await asyncio.open_unix_connection(self._targets[path])
             writers.append(far_writer)
@@ -225,6 +233,10 @@ class Wires:
                 await asyncio.wait(concerned)
 
         self._do(cut())
+
+    def without_streams(self, name: str) -> None:
+        """No direct stream leads to a node, nor from it: its events take Zenoh's path."""
+        self._streamless.add(name)
 
     def heal(self, name: str) -> None:
         async def heal() -> None:
@@ -268,10 +280,12 @@ class World:
         self.wires = Wires()
         self.running: dict[str, Process] = {}
         self._lives: dict[str, int] = {}
+        self.options: Callable[[str], dict[str, Any]] = lambda name: {}  # of each node's network
+        self.environment: Callable[[str], dict[str, str]] = lambda name: {}  # of its next process
 
     def start(self, name: str) -> Process:
         """A process; its node is not open yet."""
-        process = Process(name, self.folder / f"{name}.err")
+        process = Process(name, self.folder / f"{name}.err", more=self.environment(name))
         self.running[name] = process
         self.wires.process(process.pid, name)
         self._lives[name] = self._lives.get(name, 0) + 1
@@ -293,7 +307,7 @@ class World:
             process = self.running[name]
             process.ready()
             listen, direct = (self.folder / f"{name}.{self.life(name)}.{kind}" for kind in "zd")
-            options = {"listen": f"unix/{listen}", "direct": f"unix/{direct}", **network}
+            options = {"listen": f"unix/{listen}", "direct": f"unix/{direct}", **network, **self.options(name)}
             options["connect"] = [f"unix/{self.folder}/{seed}.z" for seed in seeds]
             self.wires.cut(name, ended=False)  # nothing gets to it, nor out of it, before the wires stand between
             kept = self.path(f"{name}.state") if state else None

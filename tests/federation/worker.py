@@ -10,11 +10,19 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
+from itertools import count
 from time import monotonic
 from typing import Any
 
 import pyarrow as pa
+
+# The clock of the machine was set back: before anything of headwater has a name for it.
+if BACK := int(os.environ.get("HEADWATER_TEST_CLOCK_BACK", "0")):  # seconds
+    _time, _time_ns = time.time, time.time_ns
+    time.time = lambda: _time() - BACK
+    time.time_ns = lambda: _time_ns() - BACK * 1_000_000_000
 
 from headwater import Event, Interest, Log, State, Subscription, i32, i64, u32
 from headwater.channel.delivery import Reliable
@@ -251,6 +259,18 @@ class Worker:
         sequencer = self.node.sequencers[channel]
         return self.node.until(lambda: sequencer.active, timeout) or repr(sequencer)
 
+    def sequencing(self, channel: str) -> Any:
+        """For people, when something hangs."""
+        sequencer, engine = self.node.sequencers.get(channel), self.node.engine
+        assert engine is not None
+        fence, ballot = engine.ballots.fence(engine.ballots.key(channel)), engine.ballots.of(channel)
+        found: dict[str, Any] = {"fence": [fence.term, fence._last, fence.refused], "ballot": vars(ballot)}
+        if sequencer is not None:
+            names = ("term", "place", "floor", "missing", "followers", "active", "_follows", "_joining", "_until")
+            found |= {name: getattr(sequencer, name) for name in names}
+            found |= {"held": len(sequencer._held), "placed": len(sequencer._placed), "now": monotonic()}
+        return repr(found)
+
     def followed(self, channel: str, timeout: float = GUARD) -> Any:
         """Wait until this node's sequencer is the active one, and counts another one among those who follow it."""
         sequencer = self.node.sequencers[channel]
@@ -277,6 +297,36 @@ class Worker:
         found = self.sinks[sink].subscription
         points = found.change(where=where)
         return {"points": points, "epoch": found.epoch}
+
+    # ── what owners do ──
+
+    def fails(self, channel: str, name: str, every: int) -> Any:
+        """A sink whose handler fails now and then, never twice in a row."""
+        seen = count()
+
+        def handler(event: Any) -> None:
+            if next(seen) % every == 0:
+                raise ValueError("a handler that fails now and then")
+
+        self.failing = self.node.channel(channel, Count).subscribe(handler, name=name)
+        return True
+
+    def failed(self) -> Any:
+        """How it is, how often it has failed, and how many events it got."""
+        return [str(self.failing.state), self.failing.counts.failed, self.failing.counts.delivered]
+
+    def bulk(self, channel: str, wanted: int, timeout: float = GUARD) -> Any:
+        """Many subscriptions at once, which end once they are in force."""
+        on = self.node.channel(channel, Count)
+        made = [on.subscribe(_nothing, f"level > {number} and n % {number + 2} == 1") for number in range(wanted)]
+        ready = self.node.ready(timeout)
+        for each in made:
+            each.cancel()
+        return ready
+
+    def crashes(self) -> Any:
+        """Threads of the node that have ended by an error, or gone on after one."""
+        return list(self.node.crashes.lines())
 
     # ── anything ──
 
@@ -327,6 +377,10 @@ class Worker:
 
     def rows(self, name: str) -> Any:
         return self.sinks[name].rows
+
+
+def _nothing(event: Any) -> None:
+    """Whoever asks for this only asks."""
 
 
 def serve(worker: Any) -> None:

@@ -73,6 +73,7 @@ def _summary(phases: Sequence[Phase], command: str, wrong: list[str]) -> Section
     mutated = [phase for phase in phases if isinstance(phase, Mutated)]
     tallies = [tally for phase in faulted if phase.outcome for tally in phase.outcome.sinks.values()]
     figures.append(("faults injected", sum(len(phase.order) for phase in faulted)))
+    figures.append(("hostile acts meanwhile", sum(sum(each.hostile.values()) for each in faulted)))
     published = sum(phase.outcome.published for phase in faulted if phase.outcome)
     figures.append(("events published", published + sum(phase.published for phase in mutated)))
     figures.append(("events delivered", _sum(tallies, "delivered") + sum(phase.delivered for phase in mutated)))
@@ -103,19 +104,34 @@ def _faults(found: Faulted, command: str) -> Section:
     )
     blocks: list[Block] = [
         Text(
-            "Six nodes in processes of their own, with three sources that log and four reliable sinks, publish without "
-            "pause. A node is killed, stopped, cut off, has its bytes held or its links dropped; then it comes back, "
-            "and after each fault events of every source must come to every sink again. An event counts as published "
-            "once `publish` has returned, as lost if it was published, wanted and never came, and as duplicated if "
-            "it came twice without being marked as such: a killed sink may be given again what it had in its hands."
+            "Eight nodes in processes of their own, with certificates, three sources that log, four reliable sinks, "
+            "two sequencers and three sinks of their one order, publish without pause. A node is killed, stopped, cut "
+            "off, has its bytes held or its links dropped; then it comes back, and after each fault events of every "
+            "source must come to every sink again. An event counts as published once `publish` has returned, as lost "
+            "if it was published, wanted and never came, and as duplicated if it came twice without being marked as "
+            "such: a killed sink may be given again what it had in its hands."
         ),
         kinds,
     ]
+    if found.hostile:
+        blocks.append(
+            Table(
+                name="hostile",
+                title="Hostile peers, at the same time",
+                columns=(Column("what", "text"), Column("times")),
+                rows=rows(list(found.hostile.items())),
+                note="One who has a certificate of the authority, and no rule that allows anything, listens to all "
+                "that passes over Zenoh, says it again, garbles it, and answers what others are asked; strangers hold "
+                "connections to the ports of nodes; a handler fails now and then; clocks are set back when nodes are "
+                "started again. After each fault events must come to every sink all the same, and in the end nothing "
+                "of an event may have been read.",
+            )
+        )
     if found.outcome is not None:
         nodes = {sink: node for node, sinks in SINKS.items() for sink in sinks}
         names = ("wanted", "delivered", "again", "lost", "duplicated", "disordered", "invented")
         sinks = [
-            (sink, nodes[sink], *(int(getattr(tally, name)) for name in names))
+            (sink, nodes.get(sink, sink.removesuffix("-total")), *(int(getattr(tally, name)) for name in names))
             for sink, tally in found.outcome.sinks.items()
         ]
         columns = (Column("sink", "text"), Column("node", "text"), Column("wanted"), Column("delivered"))

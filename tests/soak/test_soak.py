@@ -136,6 +136,9 @@ def test_a_short_run(tmp_path: Path) -> None:
     figures = cells(found, "reliability")
     assert figures["faults injected"] >= 2 and figures["mutated inputs tried"] > 500
     assert figures["events delivered"] > figures["events published"] > 0
+    hostile = cells(found, "hostile")
+    assert figures["hostile acts meanwhile"] > 0 and hostile["messages that the insider heard"] > 0
+    assert hostile["events, or names of channels, that it could read"] == 0 < hostile["failures of a handler"]
     assert figures["events lost"] == figures["events duplicated"] == figures["problems"] == 0
     assert set(cells(found, "processes")) > {"node under attack", "reader of files"}
 

@@ -215,6 +215,9 @@ class Electorate:
             answer = self._engine.ask(peer, request, timeout)
         except (FederationError, SecurityError):
             return None
+        except Exception as error:
+            self._engine.node.crashes.note(f"asking {peer.name} for its vote", error)
+            return None
         finally:
             self._waiting.discard(peer.id)
         return answer if isinstance(answer, Vote) else None

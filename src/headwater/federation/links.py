@@ -170,7 +170,9 @@ class Links:
             wanted = self._engine.network.direct == ()
             self._link_routed(peer, peer.trouble or "the other node uses Zenoh's path", wanted=wanted)
         link = peer.link
-        if isinstance(link, RoutedLink):  # else it is of before there was a stream: what counts comes again there
+        if isinstance(link, RoutedLink) and link.ended is not None:
+            peer.link_down(link, link.ended)  # nobody else would say so; the next one begins with what is missing
+        elif isinstance(link, RoutedLink):  # else it is of before there was a stream: what counts comes again there
             link.arrived(data)
 
     def _on_routed(self, peer: Peer, link: RoutedLink, data: memoryview) -> None:

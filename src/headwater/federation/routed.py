@@ -85,6 +85,11 @@ class RoutedLink:
             finally:
                 self._done += 1  # only now: what comes meanwhile comes after it
 
+    @property
+    def ended(self) -> str | None:
+        """Why, if it has."""
+        return self._ended
+
     def close(self, reason: str) -> None:
         self._ended = self._ended or reason
         self._arrived.put(None)

@@ -1,0 +1,48 @@
+"""Links over Zenoh's path: one that ends is followed by another, whoever has ended it."""
+
+from __future__ import annotations
+
+import threading
+
+from headwater import Event, i64
+from headwater.federation.node import Node
+from tests.federation.nodes import Log, nodes
+
+CHANNEL = "ie.tcd.routed"
+
+
+class Count(Event, name="ie.tcd.RoutedCount"):
+    n: i64
+
+
+def cut(node: Node) -> None:
+    """End its links, on this side only."""
+    assert node.engine is not None
+    for peer in node.engine.everyone():
+        assert peer.link is not None and peer.link.kind == "zenoh"
+        peer.link.close("cut by the test")
+
+
+def test_events_go_on_when_the_link_of_a_sink_is_ended() -> None:
+    with nodes() as make:
+        lab = make("lab", network={"direct": [], "listen": "tcp/127.0.0.1:0"}, listen=None)
+        desk = make("desk", network={"direct": [], "connect": lab.endpoints[0]}, connect=None)
+        make.together()
+        source = lab.channel(CHANNEL, Count).source()
+        log = Log()
+
+        def slow(event: Count) -> None:
+            pause.wait(0.005)  # so that a thread of the link's own reads on
+            log(event)
+
+        pause = threading.Event()
+        make.ready(lab)
+        desk.channel(CHANNEL, Count).subscribe(slow)
+        make.ready(desk)
+        for n in range(300):
+            source.publish(n=n)
+            if n % 60 == 50:
+                log.wait(n - 10)
+                cut(desk)
+        log.wait(300)
+        assert log.field("n") == list(range(300))
