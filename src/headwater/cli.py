@@ -191,19 +191,30 @@ def _add_certificates(commands: Any) -> None:
     kinds = sub.add_subparsers(dest="what", metavar="what", required=True)
     authority = kinds.add_parser("authority", help="make an authority: authority.pem and authority.key")
     issue = kinds.add_parser("issue", help="issue a certificate for a node: NAME.pem and NAME.key")
-    for each in (authority, issue):
+    renew = kinds.add_parser("renew", help="issue NAME.pem anew, for the same key; a running node takes it up")
+    revoke = kinds.add_parser("revoke", help="take certificates back: revoked.pem, which must be made anew in time")
+    for each in (authority, issue, renew, revoke):
         each.add_argument("folder", type=Path, help="where its files are")
     issue.add_argument("name", help="of the node")
+    renew.add_argument("name", help="of the node")
+    revoke.add_argument("name", nargs="*", help="of a node; none: the list is made anew, with what it had")
     issue.add_argument("--host", action="append", default=[], help="a name or address it is reached at")
     issue.add_argument("--group", action="append", default=[], help="a group that rules can name")
     authority.add_argument("--days", type=_count, default=3650, help="for how long it is good (default: %(default)s)")
     issue.add_argument("--days", type=_count, default=365, help="for how long it is good (default: %(default)s)")
+
+    renew.add_argument("--days", type=_count, default=365, help="for how long it is good (default: %(default)s)")
+    revoke.add_argument("--days", type=_count, default=30, help="for how long the list is good (default: %(default)s)")
 
     def run(args: argparse.Namespace) -> int:
         from headwater.federation import command
 
         if args.what == "authority":
             return command.authority(args.folder, days=args.days)
+        if args.what == "renew":
+            return command.renewal(args.folder, args.name, days=args.days)
+        if args.what == "revoke":
+            return command.revocation(args.folder, args.name, days=args.days)
         return command.certificate(args.folder, args.name, hosts=args.host, groups=args.group, days=args.days)
 
     sub.set_defaults(run=run)

@@ -2,6 +2,8 @@
 
     make_authority("secrets")                                  secrets/authority.pem, secrets/authority.key
     issue("secrets", "dublin", ["dublin.example.org"])         secrets/dublin.pem, secrets/dublin.key
+    renew("secrets", "dublin")                                 secrets/dublin.pem, anew, for the same key
+    revoke("secrets", "cork")                                  secrets/revoked.pem, with the certificate of cork in it
 
 A node needs its own two files and `authority.pem`. `authority.key` can make any node: keep it off the nodes.
 """
@@ -9,6 +11,7 @@ A node needs its own two files and `authority.pem`. `authority.key` can make any
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,8 +27,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from headwater.channel.settings import Count, show
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.federation.identity import MAX_NAME, check_node_name, read_certificates, read_private
+from headwater.federation.revocation import read_revocations, to_pem
 
 AUTHORITY = "authority"
+REVOKED = "revoked.pem"
 HOSTS = ("localhost", "127.0.0.1", "::1")  # in every certificate: nodes of one machine reach each other by these
 EARLIER = timedelta(hours=1)  # a certificate is good from before it was made, for clocks differ
 
@@ -86,31 +91,108 @@ def issue(
     check_node_name(name, "certificate: name")
     _check_days(days)
     place = Path(folder)
+    parent, parent_key = _authority(place)
+    files = Issued(place / f"{name}.pem", place / f"{name}.key", place / f"{AUTHORITY}.pem")
+    hint = "renew it if it is to stay; remove the old files first if the node is to have a new key, and so a new id"
+    _check_free(files, hint)
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name), *_units(groups)])
+    made = _node_builder(
+        subject, key.public_key(), x509.SubjectAlternativeName(_alternatives(name, hosts)), parent, days, start
+    )
+    _write(files, made.sign(parent_key, hashes.SHA256()), key)
+    return files
+
+
+def renew(folder: str | os.PathLike[str], name: str, *, days: int = 365, start: datetime | None = None) -> Path:
+    """Issue the certificate `name.pem` of a folder anew: for the same node, key, hosts and groups, for `days` days.
+
+    The file is replaced in one go: a node that runs with it takes it up within seconds. Its private key is not needed
+    for this, and so need not be in the folder."""
+    check_node_name(name, "certificate: name")
+    _check_days(days)
+    place = Path(folder)
+    parent, parent_key = _authority(place)
+    path = place / f"{name}.pem"
+    before = read_certificates(path)[0]
+    public = before.public_key()
+    if before.issuer != parent.subject or not isinstance(public, ec.EllipticCurvePublicKey):
+        expected = f"a certificate of {place / AUTHORITY}.pem, for an EC P-256 key"
+        raise ConfigError([ConfigProblem(str(path), expected, f"one of {before.issuer.rfc4514_string()!r}")])
+    try:
+        hosts = before.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        hosts = x509.SubjectAlternativeName(_alternatives(name, ()))
+    made = _node_builder(before.subject, public, hosts, parent, days, start).sign(parent_key, hashes.SHA256())
+    _replace(path, made.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+def revoke(folder: str | os.PathLike[str], *names: str, days: int = 30, start: datetime | None = None) -> Path:
+    """Take back the certificates `name.pem` of a folder: `revoked.pem`, the authority's list of what is revoked, has
+    them from now on, besides those that it had. It is good for `days` days, and must be made anew before that: without
+    names it says the same as before.
+
+    Nodes with `Security(revoked=...)` part with such nodes as soon as they have the list, and refuse them. A node that
+    was revoked needs a new key: remove its files, and `issue` new ones."""
+    _check_days(days)
+    place = Path(folder)
+    parent, parent_key = _authority(place)
+    path = place / REVOKED
+    begin = datetime.now(UTC) if start is None else start
+    made = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(parent.subject)
+        .last_update(begin - EARLIER)
+        .next_update(begin + timedelta(days=days))
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(parent_key.public_key()), critical=False)
+    )
+    since = {} if not path.exists() else {
+        number: when for (_, number), when in read_revocations(path, [parent], late=True).since.items()
+    }  # fmt: skip
+    for name in names:
+        check_node_name(name, "certificate: name")
+        for each in read_certificates(place / f"{name}.pem")[:1]:
+            since.setdefault(each.serial_number, begin)
+    for number, when in sorted(since.items()):
+        entry = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(when)
+        made = made.add_revoked_certificate(entry.build())
+    _replace(path, to_pem(made.sign(parent_key, hashes.SHA256())))
+    return path
+
+
+def _authority(place: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     authority, signer = place / f"{AUTHORITY}.pem", place / f"{AUTHORITY}.key"
     if not authority.is_file() or not signer.is_file():
         hint = "make it with make_authority(folder)"
         problem = ConfigProblem(str(place), f"an authority: {AUTHORITY}.pem and {AUTHORITY}.key", "none", hint)
         raise ConfigError([problem])
-    files = Issued(place / f"{name}.pem", place / f"{name}.key", authority)
-    _check_free(files, "remove the old files first if the node is to have a new key, and so a new id")
     parent, parent_key = read_certificates(authority)[0], read_private(signer)
     if not isinstance(parent_key, ec.EllipticCurvePrivateKey) or parent_key.public_key() != parent.public_key():
         raise ConfigError([ConfigProblem(str(signer), f"the key of {authority}", "another key")])
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name), *_units(groups)])
-    made = (
-        _builder(subject, parent.subject, key.public_key(), days, start, latest=parent.not_valid_after_utc)
+    return parent, parent_key
+
+
+def _node_builder(
+    subject: x509.Name,
+    public: ec.EllipticCurvePublicKey,
+    hosts: x509.SubjectAlternativeName,
+    parent: x509.Certificate,
+    days: int,
+    start: datetime | None,
+) -> x509.CertificateBuilder:
+    identifier = parent.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    return (
+        _builder(subject, parent.subject, public, days, start, latest=parent.not_valid_after_utc)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(certificates=False), critical=True)
         .add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
             critical=False,
         )
-        .add_extension(x509.SubjectAlternativeName(_alternatives(name, hosts)), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(parent_key.public_key()), critical=False)
+        .add_extension(hosts, critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
     )
-    _write(files, made.sign(parent_key, hashes.SHA256()), key)
-    return files
 
 
 def _builder(
@@ -222,6 +304,26 @@ def _write(files: Issued, certificate: x509.Certificate, key: ec.EllipticCurvePr
         found = (error.strerror or str(error)).lower()
         problem = ConfigProblem(str(error.filename or files.key), "a new file that can be written", found)
         raise ConfigError([problem]) from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file in one go: who reads it finds the old or the new one."""
+    try:
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(made).chmod(0o644)
+            Path(made).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(made).unlink()
+            raise
+    except OSError as error:
+        found = (error.strerror or str(error)).lower()
+        raise ConfigError([ConfigProblem(str(path), "a file that can be replaced", found)]) from error
 
 
 def _create(path: Path, data: bytes, mode: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from headwater.channel.channel import Channel
 from headwater.channel.names import Pattern
 from headwater.errors import ConfigError, ConfigProblem, EncodeError, FederationError
-from headwater.federation.certificates import issue, make_authority
+from headwater.federation.certificates import issue, make_authority, renew, revoke
 from headwater.federation.lines import from_line, to_line
 from headwater.federation.network import Network
 from headwater.federation.node import Node, split
@@ -149,6 +149,19 @@ def certificate(folder: Path, name: str, *, hosts: Iterable[str], groups: Iterab
     """Issue a certificate for a node."""
     made = issue(folder, name, hosts, groups=groups, days=days)
     print(f"{made.certificate}, {made.key}: for node {name}, with {made.authority}")
+    return 0
+
+
+def renewal(folder: Path, name: str, *, days: int) -> int:
+    """Issue a node's certificate anew."""
+    print(f"{renew(folder, name, days=days)}: for node {name}, for the same key; put it in the place of the old one")
+    return 0
+
+
+def revocation(folder: Path, names: Iterable[str], *, days: int) -> int:
+    """Take certificates back."""
+    made = revoke(folder, *names, days=days)
+    print(f"{made}: for all nodes, as Security(revoked=...); make it anew within {days} days")
     return 0
 
 

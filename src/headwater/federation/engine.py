@@ -32,9 +32,11 @@ from headwater.errors import (
 from headwater.federation import messages, wire
 from headwater.federation.asking import Asking
 from headwater.federation.control import ControlEvents
+from headwater.federation.credentials import Credentials
 from headwater.federation.demand import Demands
 from headwater.federation.dialogue import ANSWER, Dialogue
 from headwater.federation.election import Ballots
+from headwater.federation.endpoints import ENCRYPTED, protocol
 from headwater.federation.envelope import Opened, Sealer, Verifier
 from headwater.federation.fabric import Fabric
 from headwater.federation.failures import Failures
@@ -58,7 +60,7 @@ from headwater.federation.seen import PlacesOfTerm, order_of
 from headwater.federation.sender import Pulse
 from headwater.federation.session import Exchange
 from headwater.federation.standin import StandIn
-from headwater.federation.tls import tls_contexts, zenoh_settings
+from headwater.federation.tls import zenoh_settings
 from headwater.federation.ways import Origin, Way
 from headwater.federation.wire_control import SourceAd
 
@@ -83,11 +85,11 @@ class Engine:
         streams = stream_endpoints(network, secure=self.security.authority is not None)
         endpoints = [*network.listen, *network.connect, *streams]
         self.loopback = self.security.check_endpoints(endpoints, scout=network.scout, place=f"node {node.name}")
-        self.identity = self._identity()
-        self.id = self.identity.id
+        self.credentials = Credentials(self.security, self._identity())
+        self.id = self.credentials.identity.id
         self.incarnation = next_incarnation(node.state, node.name, time.time_ns)
         self.exchange = Exchange()
-        self._sealer = Sealer(self.identity, network.federation, self.incarnation, self.security)
+        self._sealer = Sealer(self.credentials.identity, network.federation, self.incarnation, self.security)
         self.verifier = Verifier(
             self.security,
             network.federation,
@@ -95,8 +97,8 @@ class Engine:
             me=self.id,
             run=self.incarnation,
             lives=lambda node, run: self.membership.lives(node, run),
+            trust=self.credentials.trust,
         )
-        self.contexts = tls_contexts(self.security)
         self.peers: dict[str, Peer] = {}
         self.pulse = Pulse()
         self.lock = threading.RLock()
@@ -155,10 +157,11 @@ class Engine:
 
     def open(self) -> None:
         """Join the federation."""
-        wanted = stream_endpoints(self.network, secure=self.contexts is not None)
+        wanted = stream_endpoints(self.network, secure=self.credentials.contexts is not None)
         try:
             if wanted:
-                server = None if self.contexts is None else self.contexts[0]
+                contexts = self.credentials.contexts
+                server = None if contexts is None else contexts[0]
                 self.listener = Listener(wanted, tls=server, greet=partial(Reception, self))
             if self.groups is not None:
                 self.groups.open()
@@ -273,6 +276,19 @@ class Engine:
         fresh: Callable[[bytes], bool] | None = None,
     ) -> Opened:
         return self.verifier.open(data, expected_kind=kind, answers=answers, fresh=fresh)
+
+    def renew_security(self, *, force: bool = False) -> None:
+        """Take up what the files of its security say now; who is not vouched for any more has to go."""
+        if self.credentials.look(force=force):
+            log.info("node %s: its certificate, or its authorities, were renewed", self.node.name)
+            self._sealer.renew(self.credentials.identity)
+            contexts = self.credentials.contexts
+            if self.listener is not None and contexts is not None:
+                self.listener.renew(contexts[0])
+            self.membership.tell_again()  # so that others know of the new certificate before the old one expires
+            if any(protocol(each) in ENCRYPTED for each in (*self.fabric.endpoints, *self.network.connect)):
+                self.fabric.reopen()
+        self.membership.check_vouched()
 
     # ── others ──
 

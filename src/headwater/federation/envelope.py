@@ -32,6 +32,7 @@ from headwater.federation.rules import Principal
 
 if TYPE_CHECKING:
     from headwater.federation.security import Security
+    from headwater.federation.trust import Trust
 
 MAGIC = b"HWE2"
 SENDERS = 8192  # how many are remembered, so that what they said is not taken twice
@@ -104,13 +105,16 @@ class Sealer:
         self.identity, self.federation, self.incarnation = identity, federation, incarnation
         self._counter = count(1)
         self._now = now
-        self._key = b"" if identity.chain else identity.public
-        self._chain = list(identity.chain)
+        self.renew(identity)
         self._user, self._proof = "", b""
         self._limit = LARGEST if security is None else security.limit
         if security is not None and (credential := security.credential()) is not None:
             self._user = credential.user
             self._proof = credential.prove(federation, identity.id, identity.public)
+
+    def renew(self, identity: Identity) -> None:
+        """From here on with another certificate for the same key."""
+        self._key, self._chain = b"" if identity.chain else identity.public, list(identity.chain)
 
     def seal(self, kind: str, body: bytes, *, to: str = "", run: int = 0, answers: bytes = b"") -> bytes:
         """An envelope with this body: for the node with the id `to`, in that run of it, or for everybody. `answers`:
@@ -181,12 +185,13 @@ class Verifier:
         width: int = WIDTH,
         runs: bool = False,
         lives: Callable[[str, int], bool] = lambda sender, run: True,
+        trust: Trust | None = None,
         now: Callable[[], int] = time.time_ns,
     ) -> None:
         self.federation, self.me, self._run = federation, me, run
         self._runs = runs
         self._lives = lives
-        self._prover = Prover(security, federation, loopback=loopback)
+        self._prover = Prover(security, federation, loopback=loopback, trust=trust)
         self._limit = security.limit
         self._bound = round(security.skew * 1e9) if security.proves else None
         self._most, self._width = senders, width

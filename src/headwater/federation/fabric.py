@@ -34,6 +34,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from time import monotonic, perf_counter
 from typing import Any
@@ -51,7 +52,7 @@ from headwater.errors import (
 )
 from headwater.federation import fabric_settings as wiring
 from headwater.federation.fabric_parts import KINDS, Counters, Worker, bounded
-from headwater.federation.fabric_settings import Mode, Ports, Wiring, plain
+from headwater.federation.fabric_settings import Locator, Mode, Ports, Wiring, plain
 from headwater.federation.questions import BROKEN, BUSY, FAILED, REFUSED, TOO_LARGE, Answer, Questions
 from headwater.federation.reunion import Reunion
 from headwater.threads import PROCESS, Crashes, Supervised
@@ -156,6 +157,9 @@ class Fabric:
         self._answers = Worker(f"{node}-answers", ASKS, crashes=self._crashes)
         self._reads = Worker(f"{node}-log", ASKS, threads=READS, crashes=self._crashes)
         self._session: Any = None
+        self._generation = 0  # of the session: what an earlier one still says does not count
+        self._reopening = threading.Lock()
+        self._announced: set[tuple[str, int]] | None = None  # tokens seen since the session was opened anew
         self._token: Any = None
         self._reunion: Reunion | None = None
         self._opener: threading.Thread | None = None
@@ -240,6 +244,39 @@ class Fabric:
                 if session is not None:  # it opened, but not everything could be declared
                     self._end_session(session)
 
+    def reopen(self) -> None:
+        """Have the session opened anew, at the same places: only then Zenoh reads the files of its certificates again.
+
+        That is done in a thread of its own. Meanwhile nobody can be asked and nothing be posted, as if the connections
+        were lost for a moment; direct streams go on."""
+        Supervised(self._reopen, f"{self.node}-reopening", self._crashes).start()
+
+    def _reopen(self) -> None:
+        with self._reopening:
+            with self._lock:
+                session, self._session = self._session, None
+                if session is None:  # it is not open yet, and will be, with what is there now; or it is closed
+                    return
+                self._generation += 1
+                self._announced = set()
+                found = (wiring.parse_locator("listen", each) for each in self.endpoints)
+                self._wiring = replace(self._wiring, listen=tuple(each for each in found if isinstance(each, Locator)))
+            if self._reunion is not None:
+                self._reunion.close()
+            self._publishers.clear()
+            self._end_soon(session)
+            self._open_later()
+            if not self._closed.wait(self.lease):
+                self._drop_unannounced()
+
+    def _drop_unannounced(self) -> None:
+        """Nodes that have left while the session was opened anew."""
+        with self._lock:
+            announced, self._announced = self._announced or set(), None
+            gone = [who for who in self._alive if who not in announced]
+        for who in gone:
+            self._took_sign(who, there=False)
+
     def _declare(self, session: Any) -> None:
         with self._lock:
             if not self._closed.is_set():
@@ -291,14 +328,17 @@ class Fabric:
             self._reunion.close()
         if session is not None:
             self._count.sent("leave", 0)
-            # Beside a frozen node Zenoh may take ten seconds; the others hear of the end before that.
-            ending = Supervised(lambda: self._end_session(session), f"{self.node}-end", self._crashes)
-            ending.start()
-            ending.join(END)
+            self._end_soon(session)
         self._publishers.clear()
         self._control.stop()
         self._answers.stop()
         self._reads.stop()
+
+    def _end_soon(self, session: Any) -> None:
+        """Beside a frozen node Zenoh may take ten seconds; the others hear of the end before that."""
+        ending = Supervised(lambda: self._end_session(session), f"{self.node}-end", self._crashes)
+        ending.start()
+        ending.join(END)
 
     def _end_session(self, session: Any) -> None:
         try:
@@ -524,6 +564,8 @@ class Fabric:
         node, proven = who[0], vouched or self.proven(*who)
         with self._lock:
             if there:
+                if self._announced is not None:
+                    self._announced.add(who)
                 if vouched and self._vouching.get(who):
                     return  # it has gone while it was looked for
                 if who in self._alive:
@@ -667,9 +709,12 @@ class Fabric:
         that waits for Zenoh is the quicker way: entering Python from a foreign thread costs more than waking one up.)
         Zenoh would say what it raises on the terminal at best."""
 
+        generation = self._generation
+
         def call(what: Any) -> None:
             try:
-                callback(what)
+                if generation == self._generation:
+                    callback(what)
             except Exception as error:
                 self._crashes.note(f"{self.node}: {callback.__name__}", error)
 

@@ -89,6 +89,7 @@ class Keeping:
                 next_ping = now + min(1.0, self._engine.network.lease / 3)
                 self.guarded(self._engine.installing.granting.measure)
                 self.guarded(self._engine.membership.look_around)
+                self.guarded(self._engine.renew_security)
                 for peer in self._engine.everyone():
                     self.guarded(peer.date)
             first = min(first, next_ping, next_tick if self.ticking else first)

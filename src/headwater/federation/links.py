@@ -82,7 +82,8 @@ class Links:
         state = peer.state
         if peer.direct or state is None:
             return peer.direct
-        client = None if self._engine.contexts is None else self._engine.contexts[1]
+        contexts = self._engine.credentials.contexts
+        client = None if contexts is None else contexts[1]
         for endpoint in state.endpoints if self._engine.network.direct != () else ():
             if is_loopback(endpoint) and not self._engine.loopback and not endpoint.startswith("unix"):
                 continue

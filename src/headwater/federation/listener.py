@@ -96,6 +96,10 @@ class Listener:
         self._thread = Supervised(self._serve, f"headwater-listen-{self.endpoints}", again=self._goes_on)
         self._thread.start()
 
+    def renew(self, tls: ssl.SSLContext) -> None:
+        """From here on, handshakes are made with this."""
+        self._tls = tls
+
     def close(self) -> None:
         """Stop listening, and end those who have not said who they are.
 

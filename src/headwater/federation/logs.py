@@ -81,6 +81,7 @@ class LogServer:
             me=engine.id,
             run=engine.incarnation,
             runs=True,
+            trust=engine.credentials.trust,
         )
         self._counts = LogReads()
         self._lock = threading.Lock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -31,6 +32,7 @@ log = logging.getLogger("headwater.federation")
 MOST_ADS = 1 << 18  # channels and sources of one node that are taken
 FAR = 1 << 32  # versions that a peer may be ahead
 ALIVE = 2.0  # seconds in which a run of a node answers, if it is there, when another says to have come after it
+MOST_EXPELLED = 1024  # nodes that are remembered for having been expelled
 MOST_SILENT = 1024  # runs that are remembered for not having answered
 
 
@@ -41,6 +43,7 @@ class Membership:
         self._engine = engine
         self.description = Description(engine)
         self._refusals: set[str] = set()  # nodes that have refused this one
+        self.expelled: dict[str, str] = {}  # nodes with which this one has parted, and why
         self._silent: set[tuple[str, int]] = set()  # runs of nodes that are said to be there, and do not answer
         self._telling = threading.Lock()  # one at a time
         self.inquiries = Inquiries(self._ask_state, self._heard, self._unknown, engine.keeping.later)
@@ -101,6 +104,34 @@ class Membership:
         """The version of this node's state with all that there is now."""
         self.tell_news()
         return self.description.version
+
+    def tell_again(self) -> None:
+        """Something signed, for everyone."""
+        news = News(self._engine.id, self._engine.incarnation, self.description.version)
+        with suppress(FederationError):  # there is no connection: what is said over the next one is signed as well
+            self._engine.fabric.tell(self._engine.seal("news", pack(news)))
+
+    def check_vouched(self) -> None:
+        """Part with those for whom nobody vouches any more: their certificate has expired, or was revoked."""
+        now = time.time_ns()
+        for peer in self._engine.everyone():
+            principal = peer.principal
+            why = None if principal is None else self._engine.credentials.trust.why_not(principal.certified, now)
+            if why is not None:
+                self._expel(peer, why[1])
+
+    def _expel(self, peer: Peer, why: str) -> None:
+        """Nothing more comes from it, and nothing goes to it; until it shows a certificate that is good."""
+        self._engine.offence(peer, why)
+        peer.principal, peer.trouble, peer.present = None, why, False
+        link = peer.link
+        if link is not None:
+            peer.link_down(link, why)
+        self._away(peer)
+        self._forget(peer, orderly=True)
+        if peer.id not in self.expelled and len(self.expelled) >= MOST_EXPELLED:
+            self.expelled.pop(next(iter(self.expelled)))
+        self.expelled[peer.id] = why
 
     def peer(self, node: str, incarnation: int) -> Peer:
         """The peer of that id; one that was started again is the same peer, with nothing of what it was sending."""
@@ -291,6 +322,7 @@ class Membership:
 
     def _take_key(self, peer: Peer, opened: Opened, exchange: bytes) -> None:
         """This is its key; with the peer's lock."""
+        self.expelled.pop(peer.id, None)
         if peer.exchange is not None and peer.exchange != exchange:
             raise SecurityError(f"{peer.id} has two keys for what is only for it", "key", peer.id)
         peer.exchange, peer.principal = exchange, opened.principal
@@ -478,6 +510,7 @@ class Membership:
         """The peer that has signed something; it is there."""
         peer = self.peer(opened.sender, opened.incarnation)
         peer.principal = opened.principal
+        self.expelled.pop(peer.id, None)
         if peer.state is None:
             peer.present = True
             self.inquiries.want(opened.sender, opened.incarnation, proven=True, delay=0.1)

@@ -17,7 +17,7 @@ from headwater.channel.node import Failure
 from headwater.channel.node import Node as LocalNode
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
-from headwater.errors import ChannelError
+from headwater.errors import ChannelError, ConfigError, ConfigProblem
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
 
@@ -214,6 +214,16 @@ class Node(LocalNode):
     def flush(self, timeout: float = READY) -> bool:
         """Wait until the nodes that are there have dealt with all that was published for reliable subscriptions."""
         return True if self.engine is None else self.engine.flush(timeout)
+
+    def renew_security(self) -> None:
+        """Take up what the files of its security say now: a renewed certificate, other authorities, what is revoked.
+
+        A running node looks at them every second anyway. ConfigError if something is wrong with them; what was good
+        last goes on then."""
+        if self.engine is not None:
+            self.engine.renew_security(force=True)
+            if problem := self.engine.credentials.problem:
+                raise ConfigError([ConfigProblem("security", "files that are right", problem)])
 
     def federation(self) -> FederationReport:
         """The other nodes, the links to them, what crosses them, and what was refused."""

@@ -36,7 +36,9 @@ from headwater.federation.identity import (
     refuse,
     supported,
 )
+from headwater.federation.revocation import serial_of
 from headwater.federation.rules import Principal
+from headwater.federation.trust import Certified, Trust, anchor_of
 
 if TYPE_CHECKING:
     from headwater.federation.security import Security
@@ -95,16 +97,15 @@ class Proven:
     fingerprint: str
     name: str | None = None  # of the certificate
     groups: tuple[str, ...] = ()
-    until: int = 2**63  # ns since 1970: the first of its chain to expire
+    certified: Certified | None = None
 
 
 class Prover:
     """Decides what a key and its credentials prove to this node. Thread-safe."""
 
-    def __init__(self, security: Security, federation: str, *, loopback: bool) -> None:
+    def __init__(self, security: Security, federation: str, *, loopback: bool, trust: Trust | None = None) -> None:
         self._federation = federation
-        authority = security.authorities()
-        self._store = verification.Store(list(authority)) if authority else None
+        self._trust = Trust(security) if trust is None else trust
         self._users = security.users_by_name()
         self._bare = not security.proves and (loopback or security.open)
         self._keys: _Recent[Proven] = _Recent(_CACHED)
@@ -113,13 +114,15 @@ class Prover:
         """The key that must have signed; with a name, if there is a certificate that this node can judge."""
         if bool(chain) == bool(public):
             raise refuse("malformed", sender, "expected either a key or a certificate, found both or none")
-        digest = hashlib.sha256(b"".join(chain) if chain else public).digest()  # DER says its own length: no confusion
+        self._trust.look()
+        # DER says its own length: no confusion.
+        digest = self._trust.version, hashlib.sha256(b"".join(chain) if chain else public).digest()
         found = self._keys.get(digest)
         if found is None:
             found = self._judge(chain, sender, now) if chain else self._plain(public, sender)
             self._keys.put(digest, found)
-        if now > found.until:
-            raise refuse("expired", sender, f"its certificate was good until {_shown(found.until)}; issue a new one")
+        if why := self._trust.why_not(found.certified, now):
+            raise refuse(why[0], sender, why[1])
         return found
 
     def principal(self, proven: Proven, name: str, sender: str, user: str, proof: bytes, now: int) -> Principal:
@@ -127,7 +130,7 @@ class Prover:
         if proven.name is not None:
             if proven.name != name:
                 raise refuse("name", sender, f'its certificate is for the node "{proven.name}"')
-            return Principal(proven.name, "certificate", proven.fingerprint, proven.groups)
+            return Principal(proven.name, "certificate", proven.fingerprint, proven.groups, proven.certified)
         if self._users and user:
             known = self._users.get(user)
             if known is None or not Credential(user, known.password).proves(
@@ -138,7 +141,7 @@ class Prover:
         if self._bare:
             return Principal(f"key:{proven.fingerprint[:ID_DIGITS]}", "key", proven.fingerprint)
         wanted = [text for text, there in (
-            ("a certificate of the authority", self._store), ("a user and password", self._users)
+            ("a certificate of the authority", self._trust.store), ("a user and password", self._users)
         ) if there]  # fmt: skip
         if not wanted:
             hint = "give this node an authority or users to know others by: Node(security=Security(...))"
@@ -162,15 +165,16 @@ class Prover:
         if not supported(key) or not isinstance(key, PublicKey):
             raise refuse("certificate", sender, f"expected a certificate of {KEYS}, found one of another")
         public = public_bytes(key)
-        if self._store is None:
+        store = self._trust.store
+        if store is None:
             return Proven(key, public, fingerprint(public))  # nothing this node can judge: it is a key like any other
         if name is None:
             raise refuse("certificate", sender, "expected a certificate with a node's name as its one common name")
         try:
-            until = vouched_until(certificates, self._store, now)
+            certified = vouched(certificates, store, now)
         except VouchError as error:
             raise refuse(error.reason, sender, f"its certificate is {error}") from None
-        return Proven(key, public, fingerprint(public), name, groups, until)
+        return Proven(key, public, fingerprint(public), name, groups, certified)
 
 
 class VouchError(Exception):
@@ -181,8 +185,8 @@ class VouchError(Exception):
         self.reason = reason
 
 
-def vouched_until(certificates: Sequence[x509.Certificate], store: verification.Store, now: int) -> int:
-    """Until when (ns since 1970) an authority vouches for the first of these certificates, the others being between."""
+def vouched(certificates: Sequence[x509.Certificate], store: verification.Store, now: int) -> Certified:
+    """By what an authority vouches for the first of these certificates, the others being between."""
     when = _EPOCH + timedelta(microseconds=now // 1000)
     first, last = certificates[0].not_valid_before_utc, certificates[0].not_valid_after_utc
     if not first <= when <= last:
@@ -194,11 +198,8 @@ def vouched_until(certificates: Sequence[x509.Certificate], store: verification.
     except Exception as error:  # VerificationError, and what the extensions of a hostile certificate bring about
         raise VouchError("authority", f"not a proper one of the authority that this node knows ({error})") from None
     last = min(each.not_valid_after_utc for each in verified.chain)
-    return round((last - _EPOCH) / timedelta(microseconds=1)) * 1000
-
-
-def _shown(when: int) -> str:
-    return f"{_EPOCH + timedelta(microseconds=when // 1000):%Y-%m-%d %H:%M} UTC"
+    until = round((last - _EPOCH) / timedelta(microseconds=1)) * 1000
+    return Certified(until, tuple(map(serial_of, verified.chain)), anchor_of(verified.chain[-1]))
 
 
 class _Recent(Generic[_T]):
@@ -222,4 +223,4 @@ class _Recent(Generic[_T]):
                 self._values.popitem(last=False)
 
 
-__all__ = ["Credential", "Proven", "Prover", "VouchError", "login_key", "login_keys", "password_key", "vouched_until"]
+__all__ = ["Credential", "Proven", "Prover", "VouchError", "login_key", "login_keys", "password_key", "vouched"]

@@ -155,7 +155,8 @@ class FederationReport:
     can be made. `untold` are channels that fit in no message, so that no other node can know of them. `messages` counts
     Zenoh's messages by kind. `failing` is what this node itself fails to do at present, by what it is about
     ("channel@node"), and tries again. `crashes` counts failures in threads of this node and of its process, by thread;
-    the log has their tracebacks."""
+    the log has their tracebacks. `expelled` are nodes that nobody vouches for any more, by id, and why: their
+    certificate was revoked, say. `security` is what is wrong with the files of this node's security."""
 
     node: str
     id: str
@@ -172,6 +173,8 @@ class FederationReport:
     messages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     failing: Mapping[str, str] = field(default_factory=dict)
     crashes: Mapping[str, int] = field(default_factory=dict)
+    expelled: Mapping[str, str] = field(default_factory=dict)
+    security: str = ""
 
     def peer(self, name: str) -> PeerReport:
         """The node of that name or id; KeyError if it is not known."""
@@ -195,6 +198,8 @@ class FederationReport:
         lines += _cut(block([(each.name, each._line()) for each in self.peers[:SHOWN]]), len(self.peers))
         lines += self._tables()
         lines += _section("fails, and is tried again", block(list(self.failing.items())))
+        lines += _section("wrong with the files of its security", [self.security] if self.security else [])
+        lines += _section("expelled", block(list(self.expelled.items())))
         lines += _section("failed in threads", block([(name, f"{count:,}") for name, count in self.crashes.items()]))
         offences = [(who, f"{count:,}, last: {self.refusals.get(who, '')}") for who, count in self.offences.items()]
         lines += _section("offences", block(offences))
@@ -283,6 +288,8 @@ def federation(node: Node) -> FederationReport:
         untold=tuple(sorted(engine.membership.description.untold)),
         messages=engine.fabric.counters,
         failing=engine.failures.present(),
+        expelled=dict(engine.membership.expelled),
+        security=engine.credentials.problem,
         crashes={**PROCESS.counts, **node.crashes.counts},
     )
 

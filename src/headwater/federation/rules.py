@@ -54,6 +54,7 @@ class Principal:
     how: How
     fingerprint: str
     groups: tuple[str, ...] = ()
+    certified: Any = field(default=None, compare=False, repr=False)  # by what an authority vouches for it
 
     def __str__(self) -> str:
         match self.how:

@@ -38,7 +38,7 @@ from headwater.channel.settings import Count, Name, Seconds, Settings, near, sho
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.federation.endpoints import ENCRYPTED, is_local_scouting, is_loopback, loopback_only, protocol
 from headwater.federation.identity import Identity, read_certificates
-from headwater.federation.proof import Credential, VouchError, vouched_until
+from headwater.federation.proof import Credential, VouchError, vouched
 from headwater.federation.rules import ACTIONS, Action, Decision, Principal, Rule, Rules
 from headwater.federation.tls import tls_contexts, zenoh_settings
 
@@ -48,6 +48,7 @@ LIMIT = 1024 * 1024  # bytes of an envelope
 SKEW = 60.0  # seconds
 PathLike = str | os.PathLike[str]
 _PATHS = ("certificate", "key", "authority")
+_FILES = (*_PATHS, "revoked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ class Security:
 
     `certificate`, `key`, `authority`: PEM files. The certificate's common name is the node's name, its key is of the
     curve P-256. Who shows a certificate of the authority is heard, over mutual TLS.
+    `revoked`: a file with the authority's list of revoked certificates (CRL). All of these files are looked at again
+    while the node runs: what is put in their place takes effect, and what is wrong with it is said.
     `user`, `password`: what this node proves itself with. `users`: those it hears, as a mapping from names to
     passwords (or to tables with `password` and `groups`), or the path of a file with a `name:password` on each line.
     `rules`: see `headwater.federation.rules`. `open=True`: hear everybody, also from beyond this machine.
@@ -105,6 +108,7 @@ class Security:
     certificate: PathLike | None = None
     key: PathLike | None = None
     authority: PathLike | None = None
+    revoked: PathLike | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     users: Mapping[str, Any] | PathLike | None = field(default=None, repr=False)
@@ -119,6 +123,7 @@ class Security:
         certificate=File(),
         key=File(),
         authority=File(),
+        revoked=File(),
         user=Name(),
         password=Text(),
         open=Flag(),
@@ -144,7 +149,7 @@ class Security:
         object.__setattr__(self, "_known", users)
         if self.users is not None and not isinstance(self.users, str | os.PathLike):
             object.__setattr__(self, "users", tuple(sorted(users.items())))  # as what it is compared
-        for name in _PATHS:
+        for name in _FILES:
             if given[name] is not None:
                 object.__setattr__(self, name, Path(given[name]).absolute())
         object.__setattr__(self, "skew", float(self.skew))
@@ -186,7 +191,7 @@ class Security:
         if not isinstance(table, Mapping):
             raise ConfigError([ConfigProblem(place, "a table", show(table))])
         values = dict(table)
-        for name in (*_PATHS, "users"):
+        for name in (*_FILES, "users"):
             if isinstance(values.get(name), str):
                 values[name] = Path(folder) / values[name]
         known = [item.name for item in fields(cls) if item.init]
@@ -289,7 +294,7 @@ class Security:
         """What this node would not believe of others, others would not believe of it: better to hear that now."""
         certificates = [x509.load_der_x509_certificate(each) for each in identity.chain]
         try:
-            vouched_until(certificates, verification.Store(list(self.authorities())), time.time_ns())
+            vouched(certificates, verification.Store(list(self.authorities())), time.time_ns())
         except VouchError as error:
             expected = f"a certificate that {self.authority} vouches for"
             hint = "headwater.federation.certificates makes an authority and certificates that are right"
@@ -334,6 +339,8 @@ def _contradictions(security: Security, users: Mapping[str, User]) -> list[Confi
     if security.open and (security.proves or security.user is not None):
         hint = "leave out open, or the certificates and users"
         found.append(ConfigProblem("Security: open", "false where others must prove who they are", "true", hint))
+    if security.revoked is not None and security.authority is None:
+        found.append(ConfigProblem("Security: revoked", "an authority, whose list it is", "none"))
     if security.verify_hosts and security.authority is None:
         found.append(ConfigProblem("Security: verify_hosts", "certificates, whose hosts can be verified", "none"))
     return found
