@@ -24,7 +24,6 @@ JUSTIFIED = {
     ("federation/workers.py", "ThreadPoolExecutor"): "what is submitted is guarded: `Keeping.guarded`",
     ("federation/election.py", "ThreadPoolExecutor"): "what fails is noted: `Electorate._ask`",
     ("federation/proof.py", "ThreadPoolExecutor"): "every result is taken",
-    ("federation/election.py", "ThreadPoolExecutor"): "a vote that fails is noted",
     ("native/batch.py", "ThreadPoolExecutor"): "every result is taken",
     ("study/player.py", "ThreadPoolExecutor"): "every result is taken",
     ("study/fleet/worker.py", "Timer"): "it ends the process",
