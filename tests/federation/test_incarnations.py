@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import zenoh
 
 from headwater import Event, NodeState, Reliable, Rule, Security, i64
 from headwater.errors import SecurityError
@@ -161,6 +163,34 @@ class TestWhatAnEarlierRunSaid:
         hello = self.sealer(1000).seal("hello", b"nonce")
         assert self.refused(verifier, hello, fresh=lambda body: body == b"another") == "stale"
         assert verifier.open(hello, fresh=lambda body: body == b"nonce").incarnation == 1000
+
+
+def test_a_sign_of_life_of_the_run_before_that_somebody_has_made_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reaches Zenoh can make one: the run that it is said to be of is asked, and does not answer."""
+    with nodes() as make:
+        desk = make("desk", listen="tcp/127.0.0.1:0", security=secured(tmp_path, "desk"))
+        heard = Log()
+        desk.channel(CHANNEL, Count).subscribe(heard)
+        lab = make("lab", connect=desk.endpoints[0], security=secured(tmp_path, "lab"))
+        eventually(lambda: "lab" in desk.peers)
+        known = lab.id, lab.engine.incarnation
+        config = zenoh.Config()
+        config.insert_json5("mode", '"client"')
+        config.insert_json5("connect/endpoints", json.dumps([desk.endpoints[0]]))
+        config.insert_json5("scouting/multicast/enabled", "false")
+        with zenoh.open(config) as enemy:
+            token = enemy.liveliness().declare_token(f"headwater/headwater/alive/{known[0]}/{known[1]}")
+            lab.close()
+            with clock_set_back(monkeypatch):
+                again = make("lab", connect=desk.endpoints[0], security=secured(tmp_path, "lab"))
+            source = again.channel(CHANNEL, Count).source("hill")
+            see(desk, again)
+            assert desk.ready(GUARD)
+            source.publish(n=1)
+            heard.wait(1)
+            token.undeclare()
 
 
 def test_a_captured_message_of_an_earlier_run_does_not_displace_the_live_one(

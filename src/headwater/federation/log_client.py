@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import threading
 import time
@@ -49,12 +50,14 @@ from headwater.federation.network import Network, endpoints
 from headwater.federation.security import Security
 from headwater.federation.session import Exchange, is_box
 from headwater.federation.tls import zenoh_settings
+from headwater.federation.trust import Stamp, stamp
 from headwater.interest import Interest, Limits
 from headwater.store.log.reading import Span
 from headwater.types import EventType
 
 LISTING = 10.0  # seconds in which nodes say what they have
 ANSWER = 30.0  # seconds for a page; a node takes half a second, and others may be waiting before
+log = logging.getLogger("headwater.federation")
 NAME = "reader"  # of a client that has no certificate
 
 
@@ -124,6 +127,7 @@ class LogClient:
         """A session of this process, and a key of its own; the lock is held."""
         _check_fork()
         security, federation = self.security, self.network.federation
+        self._stamps = self._stamped()
         self._identity = security.identity(None if security.certificate is not None else NAME)
         self.id = self._identity.id
         self._incarnation = time.time_ns()
@@ -156,9 +160,26 @@ class LogClient:
                 raise ClosedError("the log client is closed")
             if self._session is not None and self._pid != os.getpid():
                 _check_fork()
+            if self._session is not None and self._stamps != self._stamped():
+                self._renew()
             if self._session is None:
                 self._open()
             return self._session
+
+    def _stamped(self) -> tuple[Stamp, ...]:
+        security = self.security
+        return tuple(stamp(each) for each in (security.certificate, security.key, security.authority))
+
+    def _renew(self) -> None:
+        """Its files were replaced: open anew, if they are right. The lock is held."""
+        self._stamps = self._stamped()
+        try:
+            self.security.identity()
+        except ConfigError as error:
+            log.error("log client %s: what was good last goes on: %s", self.id, error)
+            return
+        session, self._session = self._session, None
+        _end(session)
 
     def _mend(self) -> bool:
         """Something was not answered: if no connection is left, which is said, the next question opens a new one."""
