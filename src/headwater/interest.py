@@ -108,6 +108,14 @@ class Interest:
         return analyse(self.normal, fuel=self.limits.fuel, refuse=False)
 
     @cached_property
+    def needs_only_a_moment(self) -> bool:
+        """Whether it looks at nothing but the event, and is quick enough to be run while other threads wait."""
+        from headwater.native.record import is_long, uses_meta
+
+        program = self.executed.program
+        return not uses_meta(program) and not is_long(program)
+
+    @cached_property
     def fingerprint(self) -> bytes:
         """16 bytes that are equal for equal normal forms, on every machine."""
         return serial.fingerprint_of_normal(self.normal)

@@ -7,7 +7,9 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
 from headwater.channel.attachment import Attachment
 from headwater.channel.config import STRATEGIES, AsyncLoop, Config, Dispatch, Queue
@@ -194,11 +196,24 @@ def takes_about(handler: Callable[..., Any] | None) -> bool:
     if handler is None:
         return False
     try:
-        parameters = inspect.signature(handler).parameters.values()
+        parameters = _signature(handler).parameters.values()
     except (TypeError, ValueError):
         return False  # a builtin: it gets the event
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return sum(p.default is p.empty for p in positional) == 2
+
+
+_signatures: WeakKeyDictionary[Any, inspect.Signature] = WeakKeyDictionary()
+
+
+def _signature(function: Any) -> inspect.Signature:
+    """How it is called; of plain functions, which many subscriptions may have in common, found out once."""
+    if not isinstance(function, FunctionType):
+        return inspect.signature(function)
+    found = _signatures.get(function)
+    if found is None:
+        found = _signatures[function] = inspect.signature(function)
+    return found
 
 
 def _check_arguments(handler: Any, before: Any, after: Any, *, about: bool) -> None:
@@ -210,7 +225,7 @@ def _check_arguments(handler: Any, before: Any, after: Any, *, about: bool) -> N
         ("after", after, 2, "the event and the result"),
     ):
         try:
-            signature = inspect.signature(function) if function is not None else None
+            signature = _signature(function) if function is not None else None
         except (TypeError, ValueError):
             continue  # a builtin, of which nothing is known
         try:

@@ -115,8 +115,13 @@ class Prepared:
     Parameters without a value here are told from those of others by `name`, which must be another for each.
     """
 
-    def __init__(self, program: Program, params: Params | None = None, *, name: str) -> None:
-        self._filter = None if program.stateful else _Filter(program, params, name)
+    def __init__(
+        self, program: Program, params: Params | None = None, *, name: str, fingerprint: bytes | None = None
+    ) -> None:
+        """With its `fingerprint`, the program is in its normal form already."""
+        normal = fingerprint is not None and not program.params
+        self._filter = None if program.stateful else _Filter(program, params, name, normal=normal)
+        self._given = fingerprint if normal else None
 
     def covers(self, other: Prepared) -> bool:
         """Whether every event that the other passes is passed by this one."""
@@ -135,6 +140,8 @@ class Prepared:
     @cached_property
     def fingerprint(self) -> bytes:
         """Equal for filters that say the same; nothing for one with state, which equals none."""
+        if self._given is not None:
+            return self._given
         return b"" if self._filter is None else fingerprint_of_normal(self._filter.program)
 
     @cached_property
@@ -166,8 +173,8 @@ def _implies(way: Way, other: Way, about: _Filter) -> bool:
 class _Filter:
     """A filter in its normal form, ready to be taken apart."""
 
-    def __init__(self, program: Program, params: Params | None, side: str) -> None:
-        program = normalise(_bound(program, params, side))
+    def __init__(self, program: Program, params: Params | None, side: str, *, normal: bool = False) -> None:
+        program = program if normal else normalise(_bound(program, params, side))
         verdict = as_expression(program)
         if (
             verdict is not None and len(program.body) > 1

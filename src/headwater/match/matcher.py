@@ -33,7 +33,6 @@ from headwater.match.matching import Core, Held, Matching
 from headwater.match.opaque import Opaques
 from headwater.match.segment import Segment
 from headwater.match.source import Entry, Payloads, Source, from_entries, from_ranges, merged
-from headwater.native.record import is_long, uses_meta
 from headwater.types import EventType
 from headwater.types.model import Scalar, promote
 
@@ -109,8 +108,7 @@ class Matcher:
             program.stateful
             or program.output is not None
             or program.input != self.type.record
-            or uses_meta(program)
-            or is_long(program)
+            or not interest.needs_only_a_moment
         )
 
     @_locked
