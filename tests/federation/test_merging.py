@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater import Interest
-from headwater.federation.merging import Changes, Cover, Kept, cheaper, merged_cost, minimal, separate_cost
+from headwater.federation.merging import Changes, Cover, cheaper, merged_cost, minimal, separate_cost
 from headwater.interest import as_event_type
 from headwater.ir import interp
 from headwater.ir.covers import covers
@@ -260,21 +260,3 @@ def test_any_filters_at_all(data: st.DataObject) -> None:
         meta = data.draw(programs.meta())
         verdicts = [interp.run(interest.program, event, meta=meta).passed for interest in interests]
         assert any(verdicts) == any(verdicts[at] for at in needed)
-
-
-@given(st.lists(st.sets(st.integers(0, 11), max_size=12), min_size=1, max_size=8))
-def test_what_is_kept_gives_what_all_at_once_gives(rounds: list[set[int]]) -> None:
-    """From one set of interests to the next: as many are needed, and what covers another does so."""
-    on = "level: i64, room: i64"
-    pool = [None, *(Interest(f"level > {n % 4} and room == {n % 3}", on) for n in range(5))]
-    pool += [Interest(f"level > {n}", on) for n in range(6)]
-    kept = Kept()
-    for chosen in rounds:
-        interests = [pool[at] for at in sorted(chosen)]
-        needed, covered = kept.minimal(interests)
-        assert len(needed) == len(minimal(interests)[0])
-        assert sorted([*needed, *covered]) == list(range(len(interests)))
-        for at, by in covered.items():
-            above, below = interests[by], interests[at]
-            assert by in needed
-            assert above is None or (below is not None and above.covers(below))

@@ -209,26 +209,6 @@ def _prepared(interest: Interest | None, key: int) -> Prepared | None:
 # ── all at once ──
 
 
-class Kept:
-    """As `minimal`, for interests of which few change from one time to the next: only those are tested."""
-
-    def __init__(self) -> None:
-        self._cover = Cover()
-        self._keys: dict[int, int] = {}  # by id; the cover holds them, so ids stay theirs
-
-    def minimal(self, interests: Sequence[Interest | None]) -> tuple[list[int], dict[int, int]]:
-        """Which of these distinct interests are needed, and what covers the others: by their places."""
-        places = {id(interest): at for at, interest in enumerate(interests)}
-        for same in [same for same in self._keys if same not in places]:
-            self._cover.remove(self._keys.pop(same))
-        for same, at in places.items():
-            if same not in self._keys:
-                self._keys[same] = self._cover.add(interests[at])
-        at_key = {key: places[same] for same, key in self._keys.items()}
-        covered = {at_key[key]: at_key[by] for key, by in self._cover.covered.items()}
-        return sorted(at_key[key] for key in self._cover.needed), covered
-
-
 def minimal(interests: Sequence[Interest | None]) -> tuple[list[int], dict[int, int]]:
     """Which of these are needed, and for each of the others a needed one that covers it: by their places."""
     cover = Cover()
@@ -253,4 +233,4 @@ def cheaper(interests: Sequence[Interest | None]) -> bool:
     return merged_cost(interests) < separate_cost(interests)
 
 
-__all__ = ["Changes", "Cover", "Kept", "cheaper", "merged_cost", "minimal", "separate_cost"]
+__all__ = ["Changes", "Cover", "cheaper", "merged_cost", "minimal", "separate_cost"]
