@@ -155,6 +155,8 @@ class Asking:
                 again, asked.again = asked.again, False
             self._engine.keeping.changed()
         if failure is not None:
+            with peer.lock:
+                asked.base = 0  # there is no telling what it knows
             self._failed(channel, peer, failure)
             return
         self._engine.failures.succeeded(_place(channel, peer))
@@ -303,7 +305,8 @@ class Asking:
             still = self._still_refused(asked, demand, changed)
         with peer.lock:
             asked.agreed, asked.due = version, answer.mark
-            asked.base = 0 if answer.error else version
+            # Of what nothing was taken, nothing is kept there to build on.
+            asked.base = 0 if answer.error or len(still) + len(refused) >= demand.wishes else version
             asked.points, asked.refused = dict(answer.points), {**still, **refused}
             asked.incarnation = peer.incarnation
         self._engine.reaches.installed(peer, channel.name, demand, answer.points)

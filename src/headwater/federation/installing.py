@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headwater.federation.rules import Principal
 
 log = logging.getLogger("headwater.federation")
+MOST_REFUSED = 1_000  # wishes of one question, after which the rest is not even read
 GRACE = 3.0  # seconds for which a node that was started again may take to bring back all its durable sinks
 
 
@@ -45,19 +46,16 @@ class Installing:
         what has changed. It is read, checked and analysed before any lock is taken: others publish meanwhile."""
         decision = self._engine.security.allows(principal, "subscribe", request.channel)
         try:
+            if not decision and (request.wishes or request.packed or request.base):
+                return self._not_allowed(peer, request, f"not allowed: {decision.why}")
             whole = self.pages.whole(peer, request, self._engine.network.budget)
+            if whole is None:
+                return Installed({}, all=True)
+            if whole.more:
+                return Installed({})
+            question = Question(whole, unpack_wishes(whole))
         except (Refused, FrameError) as error:
             return Installed({}, error=str(error))
-        if whole is None:
-            return Installed({}, all=True)
-        if whole.more:
-            return Installed({})
-        question = Question(whole, unpack_wishes(whole))
-        if not decision and (question.wishes or whole.base):
-            why = f"not allowed: {decision.why}"
-            for wish in question.wishes:
-                self._engine.control.wish(peer, request.channel, wish, "refused", why)
-            return Installed({}, error=why)
         if question.wishes or whole.base:
             self._engine.links.link_wanted(peer)
         channel = self._channel(whole.channel)
@@ -65,6 +63,11 @@ class Installing:
             self._read(peer, principal, channel, question)
         with self._lock, self._node.wiring.lock:
             return self._install(peer, principal, question)
+
+    def _not_allowed(self, peer: Peer, request: Install, why: str) -> Installed:
+        for wish in unpack_wishes(request):
+            self._engine.control.wish(peer, request.channel, wish, "refused", why)
+        return Installed({}, error=why)
 
     def _channel(self, name: str) -> Channel | None:
         if self._engine.control.owns(name):
@@ -75,10 +78,25 @@ class Installing:
     def _read(self, peer: Peer, principal: Principal, channel: Channel, question: Question) -> None:
         """Read and check what is new to this node; no lock is held."""
         crossing = peer.crossings.get(channel.name)
-        known = {} if crossing is None or crossing.parked else crossing.wishes
+        anew = crossing is None or crossing.parked or crossing.incarnation != peer.incarnation
+        known = {} if crossing is None or anew else dict(crossing.costs)
+        for tag in question.request.gone:
+            known.pop(tag, None)
+        most, cost = self._engine.network.budget.each, sum(known.get(wish.tag, 0) for wish in question.wishes)
+        if question.request.base:
+            cost = sum(known.values())
+        refused = 0
         for wish in question.wishes:
-            if wish.tag not in known:
-                question.grants[wish.tag] = self._try_read(principal, channel, wish)
+            if wish.tag in known:
+                continue
+            if refused >= MOST_REFUSED:
+                question.grants[wish.tag] = f"not read: of one question {MOST_REFUSED:,} interests were refused already"
+                continue
+            grant = question.grants[wish.tag] = self._try_read(principal, channel, wish)
+            if isinstance(grant, str) or cost + grant.cost > most:
+                refused += 1
+            else:
+                cost += grant.cost
 
     def _try_read(self, principal: Principal, channel: Channel, wish: Wish) -> Grant | str:
         try:
@@ -244,6 +262,7 @@ class Installing:
 
     def away(self, peer: Peer) -> None:
         """A peer is not there: what is best effort is over."""
+        self.pages.gone(peer)
         if self._engine.groups is not None:
             self._engine.groups.away(peer)
         for crossing in list(peer.crossings.values()):
@@ -252,6 +271,7 @@ class Installing:
 
     def restarted(self, peer: Peer) -> None:
         """A peer was started again: of what it had asked for, only what its durable sinks wanted is kept for it."""
+        self.pages.gone(peer)
         for crossing in list(peer.crossings.values()):
             if crossing.durable:
                 crossing.parked = True

@@ -35,6 +35,8 @@ ALIVE = 2.0  # seconds in which a run of a node answers, if it is there, when an
 MOST_EXPELLED = 1024  # nodes that are remembered for having been expelled
 MOST_SILENT = 1024  # runs that are remembered for not having answered
 
+MOST_APPEARED = 1024  # runs of nodes of which is remembered since when they are said to be there
+
 
 class Membership:
     """Of one node."""
@@ -46,6 +48,7 @@ class Membership:
         self.expelled: dict[str, str] = {}  # nodes with which this one has parted, and why
         self._silent: set[tuple[str, int]] = set()  # runs of nodes that are said to be there, and do not answer
         self._telling = threading.Lock()  # one at a time
+        self._appeared: dict[tuple[str, int], float] = {}  # runs of nodes that are said to be there, and since when
         self.inquiries = Inquiries(self._ask_state, self._heard, self._unknown, engine.keeping.later)
 
     def start(self) -> None:
@@ -175,7 +178,7 @@ class Membership:
             if not self._is_later(peer, incarnation):
                 return
             peer.incarnation, peer.state, peer.pages = incarnation, None, None
-            peer.described, peer.newest, peer.considered = False, 0, 0
+            peer.described, peer.newest, peer.considered, peer.met = False, 0, 0, monotonic()
             exchange, peer.exchange = peer.exchange, None
             if exchange is not None:
                 self._engine.exchange.forget(exchange)
@@ -203,6 +206,10 @@ class Membership:
 
     def joined(self, node: str, incarnation: int) -> None:
         """Someone says so; only what is signed by it makes it a peer, or one that was started again."""
+        self._appeared.pop((node, incarnation), None)
+        self._appeared[node, incarnation] = monotonic()
+        while len(self._appeared) > MOST_APPEARED:
+            del self._appeared[next(iter(self._appeared))]
         with self._engine.lock:
             peer = self._engine.peers.get(node)
         if peer is None or peer.state is None or incarnation != peer.incarnation:
@@ -218,7 +225,14 @@ class Membership:
             self._link_again(peer)
             self._engine.keeping.changed()
 
+    def expected(self, since: float) -> set[tuple[str, int]]:
+        """Runs of nodes that are said to be there since a time or later, and have not said anything themselves yet."""
+        known = {(peer.id, peer.incarnation) for peer in self._engine.everyone()}
+        appeared = {who for who, at in list(self._appeared.items()) if at >= since}
+        return {who for who in appeared - known if self._engine.fabric.is_alive(*who)}
+
     def left(self, node: str, incarnation: int) -> None:
+        self._appeared.pop((node, incarnation), None)
         with self._engine.lock:
             peer = self._engine.peers.get(node)
         if peer is None or incarnation != peer.incarnation:

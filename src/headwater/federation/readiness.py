@@ -27,15 +27,16 @@ class Readiness:
     * and each question to it is answered, and what it answered is in force: the mark has come, behind all events of
       before.
 
-    A node that leaves, or is away, is not waited for. A node that is only said to be there is waited for no longer than
-    STRANGER_SECONDS, and one that has proven who it is but does not say what it has no longer than SILENT_SECONDS."""
+    A node that leaves, or is away, is not waited for. A node that is only said to be there is waited for until
+    STRANGER_SECONDS after that was first said, and one that has proven who it is but does not say what it has until
+    SILENT_SECONDS after that; each node that comes later, or is started again, anew."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._asked: set[Peer] = set()
         self._confirmed: set[tuple[Peer, int]] = set()  # peers in an incarnation
         self._began = monotonic()
-        self._said_to_be_there = set(engine.fabric.alive)
+        self._strangers = engine.membership.expected(self._began - STRANGER_SECONDS)
         self.over = False
 
     def wait(self, timeout: float) -> bool:
@@ -49,7 +50,7 @@ class Readiness:
         engine = self._engine
         peers = [peer for peer in engine.everyone() if peer.gone is None]
         unconfirmed = [peer for peer in peers if not self._has_confirmed(peer)]  # all are asked at once
-        if unconfirmed or any(not self._informed(peer) for peer in peers) or self._expects_others(peers):
+        if unconfirmed or any(not self._informed(peer) for peer in peers) or self._expects_others():
             return False
         return engine.asking.settled(engine.node.channels(), marks=True)
 
@@ -57,15 +58,12 @@ class Readiness:
         """Whether all is known here of what a peer has, as it says, and was looked at."""
         state = peer.state
         if state is None or not peer.described:
-            return monotonic() > self._began + SILENT_SECONDS
+            return monotonic() > peer.met + SILENT_SECONDS
         return state.version >= peer.newest and peer.considered >= state.version
 
-    def _expects_others(self, peers: list[Peer]) -> bool:
-        """Whether a node was said to be there when this began, of which nothing is known yet."""
-        if monotonic() > self._began + STRANGER_SECONDS:
-            return False
-        known = {(peer.id, peer.incarnation) for peer in peers}
-        return bool((self._said_to_be_there & set(self._engine.fabric.alive)) - known)
+    def _expects_others(self) -> bool:
+        """Whether a node was said to be there when this began, not long before, of which nothing is known yet."""
+        return bool(self._strangers & self._engine.membership.expected(monotonic() - STRANGER_SECONDS))
 
     def _has_confirmed(self, peer: Peer) -> bool:
         if not peer.described or (peer, peer.incarnation) in self._confirmed:
