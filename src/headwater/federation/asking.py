@@ -48,9 +48,13 @@ class Asking:
         state = peer.state
         if state is None:
             return
+        with self._node.wiring.lock:
+            names = self._names()
         for ad in state.channels:
+            if ad.name in names:
+                continue
             with self._node.wiring.lock:
-                if self._node.closed or ad.name in self._names() or not self._wanted(ad.name):
+                if self._node.closed or not self._wanted(ad.name):
                     continue
             try:
                 self.declare(peer, ad.name)

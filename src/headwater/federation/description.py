@@ -77,7 +77,7 @@ class Description:
         self._sorted: tuple[int, list[str], list[int]] = (EMPTY, [], [])  # keys of what is told, in a version
         self._own: dict[int, Source] = {}  # sources of this node, by number
         self._types: dict[int, tuple[EventType | None, bytes | None]] = {}  # by identity: written down
-        self._made: dict[str, tuple[tuple[object, ...], ChannelAd]] = {}  # by channel: an ad, and what it was made of
+        self._made: dict[str, tuple[tuple[object, ...], ChannelAd | None]] = {}  # by channel: what of, and its ad
         self._too_large: set[str] = set()  # channels that fit in no message
         self._found: tuple[float, tuple[str, ...], list[str]] = (0.0, (), [])  # when, for which, and what
         self._page = min(PAGE_BYTES, engine.security.limit // 4)
@@ -106,7 +106,7 @@ class Description:
                 if not own and channel.parent is None:
                     continue
                 ad = self._channel_ad(channel)
-                if self._fits(ad):
+                if ad is not None:
                     channels[channel.name] = ad
                     for source in own:
                         sources[source.number] = describe(source)
@@ -115,12 +115,14 @@ class Description:
             self._made = {name: made for name, made in self._made.items() if name in channels}
         return channels, sources
 
-    def _channel_ad(self, channel: Channel) -> ChannelAd:
-        """As it was made before, if nothing of it has changed: types take their time to write down."""
+    def _channel_ad(self, channel: Channel) -> ChannelAd | None:
+        """None if it is too large to be told. It is that of before if nothing of it has changed: types take their time
+        to write down."""
         made_of = channel, channel.type, channel.interest
         known = self._made.get(channel.name)
         if known is None or any(old is not new for old, new in zip(known[0], made_of, strict=True)):
-            known = self._made[channel.name] = made_of, _channel_ad(channel, self._packed_type(channel.type))
+            ad = _channel_ad(channel, self._packed_type(channel.type))
+            known = self._made[channel.name] = made_of, ad if self._fits(ad) else None
         return known[1]
 
     def _packed_type(self, type: EventType | None) -> bytes | None:
@@ -135,6 +137,7 @@ class Description:
         """Whether a channel can be told at all."""
         size, most = _channel_size(ad), self._engine.security.limit * 3 // 4
         if size <= most:
+            self._too_large.discard(ad.name)
             return True
         if ad.name not in self._too_large:
             self._too_large.add(ad.name)

@@ -129,7 +129,8 @@ class Granting:
             when, before, _ = self._rates.get(channel, (now, seen, 0.0))
             if now - when >= PERIOD or channel not in self._rates:
                 self._rates[channel] = now, seen, max(0, seen - before) / (now - when) if now > when else 0.0
-        for channel in [each for each in self._rates if each not in channels]:
+        there = set(channels)
+        for channel in [each for each in self._rates if each not in there]:
             del self._rates[channel]
 
 
