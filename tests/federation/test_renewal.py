@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import load_der_x509_certificate
 
-from headwater import ConfigError, Event, Node, Reliable, Rule, Security, i64
+from headwater import ConfigError, Event, LogClient, Node, Reliable, Rule, Security, i64
 from headwater.cli import main
+from headwater.errors import SecurityError
 from headwater.federation.certificates import issue, make_authority, renew, revoke
 from headwater.federation.identity import Identity, read_certificates
 from headwater.federation.revocation import read_revocations, serial_of
@@ -172,6 +174,32 @@ def test_a_certificate_that_expires_ends_what_there_was(world: World) -> None:
         before = len(heard.events)
         heard.wait(before + 10)
         flow.stop()
+
+
+def test_a_client_of_logs_takes_up_its_renewed_certificate_and_a_revoked_one_is_refused(
+    world: World, tmp_path: Path
+) -> None:
+    revoke(world.folder)
+    with nodes() as make:
+        lab = make("lab", listen="tls/127.0.0.1:0", security=world.security("lab"), log=tmp_path / "log")
+        lab.channel(CHANNEL, Count).source("hill").publish(n=1)
+        with LogClient(lab.endpoints[0], security=world.security("reader")) as client:
+            assert client.channels() == [CHANNEL]
+            renew(world.folder, "reader")
+            assert client.channels() == [CHANNEL]
+            renewed = read_certificates(world.folder / "reader.pem")[0].public_bytes(Encoding.DER)
+            assert client._identity.chain[0] == renewed
+            (world.folder / "reader.pem").write_bytes(b"nonsense")
+            assert client.channels() == [CHANNEL]  # what was good last goes on
+            renew_from(world, renewed)
+            revoke(world.folder, "reader")
+            lab.renew_security()
+            with pytest.raises(SecurityError, match="revoked on"):
+                client.type(CHANNEL)
+
+
+def renew_from(world: World, certificate: bytes) -> None:
+    (world.folder / "reader.pem").write_bytes(load_der_x509_certificate(certificate).public_bytes(Encoding.PEM))
 
 
 def test_what_is_wrong_with_the_files_is_said_and_what_was_good_goes_on(world: World, tmp_path: Path) -> None:
