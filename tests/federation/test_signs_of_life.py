@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import zenoh
@@ -14,9 +15,12 @@ from headwater.errors import FederationError, Unreachable
 from headwater.federation.fabric import UNPROVEN_TOKENS
 from headwater.federation.fabric_parts import WAITING_BYTES, Worker
 from headwater.federation.inquiries import FIRST_TIMEOUT, UNPROVEN_UNDER_WAY, UNPROVEN_WAITING, Inquiries, Inquiry
+from headwater.federation.log_publish import Publisher
+from headwater.federation.membership import Membership
 from headwater.federation.node import Node
 from headwater.federation.workers import Workers
-from tests.federation.nodes import Log, eventually, nodes
+from headwater.types import event_type
+from tests.federation.nodes import GUARD, Log, eventually, nodes
 
 
 class Sighting(Event, name="ie.tcd.LifeSighting"):
@@ -40,7 +44,9 @@ class Forger:
             self._kept.append(query)
 
     def say(self, key: str, payload: bytes) -> None:
-        self._session.put(f"{self._root}/{key}", payload)
+        publisher = self._session.declare_publisher(f"{self._root}/{key}")
+        eventually(lambda: publisher.matching_status.matching, "somebody who hears it")
+        publisher.put(payload)
 
     def ask(self, key: str, payload: bytes) -> None:
         self._session.get(f"{self._root}/{key}", lambda reply: None, payload=payload, timeout=1.0)
@@ -71,13 +77,14 @@ def test_an_honest_node_joins_among_forged_ones(count: int) -> None:
         assert lab.engine is not None
         with forger(lab) as mallory:
             mallory.tokens(count)
-            eventually(lambda: len(lab.engine.fabric.alive) >= count, "the forged tokens")
+            fabric = lab.engine.fabric
+            eventually(lambda: len(fabric.alive) + fabric.ignored_tokens >= count, "the forged tokens")
             eventually(lambda: mallory.asked > 0, "a question to one that is not there")
             desk, heard = make("desk"), Log()
             desk.channel("sightings", Sighting).subscribe(heard)
-            assert desk.until(lambda: "lab" in desk.peers, 20), desk.peers
-            assert desk.until(lambda: "sightings" in lab.engine.peers[desk.id].crossings, 20)
-            assert desk.ready(20)
+            assert desk.until(lambda: "lab" in desk.peers, GUARD), desk.peers
+            assert desk.until(lambda: "sightings" in lab.engine.peers[desk.id].crossings, GUARD)
+            assert desk.ready(GUARD)
             source.publish(Sighting(badge=7))
             assert heard.wait(1) == [Sighting(badge=7)]
             assert set(desk.peers) == {"lab"} and set(lab.peers) == {"desk"}
@@ -97,9 +104,9 @@ def test_what_signs_of_life_cost_is_bounded() -> None:
             desk, heard = make("desk"), Log()
             assert desk.engine is not None
             desk.channel("sightings", Sighting).subscribe(heard)
-            assert desk.until(lambda: "lab" in desk.peers, 20), desk.peers
-            assert lab.until(lambda: "sightings" in lab.engine.peers[desk.id].crossings, 20)
-            assert desk.ready(20)
+            assert desk.until(lambda: "lab" in desk.peers, GUARD), desk.peers
+            assert lab.until(lambda: "sightings" in lab.engine.peers[desk.id].crossings, GUARD)
+            assert desk.ready(GUARD)
             source.publish(Sighting(badge=7))
             heard.wait(1)
             eventually(lambda: fabric.is_alive(desk.id, desk.engine.incarnation), "the sign of life that was ignored")
@@ -107,7 +114,43 @@ def test_what_signs_of_life_cost_is_bounded() -> None:
             assert lab.engine.membership.inquiries.waiting <= UNPROVEN_WAITING
             assert threading.active_count() - threads < 40, "a node costs no threads for those that only seem to be"
             desk.close()
-            assert lab.until(lambda: not lab.peers, 20), lab.peers
+            assert lab.until(lambda: not lab.peers, GUARD), lab.peers
+
+
+def test_nodes_that_missed_each_other_among_many_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither keeps the other's sign of life, and what it said when it joined was lost: it says it again."""
+    calls, roll_call = [], Membership.roll_call
+
+    def lost_at_first(membership: Membership) -> None:
+        calls.append(membership)
+        if calls.count(membership) > 1:
+            roll_call(membership)
+
+    monkeypatch.setattr(Membership, "roll_call", lost_at_first)
+    with nodes() as make:
+        lab = make("lab")
+        assert lab.engine is not None
+        with forger(lab) as mallory:
+            mallory.tokens(UNPROVEN_TOKENS + 100)
+            eventually(lambda: lab.engine.fabric.ignored_tokens >= 100, "more than are kept")
+            desk = make("desk")
+            assert desk.until(lambda: "lab" in desk.peers, GUARD) and lab.until(lambda: "desk" in lab.peers, GUARD)
+
+
+def test_who_publishes_from_a_journal_does_not_wait_for_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with nodes() as make:
+        lab, heard = make("lab"), Log()
+        lab.channel("sightings", Sighting).subscribe(heard)
+        assert lab.engine is not None
+        with forger(lab) as mallory:
+            mallory.tokens(100)
+            eventually(lambda: len(lab.engine.fabric.alive) >= 100, "the forged tokens")
+            type, row = event_type(Sighting), Sighting(badge=7)
+            connect = lab.endpoints[0]
+            with Publisher("sightings", query="q", type=Sighting, log=tmp_path, connect=connect) as publisher:
+                publisher.publish(1, type.records_to_arrow([type.encode(row)]))
+                assert heard.wait(1) == [row]
+        assert "not all nodes have said what they have" not in caplog.text
 
 
 class Clockless:
@@ -235,7 +278,7 @@ def test_messages_that_are_too_large_cost_little_and_are_offences() -> None:
         desk, heard = make("desk"), Log()
         source = lab.channel("sightings", Sighting).source()
         desk.channel("sightings", Sighting).subscribe(heard)
-        assert desk.until(lambda: bool(desk.remote_sources("sightings")), 20)
-        assert desk.ready(20)
+        assert desk.until(lambda: bool(desk.remote_sources("sightings")), GUARD)
+        assert desk.ready(GUARD)
         source.publish(Sighting(badge=7))
         heard.wait(1)

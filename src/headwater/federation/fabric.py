@@ -79,7 +79,7 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
-UNPROVEN_TOKENS = 4096  # signs of life that are kept of nodes that have proven nothing
+UNPROVEN_TOKENS = 1024  # signs of life that are kept of nodes that have proven nothing
 INCARNATION_DIGITS = 20
 VOUCH = 10.0  # seconds for which the sign of life of a node is looked for that has proven to be there
 
@@ -361,6 +361,11 @@ class Fabric:
         """The other nodes that are there now: (id, incarnation)."""
         with self._lock:
             return frozenset(self._alive)
+
+    @property
+    def unproven(self) -> int:
+        """How many of them have proven nothing yet."""
+        return len(self._unproven)
 
     def is_alive(self, node: str, incarnation: int) -> bool:
         return (node, incarnation) in self._alive

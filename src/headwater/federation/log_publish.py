@@ -38,6 +38,7 @@ from headwater.federation.identity import MAX_NAME, legal_name
 from headwater.federation.log_journal import Journal, Staged
 from headwater.federation.messages import Heard
 from headwater.federation.node import Node
+from headwater.federation.readiness import STRANGER_SECONDS
 from headwater.store.log.layout import ChannelFolder, encode_name
 from headwater.store.log.schema import read_table
 from headwater.store.log.settings import Log
@@ -164,12 +165,14 @@ class Publisher:
         engine = node.engine
         if engine is None:
             return
-        fabric = engine.fabric
+        fabric, began = engine.fabric, monotonic()
 
         def met() -> bool:
             known = {peer.id for peer in engine.everyone() if peer.state is not None and peer.gone is None}
-            alive = {each for each, _ in fabric.alive}
-            return alive <= known and (bool(alive) or not engine.network.connect)
+            strangers = {each for each, _ in fabric.alive} - known
+            if strangers and monotonic() < began + STRANGER_SECONDS:
+                return False  # who is only said to be there is not waited for any longer
+            return bool(known) or not engine.network.connect
 
         if not node.until(met, self._wait):
             if fabric.alive:

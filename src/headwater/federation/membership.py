@@ -21,6 +21,7 @@ from headwater.federation.envelope import Opened
 from headwater.federation.inquiries import Inquiries, Inquiry
 from headwater.federation.messages import Accepted, Card, Describe, News, State, pack
 from headwater.federation.peer import Peer
+from headwater.federation.roll_calls import RollCalls
 from headwater.federation.wire_control import SourceAd
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Membership:
         self._silent: set[tuple[str, int]] = set()  # runs of nodes that are said to be there, and do not answer
         self._telling = threading.Lock()  # one at a time
         self._appeared: dict[tuple[str, int], float] = {}  # runs of nodes that are said to be there, and since when
+        self._calls = RollCalls(engine)
         self.inquiries = Inquiries(self._ask_state, self._heard, self._unknown, engine.keeping.later)
 
     def start(self) -> None:
@@ -532,6 +534,7 @@ class Membership:
 
     def look_around(self) -> None:
         now, alive, lease = monotonic(), self._engine.fabric.alive, self._engine.network.lease
+        self._calls.look(now)
         for peer in self._engine.everyone():
             link = peer.link
             if peer.gone is not None:

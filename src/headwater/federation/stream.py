@@ -341,7 +341,9 @@ class Stream:
         if sum(map(len, self.waiting)) > MOST_BYTES:
             return False
         try:
-            if not select.select([self._sock], [], [], timeout)[0]:
+            poll = select.poll()  # `select` knows of 1,024 files only
+            poll.register(self._sock.fileno(), READING)
+            if not poll.poll(timeout * 1000):
                 return False
             data = self._get_more()
             frames = self._splitter.feed(data)
