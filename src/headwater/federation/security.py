@@ -17,7 +17,8 @@ The same in a file; paths in it are relative to it:
 
 With nothing set, nodes of one machine hear each other and everything is allowed; anything that leaves the machine is a
 ConfigError. With an authority or users set, only who proves to be known is heard, and only what a rule allows is done.
-Certificates prove and encrypt; user and password prove who a node is, but do not encrypt.
+Certificates prove who a node is, and so do user and password to those who know the same users; in both cases what nodes
+say to each other is encrypted. See docs/security.md for what passwords do not protect.
 """
 
 from __future__ import annotations
