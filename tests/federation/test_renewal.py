@@ -220,7 +220,7 @@ def test_what_is_wrong_with_the_files_is_said_and_what_was_good_goes_on(world: W
         lab = make("lab", listen="tls/127.0.0.1:0", security=security)
         lab.renew_security()
         assert lab.federation().security == ""
-        for data, why in ((b"nonsense", "cannot be read"), (foreign, "signed"), (late, "was good until")):
+        for data, why in ((b"nonsense", "cannot be read"), (foreign, "signed"), (late, "no older than the one in use")):
             path.write_bytes(data)
             with pytest.raises(ConfigError, match=why):
                 lab.renew_security()
@@ -240,6 +240,30 @@ def test_what_is_wrong_with_the_files_is_said_and_what_was_good_goes_on(world: W
         shutil.copy(other.folder / "lab.pem", world.folder / "lab.pem")
         with pytest.raises(ConfigError, match="another key"):
             lab.renew_security()
+
+
+def test_a_list_that_goes_out_of_date_still_revokes_and_is_complained_about(world: World) -> None:
+    world.issue("cork")
+    revoke(world.folder, "cork", days=1, start=datetime.now(UTC) - DAY + timedelta(seconds=4))
+    with nodes() as make:
+        desk = make("desk", listen="tls/127.0.0.1:0", security=world.security("desk"))
+        eventually(lambda: "was good until" in desk.federation().security, "the complaint")
+        make("cork", connect=desk.endpoints[0], security=world.security("cork", revoked=None))
+        eventually(lambda: sum(desk.federation().offences.values()) > 0, "its attempt")
+        assert desk.peers == []
+        revoke(world.folder)
+        eventually(lambda: desk.federation().security == "", "that all is well")
+        assert desk.peers == [] and not desk.federation().peers
+
+
+def test_a_node_whose_own_certificate_is_revoked_says_so(world: World) -> None:
+    revoke(world.folder)
+    with nodes() as make:
+        desk = make("desk", listen="tls/127.0.0.1:0", security=world.security("desk"))
+        desk.renew_security()
+        revoke(world.folder, "desk")
+        eventually(lambda: "this node's own" in desk.federation().security, "the complaint")
+        assert "revoked on" in desk.federation().security
 
 
 def test_renewed_and_revoked_by_command(world: World, capsys: pytest.CaptureFixture[str]) -> None:

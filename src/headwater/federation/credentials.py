@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import ssl
 import threading
+import time
 from typing import TYPE_CHECKING
 
+from cryptography import x509
+
 from headwater.errors import ConfigError, ConfigProblem
+from headwater.federation.proof import VouchError, vouched
 from headwater.federation.tls import tls_contexts
-from headwater.federation.trust import Complaints, Trust, stamp
+from headwater.federation.trust import Certified, Complaints, Trust, stamp
 
 if TYPE_CHECKING:
     from headwater.federation.identity import Identity
@@ -27,7 +31,8 @@ class Credentials:
         self._security = security
         self.identity = identity
         self._lock = threading.Lock()
-        self._complaints = Complaints()
+        self._complaints, self._own = Complaints(), Complaints()
+        self._vouched: tuple[Identity, Certified] | None = None
         self._stamps = self._stamped()
         self.trust = Trust(security)
         self.contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = tls_contexts(security)
@@ -35,7 +40,7 @@ class Credentials:
     @property
     def problem(self) -> str:
         """What is wrong with the files at present; nothing, if nothing is."""
-        return "; ".join(text for text in (self._complaints.text, self.trust.problem) if text)
+        return "; ".join(text for text in (self._complaints.text, self._own.text, self.trust.problem) if text)
 
     def _stamped(self) -> tuple[object, ...]:
         security = self._security
@@ -46,6 +51,8 @@ class Credentials:
         if self._security.certificate is None:
             return False
         self.trust.look(force=force)
+        why = self.trust.why_not(self._certified(), time.time_ns())
+        self._own.about("" if why is None else f"{self._security.certificate}, which is this node's own: {why[1]}")
         with self._lock:
             stamps = self._stamped()
             if not force and stamps == self._stamps and not self._complaints.text:
@@ -59,6 +66,20 @@ class Credentials:
             self._stamps, self.identity, self.contexts = stamps, identity, contexts
             self._complaints.about("")
             return changed
+
+    def _certified(self) -> Certified | None:
+        """What vouches for this node itself."""
+        identity = self.identity
+        if self._vouched is None or self._vouched[0] is not identity:
+            store = self.trust.store
+            if store is None:
+                return None
+            chain = [x509.load_der_x509_certificate(each) for each in identity.chain]
+            try:
+                self._vouched = identity, vouched(chain, store, time.time_ns())
+            except VouchError:
+                return None  # it was good when it was loaded, and will be complained about when it is loaded again
+        return self._vouched[1]
 
     def _load(self) -> tuple[Identity, tuple[ssl.SSLContext, ssl.SSLContext] | None]:
         identity = self._security.identity(self.identity.name)

@@ -27,10 +27,11 @@ Serial = tuple[bytes, int]  # who has issued a certificate, and its number
 
 def serial_of(certificate: x509.Certificate) -> Serial:
     """What a list names a certificate by."""
-    return _issuer(certificate.issuer), certificate.serial_number
+    return issuer_of(certificate.issuer), certificate.serial_number
 
 
-def _issuer(name: x509.Name) -> bytes:
+def issuer_of(name: x509.Name) -> bytes:
+    """What an authority is named by there."""
     return hashlib.sha256(name.public_bytes()).digest()
 
 
@@ -40,6 +41,7 @@ class Revocations:
 
     since: Mapping[Serial, datetime] = field(default_factory=dict)
     until: datetime | None = None  # of the list that must be renewed first
+    made: Mapping[bytes, datetime] = field(default_factory=dict)  # by who has made a list: when
 
     def of(self, serials: Sequence[Serial]) -> datetime | None:
         """Since when one of these certificates is revoked, if one is."""
@@ -52,6 +54,7 @@ def read_revocations(
     """The lists in a file. ConfigError if one cannot be read, is not of one of the authorities, or is not good any more
     (unless `late`)."""
     since: dict[Serial, datetime] = {}
+    made: dict[bytes, datetime] = {}
     until: datetime | None = None
     for found in _lists(path):
         _check_signer(path, found, authorities)
@@ -62,10 +65,11 @@ def read_revocations(
             hint = "renew it: headwater certificates revoke FOLDER"
             raise _wrong(path, "a list that is still good", f"one that was good until {end:%Y-%m-%d %H:%M} UTC", hint)
         until = end if until is None else min(until, end)
-        issuer = _issuer(found.issuer)
+        issuer = issuer_of(found.issuer)
+        made[issuer] = max(found.last_update_utc, made.get(issuer, found.last_update_utc))
         for each in found:
             since[issuer, each.serial_number] = each.revocation_date_utc
-    return Revocations(since, until)
+    return Revocations(since, until, made)
 
 
 def _lists(path: str | os.PathLike[str]) -> list[x509.CertificateRevocationList]:
@@ -104,4 +108,4 @@ def to_pem(made: x509.CertificateRevocationList) -> bytes:
     return made.public_bytes(serialization.Encoding.PEM)
 
 
-__all__ = ["Revocations", "Serial", "read_revocations", "serial_of", "to_pem"]
+__all__ = ["Revocations", "Serial", "issuer_of", "read_revocations", "serial_of", "to_pem"]

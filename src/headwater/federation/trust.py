@@ -22,8 +22,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import verification
 
-from headwater.errors import ConfigError
-from headwater.federation.revocation import Revocations, Serial, read_revocations
+from headwater.errors import ConfigError, ConfigProblem
+from headwater.federation.revocation import Revocations, Serial, issuer_of, read_revocations
 
 if TYPE_CHECKING:
     from headwater.federation.security import Security
@@ -109,10 +109,21 @@ class Trust:
         revocations = Revocations()
         if security.revoked is not None:
             revocations = read_revocations(security.revoked, authorities, late=not first)
+            self._check_not_older(revocations, {issuer_of(each.subject) for each in authorities})
         self.store = verification.Store(list(authorities)) if authorities else None
         self._anchors = frozenset(map(anchor_of, authorities))
         self.revocations = revocations
         self.version += 1
+
+    def _check_not_older(self, found: Revocations, issuers: set[bytes]) -> None:
+        """An older list than the one in use, or none, would let in again who was revoked since."""
+        for issuer, made in self.revocations.made.items():
+            other = found.made.get(issuer)
+            if issuer in issuers and (other is None or other < made):
+                expected = f"a list no older than the one in use, of {made:%Y-%m-%d %H:%M:%S} UTC"
+                shown = "none of that authority" if other is None else f"one of {other:%Y-%m-%d %H:%M:%S} UTC"
+                hint = "put the newer one back; to go back to an older one, start the node anew"
+                raise ConfigError([ConfigProblem(str(self._security.revoked), expected, shown, hint)])
 
     def look(self, *, force: bool = False) -> bool:
         """Look at the files, if that was some time ago; whether something has changed."""
