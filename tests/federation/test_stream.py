@@ -22,7 +22,7 @@ from headwater.errors import ConfigError, FrameError, LinkDown, SecurityError, U
 from headwater.federation.certificates import Issued, issue, make_authority
 from headwater.federation.link import Endpoint, parse_endpoint
 from headwater.federation.listener import Listener
-from headwater.federation.stream import UNSENT, Stream, dial, hold_little
+from headwater.federation.stream import GREETING_BYTES, UNSENT, Stream, dial, hold_little
 
 GUARD = 20.0  # seconds, against hanging; nothing here takes long
 MOST = 32  # strangers at a time
@@ -591,6 +591,38 @@ def test_a_handshake_with_a_silent_listener_times_out(certificates: dict[str, Is
         pytest.raises(Unreachable, match=r"no answer within 0\.05 s"),
     ):
         dial(f"tls/127.0.0.1:{silent.getsockname()[1]}", tls=client, timeout=0.05)
+
+
+@pytest.mark.parametrize("size", [0, GREETING_BYTES + 1, 16 << 20])
+def test_who_is_called_cannot_say_more_than_a_greeting_either(size: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stream = dial(f"tcp/127.0.0.1:{server.getsockname()[1]}")
+        other, _ = server.accept()
+        with other:
+            other.sendall(struct.pack("<I", size) + bytes(1000))
+            with pytest.raises(FrameError, match="expected a greeting of 1 to"):
+                stream.hear_within(GUARD)
+            assert stream.bytes_in == 4
+        stream.close()
+
+
+def test_the_first_frame_is_heard_in_whatever_parts_and_nothing_of_the_next(pair: Pair) -> None:
+    first, rest = framed(b"who is there"), framed(b"next") + framed(b"but one")
+    for at in range(1, len(first)):
+        assert pair.near.hear() is None
+        pair.far.write(first[at - 1 : at])
+    pair.far.write(first[-1:] + rest)
+    assert pair.near.hear_within(GUARD) == b"who is there"
+    pair.listen()
+    assert pair.near_ear.get() == b"next" and pair.near_ear.get() == b"but one"
+
+
+def test_who_is_silent_is_not_waited_for(pair: Pair) -> None:
+    with pytest.raises(LinkDown, match="did not say who it is in time"):
+        pair.near.hear_within(0.01)
+    pair.far.close()
+    with pytest.raises(LinkDown, match="closed by the other end"):
+        pair.near.hear_within(GUARD)
 
 
 # ── endpoints ──

@@ -191,8 +191,9 @@ class Conversation:
             self._engine.offence(self._opened.sender, reason)
         elif reason.startswith(FORGED):
             self._engine.offence(f"{self._opened.sender} (unproven)", reason)
-        if self._peer is not None:
-            self._peer.link_down(self._stream, reason)
+        peer = self._peer or self._engine.peers.get(self._opened.sender)  # it may have ended while it was made
+        if peer is not None:
+            peer.link_down(self._stream, reason)
 
 
 def _greeting(opened: Opened) -> _Greeting:
