@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headwater import Event, Node, Pool, Queue, Reliable, Subscription, i64
+from headwater import Event, Log, Node, Pool, Queue, Reliable, Subscription, i64
 from headwater.federation.address_map import HashedGroups
 from headwater.federation.network import Network
 from tests.federation.nodes import GUARD, eventually, nodes, see
@@ -197,3 +197,80 @@ def test_a_durable_sink_that_is_paused_stops_nobody_and_finds_the_latest_again_a
         again.until(lambda events: bool(events) and events[-1].n == MANY + 99)
         numbers = again.field("n")
         assert numbers == list(range(MANY + 100 - len(numbers), MANY + 100)) and len(numbers) >= 100
+
+
+@pytest.mark.parametrize("where", [None, "n % 2 == 0", "{ static int k = 0; k = k + 1; return k % 2 == 1; }"])
+@pytest.mark.parametrize("dispatch", ["inline", "pool"])
+@pytest.mark.parametrize("way", ["direct", "routed"])
+def test_a_durable_sink_reads_from_the_log_what_it_could_not_keep(
+    way: str, dispatch: str, where: Any, tmp_path: Path
+) -> None:
+    """Everything comes once and in order, to it and to those beside it, and nobody has waited."""
+    more = ways()[way]
+    with nodes() as make:
+        link = Queue(limit=LIMIT)
+        lab = make("lab", network=Network(listen="tcp/127.0.0.1:0", link=link, **more), log=Log(tmp_path / "log"))
+        source = lab.channel(CHANNEL, Count).source("s")
+        desk = make("desk", network=Network(connect=lab.endpoints[0], **more), state=tmp_path / "state")
+        channel = desk.channel(CHANNEL, Count)
+        kept, beside, other = Seen(), Seen(), Seen()
+        options: dict[str, Any] = {"queue": Queue(limit=QUEUE)}
+        if dispatch == "pool":
+            options["dispatch"] = Pool()
+        sink = channel.subscribe(kept, where, name="kept", delivery=Reliable(durable=True), **options)
+        channel.subscribe(beside, name="beside", **options)
+        channel.subscribe(other, name="other", delivery=Reliable(durable=True))
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        published = 0
+
+        def publish(count: int) -> None:
+            nonlocal published
+            for _ in range(count):
+                source.publish(Count(published))
+                published += 1
+
+        publish(100)
+        for _ in range(2):
+            sink.pause()
+            publish(1000)
+            for seen in (beside, other):
+                seen.wait(published)
+            assert sink.counts.queued <= QUEUE + LIMIT
+            sink.resume()
+            publish(200)
+            wanted = [n for n in range(published) if where is None or n % 2 == 0]
+            kept.until(lambda events, last=wanted[-1]: bool(events) and events[-1].n == last, "the last event")
+            assert kept.field("n") == wanted
+            for seen in (beside, other):
+                seen.wait(published)
+                assert seen.field("n") == list(range(published))
+            adds_up(sink)
+        assert sink.counts.dropped == 0
+
+
+def test_what_it_could_not_keep_comes_also_if_the_link_broke_meanwhile(tmp_path: Path) -> None:
+    with nodes() as make:
+        link = Queue(limit=LIMIT)
+        lab = make("lab", network=Network(listen="tcp/127.0.0.1:0", link=link), log=Log(tmp_path / "log"))
+        source = lab.channel(CHANNEL, Count).source("s")
+        desk = make("desk", network=Network(connect=lab.endpoints[0]), state=tmp_path / "state")
+        channel, kept, beside = desk.channel(CHANNEL, Count), Seen(), Seen()
+        sink = channel.subscribe(kept, name="kept", delivery=Reliable(durable=True), queue=Queue(limit=QUEUE))
+        channel.subscribe(beside, name="beside")
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        for turn in range(4):
+            sink.pause()
+            for n in range(turn * MANY, turn * MANY + MANY):
+                source.publish(Count(n))
+            beside.wait(turn * MANY + MANY)
+            [peer] = desk.engine.everyone()
+            if turn % 2:
+                peer.link.close("a test")
+                sink.resume()
+            else:
+                sink.resume()
+                peer.link.close("a test")
+            kept.wait((turn + 1) * MANY)
+            assert kept.field("n") == beside.field("n") == list(range((turn + 1) * MANY))

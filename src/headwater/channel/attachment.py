@@ -119,17 +119,31 @@ class Attachment:
         """It must hear of what comes: events do not go into its queue by themselves."""
         self.quick = self._quick = None
 
-    def meet(self, source: Source, live: int, came: int = 0) -> None:
+    def gap(self, source: Source) -> int | None:
+        """Of what came while a durable sink was paused, the last event that it could keep, if it wants the rest now."""
+        progress = self.subscription.progress
+        return None if progress is None or self.mailbox.held else progress.gap(self.channel, source)
+
+    def hears(self, source: Source) -> bool:
+        """Whether it was here when a source of another node was."""
+        return source.position_key in self.heard
+
+    def meet(self, source: Source, live: int, came: int = 0, *, anew: bool = False) -> None:
         """A source of another node is there; the source stands still. If it sends what earlier sinks have missed, up to
-        event `live`, that is for this one only if it was here before, and what has not come before, after `came`."""
+        event `live`, that is for this one only if it was here before, and what has not come before, after `came`; or,
+        if it begins `anew` for sinks that could not keep what came, after what this one has kept."""
         key = source.position_key
         assert key is not None
         new = key not in self.heard
         self.heard.add(key)
         progress = self.subscription.progress
-        if live <= source.seq or (progress is not None and progress.position(source)):
+        if not live or (new and progress is not None and progress.position(source)):
             return
         floor = live if new else max(self.floors.get(key, 0), came)
+        gap = self.gap(source) if anew else None
+        if gap is not None and progress is not None:
+            floor = gap
+            progress.close_gap(self.channel, source)
         if floor:
             self.floors[key], self.quick = floor, None
 

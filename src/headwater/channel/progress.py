@@ -126,6 +126,8 @@ class Progress:
         self._base: Points = {}  # all before was settled when the oldest event arrived that is not done
         self._out: Points = {}  # pulled, and not known to be done
         self._last: Points = {}  # handed over at all
+        # Where the sink was paused, and its queue full: the last event that it could keep. The rest is in a log.
+        self.gaps: Points = {}
         # What could not be written: that these are done, and that these were handed over.
         self._owed: Points = {}
         self._owed_handed: Points = {}
@@ -146,6 +148,24 @@ class Progress:
             if self._arrived.get(key, 0) <= done:
                 self._base[key] = max(done, first - 1)
             self._arrived[key] = max(last, self._arrived.get(key, 0))
+
+    def misses(self, attachment: Attachment, letter: Letter | Chunk, full: bool) -> bool:
+        """Whether events come after what the sink could keep, or are the first that it cannot."""
+        key = key_of(attachment, letter)
+        if key is None or (not full and key not in self.gaps):
+            return False
+        first = _span(letter)[0]
+        with self._lock:
+            return first > self.gaps.setdefault(key, first - 1)
+
+    def gap(self, channel: Any, source: Source) -> int | None:
+        """The last event of a source that the sink could keep, if there are others."""
+        return self.gaps.get(_key(channel, source) or "")
+
+    def close_gap(self, channel: Any, source: Source) -> None:
+        """What it could not keep comes now."""
+        with self._lock:
+            self.gaps.pop(_key(channel, source) or "", None)
 
     def unsettled(self, source: Source) -> int | None:
         """The oldest event of a source that has come and may not be done; None if all are done.

@@ -53,6 +53,7 @@ class Source(SourcePart):
     place: str | None = None  # else the node and the channel that it is of
     promise: int | None = None  # of a stand-in for another node's: none of its later events is older (nanoseconds)
     live = 0  # of a stand-in: up to this event comes what earlier sinks have missed, and who came later does not get
+    rereads = False  # whether what a sink could not keep can be read from its log later
     position_key: str | None = None  # where sinks remember how far they are, of sources that outlive this process
     log: ChannelLog | None = None  # where its events are written before anything else is done with them
     _flow: Flow  # of its own channel
@@ -108,6 +109,9 @@ class Source(SourcePart):
     def flow(self, channel: Channel, lineup: Lineup) -> Flow:
         """Its flow in a channel."""
         return Flow(self, channel, lineup)
+
+    def ask_again(self) -> None:
+        """Sinks that were paused, and could not keep what came, want it now."""
 
     def logged_upto(self, channel: Channel) -> int:
         """The number of its last event in the log when it comes, as far as a channel is concerned: it goes on there."""

@@ -139,6 +139,8 @@ class Subscription(Pulling):
 
     def _accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
         if self.progress is not None:
+            if letter.source.rereads and self._left_for_later(attachment, letter, 1):
+                return
             self.progress.arrive(attachment, letter)
         self.put((attachment, letter, 1, *self._urgency(attachment, letter)), ready)
 
@@ -164,10 +166,24 @@ class Subscription(Pulling):
                 self._accept(attachment, letter, ready)
             return
         if self.progress is not None:
+            if chunk.source.rereads and self._left_for_later(attachment, chunk, len(chunk)):
+                return
             self.progress.arrive(attachment, chunk)
         expiry = self._expiry(attachment, b"")
         priority = chunk.priority if attachment.priority is None else _whole(attachment.priority.value(b""))
         self.put((attachment, chunk, len(chunk), priority, expiry), ready)
+
+    def _left_for_later(self, attachment: Attachment, letter: Letter | Chunk, n: int) -> bool:
+        """Whether events are not taken, since it is paused and its queue is full: they are read from the log later, and
+        all that come until then as well. They are counted as skipped."""
+        assert self.progress is not None
+        mailbox = self.mailbox
+        if not self.progress.misses(attachment, letter, mailbox.held and mailbox.waiting + n > mailbox.limit):
+            return False
+        with mailbox.lock:
+            attachment.passed += n
+        self.skip((attachment, letter, n, 0, math.inf), n)
+        return True
 
     def _urgency(self, attachment: Attachment, letter: Letter) -> tuple[int, float]:
         priority = letter.priority
@@ -418,8 +434,16 @@ class Subscription(Pulling):
         with self._holding:
             parked, self._parked = self._parked, False
             ready = parked and self.paused is None and self.mailbox.resume()
+        self._resumed(ready)
+
+    def _resumed(self, ready: bool) -> None:
+        """What waits goes on, and what could not wait is read from logs."""
         if ready:
             self.mailbox.go()
+        if self.progress is not None and self.progress.gaps and not self.mailbox.held:
+            for channel, _ in list(self.attachments):
+                for flow in channel.flows():
+                    flow.source.ask_again()
 
     def handler_failed(self, error: BaseException, what: Any) -> None:
         """A handler or constraint raised: say so, count it, and pause after too many in a row."""
@@ -491,8 +515,7 @@ class Subscription(Pulling):
             if self.paused == why:
                 self.paused = None
             ready = ready and self.mailbox.resume()
-        if ready:
-            self.mailbox.go()
+        self._resumed(ready)
 
     def resume(self) -> None:
         """Go on after a pause, with the events that wait."""
@@ -500,8 +523,7 @@ class Subscription(Pulling):
         with self._holding:
             self.paused, self.failures, self._parked = None, 0, False
             ready = self.mailbox.resume()
-        if ready:
-            self.mailbox.go()
+        self._resumed(ready)
 
     def cancel(self, *, drain: bool = False) -> None:
         """End it: no further event is taken. What waits is dropped and counted, or delivered first (`drain`), if it is

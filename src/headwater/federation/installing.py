@@ -276,7 +276,7 @@ class Installing:
             if crossing.durable:
                 crossing.parked = True
                 for lane in crossing.active():
-                    lane.announced = False
+                    lane.announced, lane.again_asked, lane.restart = False, 0, None
             else:
                 self._drop(peer, crossing)
 

@@ -80,6 +80,8 @@ class Lane:
         self.ended = False
         self.behind: Behind | None = None  # while its events come from the log
         self.live = 0  # the last event before it began to send what the peer had missed
+        self.again_asked = 0  # the last time that it was to begin again, by number, and from where
+        self.restart: tuple[dict[int, int], dict[int, int]] | None = None
         self.weight = 1  # events that one call of `go` stands for
         self._time = 0  # when frames were last made
         type = source.channel.type
@@ -189,6 +191,15 @@ class Lane:
         self.live = self.crossing.rest(self.source)
         self.behind = Behind(self, after, since, self.live, again=True)
         self.behind.begun = True
+
+    def begin_again(self) -> None:
+        """The peer has asked for that; by whoever builds frames, before the lane is announced."""
+        if self.restart is None:
+            return
+        with self.source.lock:
+            (after, since), self.restart = self.restart, None
+            self.resume(after, since)
+            self.live = self.source.flows[self.crossing.channel].seen
 
     def follow(self, earlier: Lane) -> None:
         """Its source was closed and made again while what it had published before is read from the log: that goes

@@ -20,7 +20,7 @@ from headwater.federation.messages import ChannelAd, State, pack_type, unpack_ty
 from headwater.federation.sender import Sender
 from headwater.federation.standin import StandIn
 from headwater.federation.stream import Stream
-from headwater.federation.wire_control import Announce, Bye, Ends, Mark, Repair, Resume, Sent, SourceAd
+from headwater.federation.wire_control import Again, Announce, Bye, Ends, Mark, Repair, Resume, Sent, SourceAd
 from headwater.federation.wire_kinds import GROUP
 
 if TYPE_CHECKING:
@@ -190,6 +190,7 @@ class Peer:
 
     def _announce(self, lane: Lane, first: int) -> bytes:
         lane.announced = True
+        lane.begin_again()
         return self.introduction(lane, first)
 
     def introduction(self, lane: Lane, first: int) -> bytes:
@@ -198,7 +199,15 @@ class Peer:
         type = source.channel.type
         ad = self.engine.membership.describe(source)
         return wire.encode_control(
-            Announce(ad=ad, type=pack_type(type), next=first, dropped=lane.dropped, window=lane.limit, live=lane.live)
+            Announce(
+                ad=ad,
+                type=pack_type(type),
+                next=first,
+                dropped=lane.dropped,
+                window=lane.limit,
+                live=lane.live,
+                again=lane.again_asked,
+            )
         )
 
     def _before_mark(self, crossing: Crossing, frames: list[bytes]) -> None:
@@ -364,6 +373,7 @@ class Peer:
                 if crossing.parked:
                     continue
                 for lane in crossing.active():
+                    lane.begin_again()
                     first, again = lane.again(positions.get(lane.sid, 0))
                     if again or lane.pending or lane.behind or not lane.ended:
                         self.control.append(self._announce(lane, first))
@@ -461,10 +471,26 @@ class Peer:
                 groups.hearing.sent(self, message)
             case Repair(source=sid, after=after, upto=upto) if groups is not None:
                 groups.repair(self, sid, after, upto)
+            case Again(source=sid, number=number, after=after, since=since):
+                self._on_again(sid, number, after, since)
             case Bye(reason=reason):
                 self.engine.membership.said_bye(self, reason)
             case _:
                 raise FrameError(f"expected a frame between nodes that know each other, found {type(message).__name__}")
+
+    def _on_again(self, sid: int, number: int, after: dict[int, int], since: dict[int, int]) -> None:
+        """A durable sink there could not keep what was sent: it goes again, from the log."""
+        lane = self.by_sid.get(sid)
+        if lane is None or lane.ended or lane.source.log is None or not lane.crossing.reliable:
+            return
+        with self.building:
+            if number <= lane.again_asked:
+                return  # it has come over an older link
+            lane.restart, lane.again_asked, lane.announced = (dict(after), dict(since)), number, False
+            if not lane.dirty:
+                lane.dirty = True
+                self.dirty.append(lane)
+        self.stir()
 
     def _on_mark(self, message: Mark) -> None:
         for sid, seq in message.points.items():
@@ -507,7 +533,7 @@ class Peer:
                 self.engine.groups.hearing.announced(self, source, message)
             return
         source.linked = True
-        source.announced(message.live)
+        source.announced(message.live, message.again)
         if message.next > source.frame + 1:
             if source.frame or message.dropped:
                 source.dropped = message.dropped

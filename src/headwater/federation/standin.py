@@ -26,6 +26,7 @@ from headwater.federation.history import PAST, of_the_past
 from headwater.federation.reached import Reached, key_of
 from headwater.federation.seen import Verdict, node_of
 from headwater.federation.wire_bare import header_of
+from headwater.federation.wire_control import Again, encode_control
 from headwater.federation.wire_events import EVENT_AT
 from headwater.federation.wire_kinds import BODY
 from headwater.types import EventType
@@ -132,6 +133,8 @@ class StandIn(Source):
         self.unsaid = 0  # events since the last acknowledgement
         self.pace = 1024  # after so many there is one without waiting for the next tick
         self.window = 1 << 16  # events that may wait at the other end for an acknowledgement
+        self.rereads = bool(ad.log) and not ad.origin  # what a sink could not keep can be had again
+        self._questions = self._answered = 0  # how often it was asked for that, and the last time that it was given
         self._resent_to = 0  # events up to this number may have come to an earlier process of this node
         # Where it is a gateway that passes on events of another federation:
         self.origin, self.path = ad.origin, tuple(ad.path)
@@ -176,8 +179,8 @@ class StandIn(Source):
         """Of its events up to this one no more will come: those that did not were not wanted."""
         with self.lock:
             self.received = max(self.received, seq)
-            if self.live:
-                self._look_up()
+            if 0 < self.live <= seq:
+                self._all_caught_up()
             if self.reached is not None and not self.closed:  # else what came before this was not taken
                 for tag in (0, *self._flow.tags):  # type: ignore[attr-defined]
                     self.reached.reach(tag, seq)
@@ -195,12 +198,34 @@ class StandIn(Source):
 
     # ── what only some sinks have missed ──
 
-    def announced(self, live: int) -> None:
-        """The other end begins to send; up to event `live` it is what earlier sinks have missed."""
+    def announced(self, live: int, again: int = 0) -> None:
+        """The other end begins to send; up to event `live` it is what earlier sinks have missed, or, if it was asked to
+        begin `again`, what sinks that were paused could not keep."""
         with self.lock:
+            anew, goes_on = again > self._answered, 0 < again == self._answered
+            self._answered = max(again, self._answered)
+            if anew or live > self.received:
+                self.live = live
             for attachment in self._attachments():
-                attachment.meet(self, live, self._reached_by(attachment))
-            self.live = live if live > self.received else 0
+                if not (goes_on and attachment.hears(self)):
+                    attachment.meet(self, self.live, self._reached_by(attachment), anew=anew)
+        if not anew:  # it may be another link, or another life
+            self.ask_again()
+
+    def ask_again(self) -> None:
+        """See that sinks which were paused, and could not keep what came, get that from the log."""
+        if not self.rereads or self.reached is None:
+            return
+        with self.lock:
+            after = dict(self.reached.at)
+            gaps = [(gap, self._stream_of(each)) for each in self._attachments() if (gap := each.gap(self)) is not None]
+            if not gaps or self.closed:
+                return
+            for gap, tag in gaps:
+                after[tag] = min(after.get(tag, gap), gap)
+            self._questions += 1
+            question = Again(self.sid, self._questions, after, dict(self.reached.since))
+        self.peer.say(encode_control(question))
 
     def _attachments(self) -> list[Attachment]:
         members = [member for channel in list(self.flows) for entry in list(channel.entries.values())
@@ -211,18 +236,21 @@ class StandIn(Source):
         """The last event that has come here for an interest, in whatever life of its source."""
         if self.reached is None:
             return 0
+        return self.reached.at.get(self._stream_of(attachment), 0)
+
+    def _stream_of(self, attachment: Attachment) -> int:
+        """The tag with which events come for an interest; all filters are one stream."""
         channel, entry = attachment.channel, attachment.entry
         while channel is not self.channel and (stage := channel.stage_entry) is not None and channel.parent is not None:
             channel, entry = channel.parent, stage
         alone = self._flow.lineup.judges(entry) == "alone"
-        return self.reached.at.get((self.peer.engine.demands.number(entry) or 0) if alone else 0, 0)
+        return (self.peer.engine.demands.number(entry) or 0) if alone else 0
 
-    def _look_up(self) -> None:
-        """Under its lock: whether all have what they missed."""
-        if self.received >= self.live:
-            self.live = 0
-            for attachment in self._attachments():
-                attachment.caught_up(self)
+    def _all_caught_up(self) -> None:
+        """Under its lock: what comes now was published after what some have missed."""
+        self.live = 0
+        for attachment in self._attachments():
+            attachment.caught_up(self)
 
     # ── in: by the thread that reads the link ──
 
@@ -257,6 +285,8 @@ class StandIn(Source):
                 return
             if not self._arrived(events.number, last, len(events.seqs)):
                 return
+            if 0 < self.live < last and not events.resent:
+                self._all_caught_up()
             if self.reached is not None:
                 self._reach(self.reached, seqs, tags, last)
             accept = flow.accept
@@ -277,8 +307,6 @@ class StandIn(Source):
                             accept(letter, ready)
             if records:
                 self.promise = max(self.promise or 0, events.stamps[-1])
-            if self.live:
-                self._look_up()
         go_all(list(dict.fromkeys(ready)))
         self._release()
 
@@ -509,6 +537,8 @@ class StandIn(Source):
                 return
             if not self._arrived(frame.number, int(seqs[-1]), frame.rows):
                 return
+            if 0 < self.live < int(seqs[-1]) and not frame.resent:
+                self._all_caught_up()
             if self.reached is not None:
                 self.reached.reach(tag, int(seqs[-1]))
             chunk = Chunk(batch, self, 0, frame.stamp, perf_counter_ns(), self.priority)
@@ -522,8 +552,6 @@ class StandIn(Source):
                 elif rows:
                     self._hand_on_rows(_some(chunk, rows), tag, ready)
             self.promise = max(self.promise or 0, frame.stamp)
-            if self.live:
-                self._look_up()
         go_all(ready)
         self._release()
 

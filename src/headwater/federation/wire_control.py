@@ -53,6 +53,16 @@ class Repair(msgspec.Struct, tag_field="is", tag="repair", frozen=True):
     upto: Number
 
 
+class Again(msgspec.Struct, tag_field="is", tag="again", frozen=True):
+    """Of a source that is logged, begin again after these events, by tag (0 for all filters): a durable sink was
+    paused, and could not keep what came. `since` is by tag from where on the state of an interest counts."""
+
+    source: Source
+    number: Number
+    after: Positions
+    since: Positions = {}
+
+
 class Challenge(msgspec.Struct, tag_field="is", tag="challenge", frozen=True):
     """The first that is said on a stream, by the node that was called: a number to be signed."""
 
@@ -89,6 +99,7 @@ class Announce(msgspec.Struct, tag_field="is", tag="announce", frozen=True):
     window: Number = 1 << 16  # events that may wait at the source for an acknowledgement
     group: bool = False  # of its frames that go to a multicast group
     live: Number = 0  # up to this event comes what durable sinks have missed: it is not for those that came later
+    again: Number = 0  # the number of the `Again` that this answers
 
 
 class Sent(msgspec.Struct, tag_field="is", tag="sent", frozen=True):
@@ -124,7 +135,7 @@ class Stats(msgspec.Struct, tag_field="is", tag="stats", frozen=True):
     counters: Annotated[dict[Name, int | float | Text], Meta(max_length=4096)]
 
 
-Control = Hello | Challenge | Greeting | Announce | Sent | Ends | Mark | Resume | Repair | Bye | Stats
+Control = Again | Hello | Challenge | Greeting | Announce | Sent | Ends | Mark | Resume | Repair | Bye | Stats
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Control)
