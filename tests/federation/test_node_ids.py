@@ -14,6 +14,7 @@ from headwater.federation.envelope import Sealer, Verifier
 from headwater.federation.identity import Identity
 from headwater.federation.security import Security
 from tests.federation.nodes import GUARD, eventually, nodes, see
+from tests.federation.nodes import Log as Seen
 
 CHANNEL = "test.count"
 # What version 1 of a node's state was before there were any others.
@@ -102,3 +103,21 @@ def test_positions_and_keys_of_before_go_on_where_they_were(tmp_path: Path) -> N
         make.flush()
         assert seen == list(range(61, 102))
         assert desk.state.positions("desk")[f"log/lab/{source.log.id}/hill"] == 101
+
+
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "by Zenoh"])
+def test_the_longest_names_fit_wherever_ids_go(direct: bool) -> None:
+    names = ["a" * 64, "b" * 64]
+    options = {} if direct else {"network": {"direct": []}}
+    with nodes() as make:
+        lab, desk = (make(name, **options) for name in names)
+        heard = Seen()
+        sequencer = lab.sequence(lab.channel(CHANNEL, Count))
+        desk.channel(CHANNEL, Count).subscribe(heard, order="total")
+        source = lab.channel(CHANNEL, Count).source("hill")
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        source.publish(n=1)
+        heard.wait(1)
+        assert desk.federation().peer(names[0]).link == ("tcp" if direct else "zenoh")
+        sequencer.close()

@@ -290,8 +290,13 @@ def federation(node: Node) -> FederationReport:
         failing=engine.failures.present(),
         expelled=dict(engine.membership.expelled),
         security=engine.credentials.problem,
-        crashes={**PROCESS.counts, **node.crashes.counts},
+        crashes={**PROCESS.counts, **node.crashes.counts, **_failed_messages(engine)},
     )
+
+
+def _failed_messages(engine: Engine) -> dict[str, int]:
+    """By kind, the messages of Zenoh that could not be dealt with."""
+    return {f"messages of kind {kind}": count for kind, count in engine.fabric.failures.items() if count}
 
 
 def _peer(engine: Engine, peer: Peer) -> PeerReport:
