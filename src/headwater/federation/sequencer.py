@@ -39,7 +39,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -319,7 +319,7 @@ class Sequencer:
 
     def _forget(self, floor: int) -> None:
         self.floor = max(self.floor, floor)
-        for key in [key for key, place in self._placed.items() if place <= self.floor]:
+        for key in list(takewhile(lambda key: self._placed[key] <= self.floor, self._placed)):  # in order of places
             del self._placed[key]
             self._held.pop(key, None)
         self._lock.notify_all()
