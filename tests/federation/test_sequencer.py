@@ -192,6 +192,36 @@ def test_another_goes_on_where_the_active_one_is_killed() -> None:
             process.communicate()
 
 
+def test_a_leader_that_is_elected_anew_loses_nothing() -> None:
+    """What it had on its way in its last term is refused by then: it publishes that again."""
+    with nodes() as make:
+        left, near, far = (make(name) for name in ("left", "near", "far"))
+        make.together()
+        sources = [node.channel(CHANNEL, Move).source() for node in (near, far)]
+        left.channel(CHANNEL, Move)
+        leader = left.sequence(CHANNEL)
+        eventually(lambda: leader.active)
+        logs = [Log(), Log()]
+        ordered(near, logs[0])
+        ordered(far, logs[1])
+        settle(make)
+        assert near.engine is not None
+        ballot, rounds = near.engine.ballots.of(CHANNEL), 8
+        for turn in range(rounds):
+            threads = [publish(source, who, first=turn * EVENTS) for who, source in enumerate(sources)]
+            logs[0].wait(2 * turn * EVENTS + EVENTS // 2)
+            term = leader.term
+            ballot.promised, ballot.voted = ballot.promised + 3, "somebody"  # it has heard of a newer term
+            eventually(lambda term=term: leader.active and leader.term > term)
+            for thread in threads:
+                thread.join()
+        for log in logs:
+            log.wait(2 * rounds * EVENTS)
+        assert steps(logs[0]) == steps(logs[1])
+        assert sorted(steps(logs[0])) == [(who, step) for who in range(2) for step in range(rounds * EVENTS)]
+        assert leader.missing == 0
+
+
 def test_of_several_that_are_made_at_once_one_is_active() -> None:
     with nodes() as make:
         made = [make(f"node{number}") for number in range(4)]

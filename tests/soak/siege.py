@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 from tests.federation.faults import CHANNEL, LEAVES, SETTINGS, SOURCES, Faults, Outcome, Tally, count
@@ -101,7 +102,7 @@ class Siege(Faults):
             if came is not True:
                 troubles.append(f"{name}-total waits for {wanted}, has {came}\n{self._state()}")
             tallies[f"{name}-total"] = count(log, 1, {**self.bounds, **wanted}, {**self.done, **wanted})
-        troubles += _one_order(logs)
+        troubles += _one_order(logs) + _skipped(logs)
         state, failed, got = self.world["hall"]("failed")
         self.enemies.counts["failures of a handler"] = failed
         if state != "open" or not failed or not got:
@@ -111,6 +112,17 @@ class Siege(Faults):
         self.enemies.counts["messages that the insider heard"] = self.enemies.heard
         self.enemies.counts["events, or names of channels, that it could read"] = len(self.enemies.read)
         return Outcome(found.published, tallies, tuple(troubles))
+
+
+def _skipped(logs: dict[str, Path]) -> list[str]:
+    """Places that a sink has not seen, between two that it has: there are none, for it wants everything."""
+    found = []
+    for name, log in logs.items():
+        places = [int(line.split()[1]) for line in log.read_text().splitlines()]
+        gaps = [f"{one} to {other}" for one, other in pairwise(places) if other != one + 1]
+        if gaps:
+            found.append(f"{name}-total: {len(gaps)} times places do not follow on each other: {', '.join(gaps[:10])}")
+    return found
 
 
 def _one_order(logs: dict[str, Path]) -> list[str]:

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 BATCH = 4096  # events that get their places at once
+KEPT = 65_536  # events that are kept for sinks that are not there, to be published again by another leader
 HELD = 262_144  # events that may be held, for want of their places; then sources wait
 LOOK = 0.05  # seconds after which is looked again
 ON_ITS_WAY = 5.0  # seconds that an event may take that is known to have a place
@@ -133,6 +134,7 @@ class Sequencer:
         self._held: dict[Key, Letter] = {}  # in order of arrival
         self._placed: dict[Key, int] = {}  # those of them, and of others to come, that have a place
         self._taken: dict[str, int] = {}  # of each origin, the last event that came
+        self._sent: dict[int, tuple[Key, Letter]] = {}  # by place: what it has published, and may not have reached all
         self._done: dict[str, int] = {}  # of each origin, the last event that got a place
         self._ending = False
         self._event = threading.Event()
@@ -288,6 +290,7 @@ class Sequencer:
             elif not self.active and event.count == FORGET and event.term >= self._follows[0]:
                 self._follows = event.term, rank
                 self._placed.clear()
+                self._sent.clear()
                 self._done.clear()
                 self.place = event.place - 1
                 self._forget(event.floor)
@@ -322,6 +325,8 @@ class Sequencer:
         for key in list(takewhile(lambda key: self._placed[key] <= self.floor, self._placed)):  # in order of places
             del self._placed[key]
             self._held.pop(key, None)
+        for place in list(takewhile(lambda place: place <= self.floor, self._sent)):
+            del self._sent[place]
         self._lock.notify_all()
 
     def _publish(self, place: int, origin: str, first: int, count: int, *, to: str = "") -> None:
@@ -449,7 +454,9 @@ class Sequencer:
                 self._since = time.time_ns()
                 self._held.clear()
                 self._placed.clear()
+                self._sent.clear()
             self._forget(self.floor)
+            self._recall()
             for key in [key for key in self._held if key[1] <= self._done.get(key[0], 0) and key not in self._placed]:
                 del self._held[key]  # the last leader had begun to hear this source after it
             self._renew_source()
@@ -461,6 +468,14 @@ class Sequencer:
             self._publish(self.place + 1, "", 0, PLACES)
         assert self._engine is not None
         self._engine.keeping.changed()
+
+    def _recall(self) -> None:
+        """What it has published in an earlier term is refused where it has not come yet: it is published again."""
+        for place, (key, letter) in self._sent.items():
+            self._placed[key] = place
+            self._held[key] = letter
+        self._sent.clear()
+        self._placed = dict(sorted(self._placed.items(), key=lambda item: item[1]))
 
     def _publish_again(self) -> None:
         """A new leader: what has its place, but may not have reached everyone."""
@@ -478,6 +493,8 @@ class Sequencer:
             with self._lock:
                 self._held.pop(key, None)
                 self._placed.pop(key, None)
+                if letter is not None:
+                    self._sent[place] = key, letter
 
     def _renew_source(self) -> None:
         """What it publishes has the term in which it does so."""
@@ -557,11 +574,20 @@ class Sequencer:
                 self._brief(rank)
         if self._joining:
             self._measure()
-        joined = {rank for rank, place in self._joining.items() if place <= self._reached}
+        joined = {
+            rank
+            for rank, place in self._joining.items()
+            if place <= self._reached and self._up_to_date(candidates[rank])
+        }
         if joined:
             for rank in joined:
                 del self._joining[rank]
             self._follow_on(self.followers | joined)
+
+    def _up_to_date(self, peer: Peer) -> bool:
+        """Whether another has heard all that was said so far; it is waited for a little."""
+        lane = self._lane(peer)
+        return lane is not None and lane.wait(partial(_heard_all, lane), 4 * LOOK)
 
     def _follow_on(self, followers: frozenset[str]) -> None:
         """Others follow from now on. That counts once enough nodes know it: until then nothing is published."""
@@ -601,13 +627,15 @@ class Sequencer:
             self._wait_until_heard(candidates)
         if not self._renew():  # it may have been away since it looked
             return False
+        before = self.place
         for _, letter in batch:
             self.place += 1
             self._out.relay(letter, seq=self.place)
         with self._lock:
-            for key, _ in batch:
+            for at, (key, letter) in enumerate(batch, before + 1):
                 del self._held[key]
                 self._finish(*key)
+                self._sent[at] = key, letter
             self._lock.notify_all()
         return True
 
@@ -634,9 +662,11 @@ class Sequencer:
             if (crossing := peer.crossings.get(self.ordered.name)) is not None
             and (lane := crossing.lanes.get(self._out)) is not None
         ]
-        self.floor = max(self.floor, self._reach.of([lane for _, lane in lanes], self.place, self.floor))
         here = [lane for peer, lane in lanes if peer.gone is None]
         self._reached = max(self._reached, self._reach_here.of(here, self.place, self._reached))
+        all_have = self._reach.of([lane for _, lane in lanes], self.place, self.floor)
+        with self._lock:
+            self._forget(max(all_have, min(self._reached, self.place - KEPT)))
 
     def _tell_floor(self, candidates: dict[str, Peer]) -> None:
         self._measure()
