@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.errors import SecurityError
+from headwater.errors import FederationError, SecurityError
 from headwater.federation.certificates import issue, make_authority
-from headwater.federation.envelope import MAGIC, Content, Opened, Sealer, Verifier
+from headwater.federation.envelope import MAGIC, Content, Opened, Sealer, Verifier, question_name
 from headwater.federation.identity import Identity
 from headwater.federation.replay import Window
 from headwater.federation.security import Security
-from headwater.federation.session import HEAD, Exchange, Session
+from headwater.federation.session import HEAD, Exchange, Session, is_box
 from tests.effort import examples
 
 SECOND = 10**9
@@ -580,6 +580,48 @@ def test_a_session_that_was_given_up_makes_no_nonce_again_and_takes_nothing_agai
     assert not used & held
     assert not (used | held) & {bytes(after.seal(b"x")[:8]) for _ in range(1000)}
     peer.open(after.seal(b"more"))
+
+
+def test_a_box_opens_for_whom_it_is_made_only() -> None:
+    mine, other, stranger, again = Exchange(), Exchange(), Exchange(), Exchange()  # `again`: the other, started again
+    secret = b"the reactor is too hot"
+    box = mine.box(other.public, secret)
+    assert is_box(box) and secret not in box and box != mine.box(other.public, secret)
+    assert other.unbox(box) == (mine.public, secret)
+    for exchange in (stranger, again):
+        raises("forged", lambda exchange=exchange: exchange.unbox(box))  # type: ignore[misc]
+    raises("key", lambda: mine.unbox(box))  # its own, sent back
+    for place in range(len(box)):
+        changed = bytearray(box)
+        changed[place] ^= 1
+        with pytest.raises(SecurityError):
+            other.unbox(changed)
+    for size in range(len(box)):
+        with pytest.raises(SecurityError):
+            other.unbox(box[:size])
+    raises("key", lambda: mine.box(bytes(32), secret))
+    # who claims another's key cannot make a box with it
+    forged = stranger.box(other.public, secret)
+    raises("forged", lambda: other.unbox(forged[:4] + mine.public + forged[36:]))
+
+
+def test_an_envelope_says_for_which_run_and_to_which_question(world: World) -> None:
+    mine = sealer(DUBLIN)
+    judge = verifier(me="cork.x", run=7)
+    refused(judge, mine.seal("ask", b"", to="cork.x", run=6), "run")
+    assert judge.open(mine.seal("ask", b"", to="cork.x", run=7)).body == b""
+    assert judge.open(mine.seal("ask", b"", to="cork.x")).body == b""
+    name = question_name(b"a question")
+    refused(judge, mine.seal("reply", b"", answers=question_name(b"another")), "question", answers=name)
+    refused(judge, mine.seal("reply", b""), "question", answers=name)
+    assert judge.open(mine.seal("reply", b"yes", answers=name), answers=name).body == b"yes"
+
+
+def test_a_message_that_nobody_would_take_is_an_error_where_it_is_made() -> None:
+    small = sealer(DUBLIN, Security(limit=4096))
+    assert len(small.seal("news", bytes(1000))) < 4096
+    with pytest.raises(FederationError, match=r"larger than the 4,096.*Security\(limit=bytes\)"):
+        small.seal("news", bytes(5000))
 
 
 def test_a_window_has_a_sensible_width() -> None:

@@ -9,6 +9,9 @@ A `Fabric` is one node's place in one federation. Keys, all below `headwater/<fe
     post/<id>                  subscriber of one node                    -> on_post
     log/<id>                   queryable of a node with a log            -> on_log
 
+Whoever may connect to Zenoh can hear all of this, and answer to it. So nothing that is said here is for everybody but
+signs of life, cards (on `roll`) and that there is news; and nothing that comes is believed here: see `dialogue.py`.
+
 Threads. `on_post` runs in a thread of Zenoh's that has nothing else to do: one for all posts to this node, in the
 order of each sender. It must not wait: once a few hundred posts are held up, nothing at all is received over those
 connections, and a sender that cannot send for 0.55 leases gives its connection up. So `ask` and `roll_call` refuse to

@@ -367,6 +367,8 @@ class Membership:
     def _take_state(self, opened: Opened, said: State, question: Question) -> bool:
         """What another node has; whether there is more to ask for."""
         peer = self._speaks(opened, said)
+        if said.next is not None and not (said.channels or said.sources):
+            raise FrameError("expected a page with something on it, or the last one")
         with peer.lock:
             if said.incarnation != peer.incarnation:
                 return False
@@ -402,8 +404,7 @@ class Membership:
         if said.after is not None:
             if peer.pages is None or peer.pages.next != said.after:
                 return None
-            found = len(peer.pages.channels) + len(peer.pages.sources)
-            if found > MOST_ADS or not (said.channels or said.sources or said.next is None):
+            if len(peer.pages.channels) + len(peer.pages.sources) > MOST_ADS:
                 peer.pages = None
                 raise FrameError(f"expected at most {MOST_ADS:,} channels and sources of a node, found more")
             pages = replace(
