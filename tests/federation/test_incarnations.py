@@ -216,3 +216,27 @@ def test_a_captured_message_of_an_earlier_run_does_not_displace_the_live_one(
         assert desk.engine.peers[again.id].incarnation == again.engine.incarnation
         source.publish(n=1)
         heard.wait(1)
+
+
+def test_a_run_that_says_to_come_after_a_live_one_does_not_displace_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes with one certificate, the second with a clock that is behind: the first one is there, and stays."""
+    with nodes() as make:
+        desk = make("desk", listen="tls/127.0.0.1:0", security=secured(tmp_path, "desk"))
+        heard = Log()
+        desk.channel(CHANNEL, Count).subscribe(heard, delivery=Reliable())
+        lab = make("lab", connect=desk.endpoints[0], security=secured(tmp_path, "lab"))
+        source = lab.channel(CHANNEL, Count).source("hill")
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        source.publish(n=0)
+        heard.wait(1)
+        with clock_set_back(monkeypatch):
+            make("lab", connect=desk.endpoints[0], security=secured(tmp_path, "lab"))
+        eventually(lambda: sum(desk.federation().offences.values()) >= 2, "its attempts")
+        assert desk.engine.peers[lab.id].incarnation == lab.engine.incarnation
+        for n in range(1, 20):
+            source.publish(n=n)
+        heard.wait(20)
+        assert heard.field("n") == list(range(20))

@@ -238,7 +238,8 @@ class Fabric:
         while not self._closed.wait(pause):
             pause = min(2 * pause, 2.0)
             try:
-                self._declare(self._open_session())
+                with _OPENING:
+                    self._declare(self._open_session())
                 return
             except (FederationError, ConfigError) as error:
                 log.log(logging.WARNING if isinstance(error, ConfigError) else logging.DEBUG, "%s", error)
