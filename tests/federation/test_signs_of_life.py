@@ -20,7 +20,9 @@ from headwater.federation.membership import Membership
 from headwater.federation.node import Node
 from headwater.federation.workers import Workers
 from headwater.types import event_type
-from tests.federation.nodes import GUARD, Log, eventually, nodes
+from tests.federation.nodes import Log, eventually, nodes
+
+GUARD = 90.0  # seconds, against hanging: Zenoh takes its time with thousands of tokens on a busy machine
 
 
 class Sighting(Event, name="ie.tcd.LifeSighting"):
@@ -78,7 +80,7 @@ def test_an_honest_node_joins_among_forged_ones(count: int) -> None:
         with forger(lab) as mallory:
             mallory.tokens(count)
             fabric = lab.engine.fabric
-            eventually(lambda: len(fabric.alive) + fabric.ignored_tokens >= count, "the forged tokens")
+            eventually(lambda: len(fabric.alive) + fabric.ignored_tokens >= count, "the forged tokens", GUARD)
             eventually(lambda: mallory.asked > 0, "a question to one that is not there")
             desk, heard = make("desk"), Log()
             desk.channel("sightings", Sighting).subscribe(heard)
@@ -99,7 +101,7 @@ def test_what_signs_of_life_cost_is_bounded() -> None:
         fabric = lab.engine.fabric
         with forger(lab) as mallory:
             mallory.tokens(UNPROVEN_TOKENS + 500)
-            eventually(lambda: fabric.ignored_tokens >= 500, "more than are kept")
+            eventually(lambda: fabric.ignored_tokens >= 500, "more than are kept", GUARD)
             threads = threading.active_count()
             desk, heard = make("desk"), Log()
             assert desk.engine is not None
@@ -132,7 +134,7 @@ def test_nodes_that_missed_each_other_among_many_meet(monkeypatch: pytest.Monkey
         assert lab.engine is not None
         with forger(lab) as mallory:
             mallory.tokens(UNPROVEN_TOKENS + 100)
-            eventually(lambda: lab.engine.fabric.ignored_tokens >= 100, "more than are kept")
+            eventually(lambda: lab.engine.fabric.ignored_tokens >= 100, "more than are kept", GUARD)
             desk = make("desk")
             assert desk.until(lambda: "lab" in desk.peers, GUARD) and lab.until(lambda: "desk" in lab.peers, GUARD)
 
@@ -144,7 +146,7 @@ def test_who_publishes_from_a_journal_does_not_wait_for_them(tmp_path: Path, cap
         assert lab.engine is not None
         with forger(lab) as mallory:
             mallory.tokens(100)
-            eventually(lambda: len(lab.engine.fabric.alive) >= 100, "the forged tokens")
+            eventually(lambda: len(lab.engine.fabric.alive) >= 100, "the forged tokens", GUARD)
             type, row = event_type(Sighting), Sighting(badge=7)
             connect = lab.endpoints[0]
             with Publisher("sightings", query="q", type=Sighting, log=tmp_path, connect=connect) as publisher:
