@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ log = logging.getLogger("headwater.federation")
 RETRY = 0.05  # seconds after which a node is called again at first, and at most
 SELDOM = 2.0
 MAX_WHY = 500  # characters of why there is no direct stream
+RESUMED = 1.0  # seconds in which the other end of a link over Zenoh has said what it has, as a rule
 CALL = 2.0  # seconds for a direct stream to be made
 
 
@@ -136,8 +138,20 @@ class Links:
             partial(self._on_routed, peer),
         )
         peer.link_up(link, dialled=True)
+        self._engine.keeping.later(RESUMED, partial(self._ensure_resumed, peer, link))
         peer.trouble = why
         peer.fallback.began(self._engine.node.name, peer.name, why, wanted=wanted)
+
+    def _ensure_resumed(self, peer: Peer, link: RoutedLink) -> None:
+        """Nothing goes before the other end has said what it has. It may not know of this link, or what it said was
+        lost: it is asked again until it has."""
+        if peer.link is link and link.ended is None and not peer.resumed and not self._engine.closed:
+            self._engine.keeping.work(self._ask_to_resume, peer, link, on=f"link to {peer.id}")
+
+    def _ask_to_resume(self, peer: Peer, link: RoutedLink) -> None:
+        with suppress(Unreachable, FederationError):
+            self._engine.ask(peer, messages.Routed(peer.trouble[:MAX_WHY], self._engine.network.direct == ()))
+        self._engine.keeping.later(RESUMED, partial(self._ensure_resumed, peer, link))
 
     def use_routed(self, peer: Peer, request: messages.Routed) -> messages.Accepted:
         if peer.direct:
