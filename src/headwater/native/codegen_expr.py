@@ -57,7 +57,13 @@ class Exprs:
     # ── faults, branches ──
 
     def fault(self, kind: Fault, when: str, ok: str | None) -> None:
-        """Raise a fault where `when` holds and the operands are there."""
+        """Raise a fault where `when` holds and the operands are there.
+
+        What is evaluated ahead of need was proven not to fault where the meaning asks for it; where it does not ask,
+        there is nothing to count.
+        """
+        if self.ahead:
+            return
         raised = self.fn.and_(when, ok) or "true"
         if raised == "false":
             return
@@ -224,8 +230,8 @@ class Exprs:
         if safe and not self.ahead and self.facts.firm:
             return (value.x if ok is None else self.fn.select(ok, "i64", value.x, "0")), ok
         inside = self.fn.v(f"icmp ult i64 {value.x}, {length}")
-        if not safe or not self.ahead:  # in range on whatever is well-formed: what is not, must be malformed
-            self.fault(Fault.MALFORMED if safe else Fault.INDEX, self.fn.not_(inside), ok)
+        # in range on whatever is well-formed: what is not, must be malformed
+        self.fault(Fault.MALFORMED if safe else Fault.INDEX, self.fn.not_(inside), ok)
         ok = self.fn.and_(ok, inside)
         return self.fn.select(ok or "true", "i64", value.x, "0"), ok
 
