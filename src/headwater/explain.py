@@ -104,12 +104,16 @@ def _can_fault(expr: Expr) -> str | None:
 
 
 def _executions(interest: Interest) -> str:
+    from headwater.native.program import needs_code
     from headwater.native.table import table_for
 
-    first = "a table-driven kernel" if table_for(interest.normal, params=interest.params) else "the interpreter"
+    table = table_for(interest.normal, params=interest.params)
+    first = f"{'a table-driven kernel' if table else 'the interpreter'} at once, native code as soon as it is compiled"
+    if not table and needs_code(interest.executed, interest.limits.fuel):
+        first = "native code, which the first event waits for: the interpreter might take long"
     lines = [
         "interpreter   always; it is the meaning",
-        f"one record    {first} at once, native code as soon as it is compiled",
+        f"one record    {first}",
         "batch         native code over Arrow buffers",
     ]
     try:

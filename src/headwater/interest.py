@@ -174,6 +174,12 @@ class Interest:
 
         return Native(self.executed, raw_params=self.params, fuel=self.limits.fuel)
 
+    def prepare(self) -> None:
+        """Make what an event would otherwise wait for: machine code, where the interpreter would take long."""
+        from headwater.native.program import prepare
+
+        prepare(self.executed, self.limits.fuel)
+
     @cached_property
     def _shared(self) -> Native:
         return self.native()

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater import Counts, Fault, Interest, ManualClock, Node, Pool, Queue, Subscription, event_type
+from headwater import Config, Counts, Fault, Interest, ManualClock, Node, Pool, Queue, Subscription, event_type
 from tests.channel.events import GUARD, Alarm, Sighting, sighting
 
 ROOMS = "badge: u32, zone: i64?, level: f64"
@@ -51,6 +51,67 @@ def test_every_event_is_passed_rejected_or_undecided(batch: bool, crowd: int) ->
         assert numbers(faulty) == (4, 1, 0, 3)
         assert faulty.counts.faults == {Fault.DIVISION: 1} and not zone.counts.faults
         assert "1 division faults" in str(faulty.counts)
+
+
+@pytest.mark.parametrize("where", [None, "badge >= 10", "{ static int n = 0; n++; return n % 2; }"])
+def test_what_a_subscription_begins_with_is_evaluated_too(where: str | None) -> None:
+    with Node(config=Config(history=40)) as node:
+        channel = node.channel("a", ROOMS)
+        source = channel.source()
+        for badge in range(40):
+            source.publish(badge=badge, zone=None, level=0.0)
+        got: list[Any] = []
+        subscription = channel.subscribe(got.append, where, history="all")
+        begun = len(got)
+        for badge in range(10):
+            source.publish(badge=badge, zone=None, level=0.0)
+        counts = subscription.counts
+        assert counts.evaluated == begun + 10
+        assert counts.passed == counts.delivered == len(got)
+        assert counts.rejected == 10 - (len(got) - begun)
+        assert channel.report().counts.delivered == source.report().counts.delivered == len(got)
+
+
+def test_what_waits_of_the_past_is_queued_at_its_channel_too() -> None:
+    with Node(config=Config(history=40)) as node:
+        channel = node.channel("a", ROOMS)
+        source = channel.source()
+        for badge in range(40):
+            source.publish(badge=badge, zone=None, level=0.0)
+        channel.subscribe(history=30)
+        for report in (channel.report(), source.report()):
+            assert (report.counts.passed, report.counts.queued, report.counts.delivered) == (30, 30, 0)
+
+
+def test_sums_hold_while_handlers_are_at_work() -> None:
+    """An event is counted once at every moment, also between the queue and its handler."""
+    with Node() as node:
+        channel = node.channel("a", ROOMS)
+        source, done = channel.source(), threading.Event()
+        sinks = [channel.subscribe(lambda event: None, dispatch=dispatch) for dispatch in ("pool", "inline")]
+        sinks.append(channel.subscribe(lambda batch: None, batch=7, dispatch="pool"))
+
+        def publish() -> None:
+            for badge in range(5_000):
+                source.publish(badge=badge, zone=None, level=0.0)
+            done.set()
+
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        while not done.is_set():
+            for sink in sinks:
+                counts = sink.counts
+                assert counts.passed == counts.delivered + counts.queued, counts
+        publisher.join(GUARD)
+
+
+def test_a_report_says_which_channels_were_refused() -> None:
+    with Node() as node:
+        node.channel("a.one", ROOMS)
+        node.channel("a.two", "other: i32")
+        report = node.subscribe("a.*", print, "badge > 1").report()
+        assert list(report.refused) == ["a.two"] and "a.two" in report.to_dict()["refused"]
+        assert "not attached" in str(report) and "to a.two" in str(report)
 
 
 def test_what_passed_is_delivered_queued_dropped_expired_or_skipped() -> None:

@@ -531,7 +531,7 @@ def test_sinks_come_and_go_while_threads_publish(node: Node, hurried: None) -> N
             other = channel.subscribe(lambda event, log=log: log.append(event.n))
             others.append((other, log, other.points))
             counts = sink.counts
-            assert counts.passed - counts.delivered - counts.queued in (0, 1)  # one may be on its way to the handler
+            assert counts.passed == counts.delivered + counts.queued  # also the one on its way to the handler
             other.cancel()
 
     Threads(publish, change).join()

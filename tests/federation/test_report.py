@@ -44,7 +44,7 @@ def test_what_crosses_is_reported_at_both_ends() -> None:
         log = Log()
         subscription = desk.channel(CHANNEL).subscribe(log, "badge < 100", name="few")
         make.ready(desk)
-        for badge in range(10_000):
+        for badge in range(9_999, -1, -1):
             source.publish(badge=badge, level=0.0)
         log.wait(100)
         make.flush()
@@ -61,6 +61,7 @@ def test_what_crosses_is_reported_at_both_ends() -> None:
             CHANNEL, "east", 100, 0, 0, 0,
         )  # fmt: skip
         assert (stand_in.channel, stand_in.source, stand_in.received, stand_in.lost) == (CHANNEL, "east", 100, 0)
+        assert stand_in.last == 10_000
         assert there.link == here.link == "tcp" and there.away is None and there.trouble is None
         assert there.frames_out == here.frames_in > 0
         eventually(lambda: lab.federation().peer("desk").bytes_out == desk.federation().peer("lab").bytes_in)

@@ -16,6 +16,8 @@ from headwater.ir.interp import EventMeta, Fault, Status
 from headwater.ir.nodes import NOWHERE
 from headwater.native import batch as batch_module
 from headwater.native.batch import FAULTS, BatchResult, compile_batch
+from headwater.native.record import compile_record
+from headwater.native.rowwise import rows_of, run_rows
 from headwater.types import EventType
 from headwater.types import model as m
 from tests.effort import examples
@@ -47,6 +49,10 @@ def check(case: Case, events: Events, skip: int) -> None:
     if program.state is not None:
         left = program.state.get()
         assert all(same(left[slot], state[slot]) for slot in state), (left, state, case)
+    one = compile_record(analysis, params=case.params, fuel=FUEL)
+    rows = rows_of(one, batch.slice(skip, len(events)))
+    assert rows is not None
+    compare(run_rows(one, rows, meta_columns([m for _, m in events])), expected, case, events)
 
 
 def compare(result: BatchResult, expected: list[Any], case: Case, events: Events) -> None:

@@ -276,6 +276,8 @@ def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiri
     """A subscription at a channel, ready to be moved in; raises where it does not fit."""
     asked, options = subscription.asked[part], subscription.options
     interest = asked.interest(channel)
+    if interest is not None:
+        interest.prepare()  # so that no source waits for it
     if channel.type is None:
         for what, given in (("type", asked.type), ("priority", options.priority), ("lifetime", options.lifetime)):
             if given is not None and not isinstance(given, (int, float)):

@@ -54,6 +54,8 @@ class Attachment:
         self.by_event = any(e is not None and e.constant is None for e in (priority, lifetime))
         self.epoch = subscription.epoch
         self.passed = 0  # counted under the mailbox's lock
+        self.recalled = 0  # events of the past that it began with: evaluated and passed
+        self.repeated = 0  # events that came as they were published, and had come with the past already
         self._lone: Lone | None = None
         # The last event of each source before this epoch; by number, since another may get its id.
         self.points: dict[int, tuple[str, int]] = {}
@@ -111,9 +113,31 @@ class Attachment:
             self.past.ahead()
 
     def _begin_with(self, letters: list[Letter], ready: Ready) -> None:
+        """Events of the past, which no source evaluates here again: they are counted as evaluated with having passed.
+        Nothing else comes meanwhile."""
+        before = self.passed
         if self.quick is None or not self.mailbox.put_all(self, letters, ready):
             for letter in letters:
                 self.accept(letter, ready)
+        self.recalled += self.passed - before
+        self.passed = before
+        for letter in letters:
+            self._recalled_by(letter.source, 1)
+
+    def begin_with(self, letter: Letter) -> None:
+        """One event of the past of another node is about to be queued: evaluated there, and passed."""
+        self.recalled += 1
+        self._recalled_by(letter.source, 1)
+
+    def repeats(self, letter: Letter | Chunk, events: int) -> None:
+        """So many events of this came with the past already: they count there."""
+        self.repeated += events
+        self._recalled_by(letter.source, -events)
+
+    def _recalled_by(self, source: Source, events: int) -> None:
+        flow = source.flows.get(self.channel)
+        if flow is not None:  # else the source is gone, and its counts are made up
+            flow.recalled += events
 
     def slow_down(self) -> None:
         """It must hear of what comes: events do not go into its queue by themselves."""
@@ -191,10 +215,11 @@ class Attachment:
     def counts(self) -> Counts:
         """Evaluated, passed, rejected, undecided and faults since it began; its sources stand still."""
         evaluated, judged = self._gone
+        evaluated += self.recalled - self.repeated
         for lineup in self._since:
             more, further = self._of(lineup)
             evaluated, judged = evaluated + more, judged + further
-        passed = self.passed + self.direct
+        passed = self.passed + self.recalled + self.direct
         return Counts(
             evaluated=evaluated,
             passed=passed,

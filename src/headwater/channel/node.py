@@ -162,6 +162,7 @@ class Node:
         interest = interest_for(parent, where, params, output=output)
         if interest is None:
             raise SubscriptionError("derive: expected a filter or a transformation, found None")
+        interest.prepare()
         with self.wiring.lock:
             self.must_be_open("derive")
             if parent.closed:

@@ -82,7 +82,8 @@ class SourceReport(_Report):
 class SubscriptionReport(_Report):
     """A subscription: what it asked for, how its events are handed over, and what became of them.
 
-    `slow` is why the sink is called slow, None while it keeps up; `trouble` is the last failure of its handler.
+    `slow` is why the sink is called slow, None while it keeps up; `trouble` is the last failure of its handler;
+    `refused` has the channels of its pattern that it could not be attached to, and why.
     """
 
     channel: str = ""  # a name, a pattern, or several in words
@@ -93,6 +94,7 @@ class SubscriptionReport(_Report):
     queue: str = ""
     slow: str | None = None
     trouble: str | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
     placements: tuple[Placement, ...] = ()
 
     def __str__(self) -> str:
@@ -107,6 +109,7 @@ class SubscriptionReport(_Report):
             *_pairs(self),
             ("slow", self.slow),
             ("last failure", self.trouble),
+            *(("not attached", f"to {channel}: {why}") for channel, why in self.refused.items()),
         ]
         return _page(f"subscription {self._what()}", pairs, _where_table(self.placements))
 

@@ -36,6 +36,9 @@ class _Look:
                 for attachment, letter, n, _, _ in subscription.mailbox.contents():
                     found[attachment.channel] += n
                     found[letter.source] += n
+                for attachment, letter, n in subscription.early():
+                    found[attachment.channel] += n
+                    found[letter.source] += n
         return found
 
     def placed(self, attachment: Attachment, lineup: Lineup, flows: list[Flow]) -> list[Placement]:
@@ -180,5 +183,6 @@ def _subscription(it: Subscription, look: _Look) -> SubscriptionReport:
         queue=f"{queue.limit:,} events, {queue.policy.replace('_', ' ')}",
         slow=slow,
         trouble=it.trouble,
+        refused=dict(it.refused),
         placements=look.placed_everywhere(attached),
     )

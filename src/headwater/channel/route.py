@@ -389,6 +389,7 @@ class Flow(FlowPart):
         "channel",
         "fates",
         "lineup",
+        "recalled",
         "route",
         "source",
         "spread",
@@ -402,6 +403,7 @@ class Flow(FlowPart):
         self.seen = self.base = source.logged_upto(channel)
         self.spread = self.base  # those of them that came by `accept` or `accept_chunk`
         self._passed = self._evaluated = 0
+        self.recalled = 0  # events of the past that subscriptions began with: evaluated and passed
         self._mark = self.base  # `_evaluated` is up to event `_mark`, by routes that are over
         self._totals = new_totals()
         self.fates = Fates()
@@ -522,8 +524,8 @@ class Flow(FlowPart):
         undecided, *faults = self._totals.tolist()
         return Tally(
             published=self.seen - self.base,
-            evaluated=self._evaluated + (self.seen - self._mark) * self.route.width,
-            passed=self._passed + self.direct,  # what goes the short way passes
+            evaluated=self._evaluated + (self.seen - self._mark) * self.route.width + self.recalled,
+            passed=self._passed + self.direct + self.recalled,  # what goes the short way passes
             undecided=undecided,
             faults={fault: number for fault, number in zip(KINDS, faults, strict=True) if number},
             fates=self.fates,

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater")
 SAMPLE = 63  # of events handed over in the publisher's thread, one in 64 is timed
 _NUMBERS = count(1)
+LOOKS = 100  # at what is counted while handlers go on, until no event is seen twice
 RETRY = 0.05  # seconds until a constraint that said WAIT is asked again, if nobody calls wake()
 
 
@@ -88,7 +89,7 @@ class Subscription(Pulling):
         self.late = bool(options.history) and node.federated
         self._past_seen: dict[str, int] = {}
         self._begun: set[str] = set()  # other nodes, with the channel, that have sent it what they had of the past
-        self._early: dict[str, list[tuple[Attachment, Letter | Chunk]]] = {}
+        self._early: dict[str, list[tuple[Attachment, Letter | Chunk, int]]] = {}
         self._beginning = threading.Lock()
         self.beginning: Ready = []  # to be told of events of the past, when no lock is held any more
         self.handling: Letter | Chunk | None = None  # what its handler has just now, except on the short way
@@ -137,12 +138,12 @@ class Subscription(Pulling):
             return
         self._accept(attachment, letter, ready)
 
-    def _accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+    def _accept(self, attachment: Attachment, letter: Letter, ready: Ready, *, counted: bool = True) -> None:
         if self.progress is not None:
             if letter.source.rereads and self._left_for_later(attachment, letter, 1):
                 return
             self.progress.arrive(attachment, letter)
-        self.put((attachment, letter, 1, *self._urgency(attachment, letter)), ready)
+        self.put((attachment, letter, 1, *self._urgency(attachment, letter)), ready, counted=counted)
 
     def put(self, item: Item, ready: Ready, *, counted: bool = True) -> None:
         mailbox = self.mailbox
@@ -209,7 +210,8 @@ class Subscription(Pulling):
         source = letter.source.id
         if place not in self._begun and letter.seq > self._past_seen.get(source, 0):
             self._past_seen[source] = letter.seq
-            self._accept(attachment, letter, ready)
+            attachment.begin_with(letter)
+            self._accept(attachment, letter, ready, counted=False)
 
     def _too_early(self, attachment: Attachment, letter: Letter | Chunk) -> bool:
         """Whether an event must wait, since events from before it may still come."""
@@ -219,7 +221,8 @@ class Subscription(Pulling):
         with self._beginning:
             if place in self._begun:
                 return False
-            self._early.setdefault(place, []).append((attachment, letter))
+            n = len(letter) if isinstance(letter, Chunk) else 1
+            self._early.setdefault(place, []).append((attachment, letter, n))
             return True
 
     def begins(self, place: str) -> bool:
@@ -230,14 +233,17 @@ class Subscription(Pulling):
         """The past of that node and channel is here: go on with what has come since. Called without any lock."""
         ready: Ready = []
         with self._beginning:
-            for attachment, letter in self._early.pop(place, ()):
+            for attachment, letter, _ in self._early.pop(place, ()):
                 seen = self._past_seen.get(letter.source.id, 0)
                 if isinstance(letter, Chunk):
                     old = int(letter.seqs.searchsorted(seen, "right"))
+                    attachment.repeats(letter, old)
                     if old < len(letter):
                         self._accept_chunk(attachment, letter.part(old, len(letter)) if old else letter, ready)
                 elif letter.seq > seen:
                     self._accept(attachment, letter, ready)
+                else:
+                    attachment.repeats(letter, 1)
             self._begun.add(place)
         go_all(ready)
 
@@ -565,21 +571,48 @@ class Subscription(Pulling):
         return reporting.subscription(self)
 
     def totals(self) -> Counts:
-        """Called while its sources stand still."""
+        """Called while its sources stand still.
+
+        What is on its way from the queue to the handler is counted as queued, so that every event that passed is
+        counted once. Handlers go on meanwhile: where an event was given back to the queue just now, and so was seen
+        twice, we look again."""
+        for _ in range(LOOKS):
+            with self._beginning:  # so that no event of `_early` goes on meanwhile
+                found = self._totals()
+            on_the_way = found.passed - found.delivered - found.dropped - found.expired - found.skipped - found.queued
+            if on_the_way >= 0:
+                break
+        return replace(found, queued=found.queued + max(0, on_the_way)) if self.calm else found
+
+    def _totals(self) -> Counts:
+        """All that can be counted where it is; what leaves the queue is looked at before the queue."""
+        early = sum(n for waiting in self._early.values() for _, _, n in waiting)
+        delivered, failed, skipped, expired = self._delivered, self._failed, self._skipped, self._expired
+        dropped, late, queued = self.mailbox.dropped, self.mailbox.late, self.mailbox.waiting
         total, direct = self._past, self._past_direct
         for attachment in self.attachments.values():
             total = total + attachment.counts()
             direct += attachment.direct
         return replace(
             total,
-            delivered=self._delivered + direct,
-            dropped=self.mailbox.dropped,
-            expired=self._expired,
-            skipped=self._skipped,
-            failed=self._failed,
-            late=self.mailbox.late,
-            queued=self.mailbox.waiting,
+            passed=total.passed + early,  # they wait for what was before them
+            rejected=total.rejected - early,
+            delivered=delivered + direct,
+            dropped=dropped + (early if self.mailbox.closed else 0),
+            expired=expired,
+            skipped=skipped,
+            failed=failed,
+            late=late,
+            queued=queued + (0 if self.mailbox.closed else early),
         )
+
+    def early(self) -> Iterator[tuple[Attachment, Letter | Chunk, int]]:
+        """Events, with how many each is, that wait for those of the past of their source's node."""
+        if self.late:
+            with self._beginning:
+                waiting = list(self._early.values())
+            for each in waiting:
+                yield from list(each)
 
     def retire(self, attachment: Attachment) -> None:
         """An attachment ends; its counts stay."""

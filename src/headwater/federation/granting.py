@@ -64,7 +64,8 @@ class Granting:
             raise Refused("what comes with a tag needs one that is not 0")
         if not wish.tagged and (interest.program.stateful or interest.output is not None):
             raise Refused("an interest with state or output must come with a tag")
-        _ = interest.fingerprint, interest.executed  # so that nobody waits for them later
+        _ = interest.fingerprint  # so that nobody waits for it, and for what follows, later
+        interest.prepare()
         return Grant(interest, zones, interest.cost.estimated, size, interest.text or str(interest))
 
     def _check_size(self, size: int) -> None:

@@ -48,12 +48,13 @@ class LaneReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandInReport:
-    """A source of another node as it arrives here: the number of its last event that came, events that the other node
-    says it had to drop, and frames that came again."""
+    """A source of another node as it arrives here: how many of its events came (`last` is the number of the last one),
+    events that the other node says it had to drop, and frames that came again."""
 
     channel: str
     source: str
     received: int
+    last: int
     lost: int
     repeated: int
 
@@ -217,7 +218,7 @@ class FederationReport:
     def _tables(self) -> list[str]:
         lines = _section(
             "sources there, as they arrive here",
-            _of(self.peers, "stand_ins", ["channel", "source", "received", "?lost", "?repeated"]),
+            _of(self.peers, "stand_ins", ["channel", "source", "received", "last", "?lost", "?repeated"]),
         )
         lines += _section(
             "this node's interests at other nodes", _of(self.peers, "asked", ["channel", "interest", "where", "why"])
@@ -331,7 +332,8 @@ def _peer(engine: Engine, peer: Peer) -> PeerReport:
             StandInReport(
                 channel=each.channel.name,
                 source=each.name,
-                received=each.received,
+                received=each.events,
+                last=each.received,
                 lost=each.lost,
                 repeated=each.repeated,
             )

@@ -118,6 +118,7 @@ class StandIn(Source):
         self._check = None if type is None or expected is None else check_of(expected)
         self.malformed = 0  # records that were none
         self.received = 0  # the last event
+        self.events = 0  # that came
         self.frame = 0  # the last frame
         self.acknowledged = 0  # the last frame that was acknowledged
         self._frames: deque[tuple[int, int, int]] = deque()  # number, last event and size of frames that are not
@@ -445,11 +446,13 @@ class StandIn(Source):
         faster while this one waited for room."""
         if self.by_group:
             self.received = last
+            self.events += events
             return True
         if number != self.frame + 1:
             return False
         self._frames.append((number, last, events))
         self._came += events
+        self.events += events
         self.frame, self.received = number, max(last, self.received)
         return True
 

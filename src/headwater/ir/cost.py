@@ -58,6 +58,7 @@ ROUNDS = 16
 ELEMENTS = 16
 TEXT_BYTES = 32
 WORD = 8  # bytes of text that one operation handles
+INTERPRETED_ELEMENTS = 512  # of a list, where the interpreter's steps are counted
 
 _SLOW = {"div": 6, "tdiv": 12, "tmod": 12, "fdiv": 14, "fmod": 14}
 _BY_LENGTH = ("length", "starts_with", "ends_with", "contains", "like", "lower", "upper")
@@ -112,6 +113,13 @@ def cost(analysis: Analysis, *, fuel: int = FUEL) -> Cost:
     if program.output is not None:
         memory += Layout.of(program.output).size
     return Cost(total.estimated, total.worst + fuel * counter.dearest, memory)
+
+
+def interpreted_steps(analysis: Analysis, *, fuel: int = FUEL) -> int:
+    """How many parts of the program the interpreter looks at for an event at worst; lists are taken to be of a
+    record's usual size, and text to cost nothing more."""
+    counter = _Steps(fuel)
+    return counter.block(analysis.program.body).worst + fuel * counter.dearest
 
 
 def check_limits(analysis: Analysis, limits: Limits) -> Cost:
@@ -191,6 +199,20 @@ class _Counter:
 
     def expr(self, expr: Expr) -> _Pair:
         total: _Pair = _OWN[expr.__class__](expr)
+        for child in walk.children(expr):
+            total += self.expr(child)
+        return total
+
+
+class _Steps(_Counter):
+    """The same walk, where every part costs a step of the interpreter."""
+
+    def expr(self, expr: Expr) -> _Pair:
+        total = _ONE
+        if isinstance(expr, Reduce) and expr.op != "len":
+            stored = expr.stored
+            count = stored.count if isinstance(stored, Array) else INTERPRETED_ELEMENTS
+            total = _Pair(count, count)
         for child in walk.children(expr):
             total += self.expr(child)
         return total

@@ -25,6 +25,7 @@ from headwater.errors import ExecutionError
 from headwater.ir.analyse import Analysis
 from headwater.ir.interp import FUEL, Fault, initial_state
 from headwater.ir.nodes import META_TYPES, Program
+from headwater.ir.walk import all_expressions
 from headwater.native import cache, engine
 from headwater.native.codegen_expr import Exprs
 from headwater.native.codegen_stmt import Stmts
@@ -46,6 +47,8 @@ from headwater.types.conform import conform
 STAGE_BYTES = 8 << 20  # of output rows under construction at a time
 CORES = os.cpu_count() or 1  # asking takes longer than judging a thousand events
 PARALLEL_ROWS = 1 << 18  # a batch is split over threads from here on
+LARGE_PARTS = 500  # of a program: compiling it for batches takes some hundred milliseconds
+LARGE_LINES = 2_000  # of assembly; what the passes for loops do takes the square of it, and gains little from there on
 FAULTS = (Fault.OVERFLOW, Fault.DIVISION, Fault.INDEX, Fault.FUEL, Fault.MALFORMED)
 
 
@@ -136,13 +139,23 @@ def _source(analysis: Analysis) -> tuple[str, Plan, bool, bool]:
     return module.text(), reader.plan(), g.faulted != 0, it.may_miss
 
 
+def passes_for(source: str) -> engine.Passes:
+    """Rows side by side where the program is small; a large one is compiled in time that grows with its size only."""
+    return "all" if source.count("\n") <= LARGE_LINES else "straight"
+
+
+def is_large(program: Program) -> bool:
+    """Whether the code for batches takes so long to make that nobody should wait for it."""
+    return sum(1 for _ in all_expressions(program.body)) > LARGE_PARTS
+
+
 class BatchCode:
     """The machine code of one program on batches; shared by everything that runs the program."""
 
     def __init__(self, analysis: Analysis) -> None:
         self.program = analysis.program
         source, self.plan, self.faulting, self.undecided = batch_source(analysis)
-        self.code = engine.compile(source, ("rows",), imports())
+        self.code = engine.compile(source, ("rows",), imports(), passes_for(source))
         self.address = self.code["rows"]
         self.meta = uses_meta(self.program)
         self.used = tuple(dict.fromkeys(node[0] for node in self.plan.types if node[0] != META))
@@ -190,7 +203,7 @@ class BatchProgram:
         columns = self._columns(batch)
         program, rows = self.program, batch.num_rows
         if self.code.meta:
-            columns |= _meta_columns(meta or {}, rows)
+            columns |= meta_columns(meta or {}, rows)
         buffers = Buffers(self.code.plan, columns)
         job = _Job(self, self._params, buffers, rows)
         if program.output is None:
@@ -311,7 +324,7 @@ class _Job:
         return pa.Array.from_buffers(pa.bool_(), self.rows, [valid, self.passed])
 
 
-def _meta_columns(meta: Mapping[str, Any], rows: int) -> dict[str, Any]:
+def meta_columns(meta: Mapping[str, Any], rows: int) -> dict[str, Any]:
     unknown = next((name for name in meta if name not in META_TYPES), None)
     if unknown is not None:
         raise ExecutionError(f"meta: expected {', '.join(META_TYPES)}, found {unknown!r}")

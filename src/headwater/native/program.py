@@ -5,8 +5,9 @@
     interest.tier               "table", "interpreter" or "native"
     interest.wait()             until it is native
 
-One daemon thread of the process compiles. All tiers give the same answers; state lives in one block of memory that they
-share, so changing the tier loses nothing.
+One daemon thread of the process compiles. Where the interpreter would take more than a moment for an event, the event
+waits for machine code instead (`needs_code`). All tiers give the same answers; state lives in one block of memory that
+they share, so changing the tier loses nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -25,10 +27,12 @@ import numpy as np
 from headwater.errors import DecodeError, ExecutionError
 from headwater.ir import params as parameters
 from headwater.ir.analyse import Analysis
+from headwater.ir.cost import interpreted_steps
 from headwater.ir.interp import FUEL, EventMeta, Fault, State, Status, initial_state, run
 from headwater.ir.nodes import Program
 from headwater.native import engine
-from headwater.native.batch import BatchProgram, BatchResult, Counts, batch_code, batch_source
+from headwater.native.batch import BatchCode, BatchProgram, BatchResult, Counts, batch_code, batch_source, is_large
+from headwater.native.batch import passes_for as passes_for_batch
 from headwater.native.once import once
 from headwater.native.record import (
     RecordCode,
@@ -39,6 +43,7 @@ from headwater.native.record import (
     record_code,
     record_source,
 )
+from headwater.native.rowwise import rows_of, run_rows
 from headwater.native.table import TableProgram, table_for
 from headwater.native.variables import StateBlock
 from headwater.threads import Supervised
@@ -46,6 +51,9 @@ from headwater.types.codec import as_bytes
 from headwater.types.event_type import event_type
 
 Tier = Literal["table", "interpreter", "native"]
+
+INTERPRETED_STEPS = 10_000  # at 2 µs each: what an event may take before machine code is there
+INTERPRETED_BYTES = 1 << 16  # of a record; what is longer may have lists and texts that take as long
 
 
 # ── compiling in the background ──
@@ -55,41 +63,43 @@ class _Worker:
     """One daemon thread that compiles what is asked for, in order."""
 
     def __init__(self) -> None:
-        self.jobs: queue.SimpleQueue[tuple[Any, Future[RecordCode]]] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[tuple[Any, Any, Future[Any]]] = queue.SimpleQueue()
         self.closing = False
         self.thread = Supervised(self._work, "headwater-compile", again=lambda: not self.closing)
         self.thread.start()
         # LLVM must not be at work while the process takes itself apart.
         atexit.register(self.close)
 
-    def submit(self, analysis: Callable[[], Analysis | None]) -> Future[RecordCode]:
-        future: Future[RecordCode] = Future()
-        self.jobs.put((analysis, future))
+    def submit(
+        self, analysis: Callable[[], Analysis | None], make: Callable[[Analysis], Any] = record_code
+    ) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.jobs.put((analysis, make, future))
         return future
 
     def close(self) -> None:
         """Finish what is being compiled, and nothing else."""
         self.closing = True
-        self.jobs.put((lambda: None, Future()))
+        self.jobs.put((lambda: None, record_code, Future()))
         self.thread.join()
 
     def _work(self) -> None:
         while True:
-            wanted, future = self.jobs.get()
+            wanted, make, future = self.jobs.get()
             if self.closing:
                 return
-            self._compile(wanted, future)
-            del wanted, future
+            self._compile(wanted, make, future)
+            del wanted, make, future
 
     @staticmethod
-    def _compile(wanted: Callable[[], Analysis | None], future: Future[RecordCode]) -> None:
+    def _compile(wanted: Callable[[], Analysis | None], make: Callable[[Analysis], Any], future: Future[Any]) -> None:
         """Whatever happens, whoever waits for it hears of it."""
         try:
             analysis = wanted()
             if analysis is None or not future.set_running_or_notify_cancel():
                 future.cancel()
                 return
-            code = record_code(analysis)
+            code = make(analysis)
         except BaseException as error:
             future.set_exception(error)
         else:
@@ -118,6 +128,17 @@ def compile_async(program: Program | Analysis) -> Future[RecordCode]:
     """Machine code for records, from a thread of its own; what is in the cache is there at once."""
     analysis = analysed(program)
     return _worker().submit(lambda: analysis)
+
+
+def needs_code(analysis: Analysis, fuel: int = FUEL) -> bool:
+    """Whether an event should wait for machine code, because the interpreter may take long for it."""
+    return interpreted_steps(analysis, fuel=fuel) > INTERPRETED_STEPS
+
+
+def prepare(analysis: Analysis, fuel: int = FUEL) -> None:
+    """Compile now what an event would wait for; for a thread that holds no lock, before there are events."""
+    if needs_code(analysis, fuel):
+        record_code(analysis)
 
 
 # ── the interest ──
@@ -159,7 +180,9 @@ class Native:
         self.test = self._table.test if self._table is not None else self._test
         self._ready, self._failed = threading.Event(), None
         self._future: Future[RecordCode] | None = None
+        self._batch_future: Future[BatchCode] | None = None
         self._request()
+        self._needs_code = self._table is None and needs_code(self.analysis, fuel)
         _alive.add(self)
 
     # ── tiers ──
@@ -172,6 +195,7 @@ class Native:
 
     def _forked(self) -> None:
         self._lock = threading.Lock()
+        self._batch_future = None
         if not self._ready.is_set():
             self._ready, self._future = threading.Event(), None  # asked for anew when it is next used
 
@@ -196,8 +220,23 @@ class Native:
             raise ExecutionError(f"this interest cannot be compiled: {self._failed}") from self._failed
         return self
 
+    def _hurry(self) -> None:
+        """Machine code before anything else happens: from the thread that is making it, or made here and now. Must not
+        be called with the lock held, which the change of tier takes."""
+        future = self._future
+        if future is not None and future.running():
+            self._ready.wait()
+            return
+        try:
+            self._switch(record_code(self.analysis))
+        except Exception as error:
+            self._failed = error  # the present tier goes on; `wait` says why
+        self._ready.set()
+
     def _switch(self, code: RecordCode) -> None:
         with self._lock:
+            if self._record is not None:
+                return  # addresses of it may be in use
             made = RecordProgram(code, params=self._raw, state=self._state, fuel=self.fuel, counts=self._fast)
             self._record = made
             self.test = self._fast_test(made)
@@ -218,6 +257,10 @@ class Native:
             record = as_bytes(record)
         if self._record is None and self._table is not None:
             return self._table.run(record)  # it counts by itself
+        if self._record is None and self._failed is None and (
+            self._needs_code or len(record) > INTERPRETED_BYTES
+        ):  # fmt: skip
+            self._hurry()
         if self._state is not None:
             with self._lock:
                 result = self._run(record, meta)
@@ -256,18 +299,44 @@ class Native:
     # ── batches ──
 
     def batch(self, batch: Any, *, meta: Mapping[str, Any] | None = None) -> BatchResult:
-        """Evaluate the rows of a RecordBatch in order; compiles for batches when first called."""
+        """Evaluate the rows of a RecordBatch in order; compiles for batches when first called. A large program is
+        compiled by another thread, and meanwhile the code for records judges the rows."""
         if self._batch is None:
-            code = batch_code(self.analysis)
-            with self._lock:
-                if self._batch is None:
-                    self._batch = BatchProgram(code, params=self._raw, state=self._state, fuel=self.fuel)
+            result = self._by_rows(batch, meta) if is_large(self.program) else None
+            if result is not None:
+                return result
+            self._batch_arrived(batch_code(self.analysis))
+        assert self._batch is not None
         if self._state is not None:
             with self._lock:
                 result = self._batch.run(batch, meta=meta)
                 self._count_batch(result.counts)
             return result
         result = self._batch.run(batch, meta=meta)
+        with self._lock:
+            self._count_batch(result.counts)
+        return result
+
+    def _batch_arrived(self, code: BatchCode) -> None:
+        with self._lock:
+            if self._batch is None:
+                self._batch = BatchProgram(code, params=self._raw, state=self._state, fuel=self.fuel)
+
+    def _by_rows(self, batch: Any, meta: Mapping[str, Any] | None) -> BatchResult | None:
+        """The answer of the code for records; None where it must be that for batches, or that is there by now."""
+        if self._batch_future is None:
+            source = weakref.ref(self.analysis)
+            self._batch_future = _worker().submit(source, batch_code)
+        if self._batch_future.done():
+            return None
+        if self._record is None:
+            self._hurry()
+        program = self._record
+        rows = None if program is None else rows_of(program, batch)
+        if program is None or rows is None:
+            return None
+        with self._lock if self._state is not None else nullcontext():
+            result = run_rows(program, rows, meta)
         with self._lock:
             self._count_batch(result.counts)
         return result
@@ -356,7 +425,8 @@ def asm(program: Program | Analysis, *, kind: Literal["record", "batch"] = "reco
 def _source(program: Program | Analysis, kind: str) -> tuple[str, engine.Passes]:
     analysis = analysed(program)
     if kind == "batch":
-        return batch_source(analysis)[0], "all"
+        source = batch_source(analysis)[0]
+        return source, passes_for_batch(source)
     return record_source(analysis), passes_for(analysis.program)
 
 
