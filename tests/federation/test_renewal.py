@@ -125,7 +125,7 @@ def test_a_node_whose_certificate_is_revoked_is_parted_with(world: World) -> Non
 
 @pytest.mark.parametrize("listens", ["lab", "desk"])
 def test_a_certificate_that_is_renewed_in_time_costs_no_event(world: World, listens: str) -> None:
-    world.issue("lab", left=8)
+    world.issue("lab", left=14)
     with nodes() as make:
         first = make(listens, listen="tls/127.0.0.1:0", security=world.security(listens))
         other = "desk" if listens == "lab" else "lab"
@@ -155,7 +155,7 @@ def test_a_certificate_that_is_renewed_in_time_costs_no_event(world: World, list
 
 
 def test_a_certificate_that_expires_ends_what_there_was(world: World) -> None:
-    world.issue("lab", left=6)
+    world.issue("lab", left=10)
     with nodes() as make:
         desk = make("desk", listen="tls/127.0.0.1:0", security=world.security("desk"))
         lab = make("lab", connect=desk.endpoints[0], security=world.security("lab"))
