@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from math import inf
+from operator import length_hint
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -651,14 +652,11 @@ def _first(letter: Any) -> int:
 def _handle(lone: Any, records: Any) -> tuple[int, int]:
     """Call the one function with every event, until it may not be called any more; the token is taken, and stays so.
     How many are no events, and how many were seen to."""
-    handler, decode, special, malformed, handled = lone.handler, lone.decode, lone.special, 0, 0
-    subscription = lone.subscription
+    handler, decode, special, malformed = lone.handler, lone.decode, lone.special, 0
+    subscription, rest = lone.subscription, iter(records)
     try:
         NEST.append(None)
-        for record in records:
-            if special and handled and not lone.mailbox.delivers:
-                break
-            handled += 1
+        for record in rest:
             try:
                 event = decode(record)
             except HeadwaterError:
@@ -669,11 +667,15 @@ def _handle(lone: Any, records: Any) -> tuple[int, int]:
             except Exception as error:
                 subscription.handler_failed(error, event)
             else:
+                if not special:  # as it is but for failures, pauses and those who wait for something
+                    continue
                 if subscription.failures:
                     subscription.went_well()
+            if not lone.mailbox.delivers:
+                break
     finally:
         NEST.pop()
-    return malformed, handled
+    return malformed, len(records) - length_hint(rest)
 
 
 runs(_handle, lambda variables: variables["lone"].mailbox)
