@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from time import monotonic, time_ns
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from headwater import ChannelError, Event, SubscriptionError, i64
+from headwater.federation.lane import Lane
 from headwater.federation.node import Node
 from headwater.federation.sequencer import Sequencer, _runs
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
@@ -220,6 +222,42 @@ def test_a_leader_that_is_elected_anew_loses_nothing() -> None:
         assert steps(logs[0]) == steps(logs[1])
         assert sorted(steps(logs[0])) == [(who, step) for who in range(2) for step in range(rounds * EVENTS)]
         assert leader.missing == 0
+
+
+class Behind:
+    """A clock that is half a minute behind."""
+
+    def now(self) -> float:
+        return monotonic()
+
+    def time(self) -> int:
+        return time_ns() // 1000 - 30_000_000
+
+
+def test_nodes_whose_clocks_differ() -> None:
+    with nodes() as make:
+        left, near = make("left"), make("near")
+        far = make("far", clock=Behind())
+        make.together()
+        sources = [node.channel(CHANNEL, Move).source() for node in (near, far)]
+        left.channel(CHANNEL, Move)
+        leader = left.sequence(CHANNEL)
+        eventually(lambda: leader.active)
+        log = Log()
+        ordered(near, log)
+        settle(make)
+        for step in range(4 * EVENTS):  # some of them side by side in one frame
+            for who, source in enumerate(sources):
+                source.publish(who=who, step=step)
+        log.wait(8 * EVENTS)
+        assert len(set(steps(log))) == 8 * EVENTS and in_source_order(steps(log))
+
+
+def test_a_frame_ends_where_clocks_are_too_far_apart() -> None:
+    now, back = time_ns(), 30_000_000_000
+    items = [(1, now, b"a"), (2, now - back, b"b"), (3, now, b"c")]
+    lane: Any = None
+    assert [Lane._run_end(lane, items, start, 3) for start in range(3)] == [1, 2, 3]
 
 
 def test_of_several_that_are_made_at_once_one_is_active() -> None:

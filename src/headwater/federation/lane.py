@@ -441,9 +441,14 @@ class Lane:
         end = min(total, start + RUN)
         size, base = 0, items[start][1]
         if end - start == total and len(items[start][2]) * total < BYTES // 4:
-            last = items[end - 1]
-            alike = len(last) == 3 and wire.spans(base, last[1]) and set(map(len, items)) == {3}
-            if alike and sum([len(item[2]) for item in items]) <= BYTES:
+            alike = set(map(len, items)) == {3}
+            stamps = [item[1] for item in items] if alike else []  # those that are passed on are of several clocks
+            if (
+                alike
+                and wire.spans(base, min(stamps))
+                and wire.spans(base, max(stamps))
+                and sum([len(item[2]) for item in items]) <= BYTES
+            ):
                 return end
         for index in range(start, end):
             item = items[index]
