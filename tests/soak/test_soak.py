@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headwater.federation.session import Exchange
 from headwater.study.performance.result import Result
 from headwater.study.report.table import Table
 from tests.federation import attacks
@@ -96,6 +97,7 @@ class TestReplaying:
 
         def everything(seed: int) -> list[Any]:
             mallory = Mallory(target, key=chance(seed, "key").randbytes(32))
+            mallory.known = Exchange().public  # as if the node had told it
             frames = Frames(1, attacks.CHANNEL, attacks.TYPE, attacks.RECORDS, chance(seed, "frames"))
             sizes = [len(attacks.request(mallory, chance(seed, "envelope", n))) for n in range(50)]
             return [mallory.id, sizes, list(islice(frames, 300))]
