@@ -45,6 +45,19 @@ def test_a_channel_that_a_pattern_fits_is_waited_for() -> None:
         assert sorted(log.field("n")) == list(range(20))
 
 
+def test_a_pattern_finds_channels_that_were_known_before_it() -> None:
+    with nodes() as made:
+        lab, desk = made("lab"), made("desk")
+        made.together()
+        for round in range(20):
+            source, log = lab.channel(f"t.c{round}.x", TYPE).source(), Log()
+            assert desk.ready(GUARD)  # it knows of the channel, which concerns nobody yet
+            desk.subscribe(f"t.c{round}.*", log)
+            assert desk.ready(GUARD)
+            source.publish(n=round)
+            assert log.wait(1) and log.field("n") == [round]
+
+
 def test_several_nodes_that_advertise_at_once_are_waited_for() -> None:
     with nodes() as made:
         labs = [made(f"lab{number}") for number in range(4)]

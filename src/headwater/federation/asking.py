@@ -40,12 +40,14 @@ class Asking:
         self._engine, self._node, self._demands = engine, engine.node, engine.demands
         # By channel and peer: the interests that are refused there, with the sinks that say so.
         self._refusals: dict[str, dict[Entry, list[Subscription]]] = {}
+        self._patterns = 0  # how often there was a new pattern of names
+        self._looking = False  # what peers have is about to be looked at again
 
     # ── who is there ──
 
     def advertised(self, peer: Peer) -> None:
         """A peer has said what it has: channels that patterns fit are declared here too, and sinks are served."""
-        state = peer.state
+        state, patterns = peer.state, self._patterns
         if state is None:
             return
         with self._node.wiring.lock:
@@ -68,9 +70,25 @@ class Asking:
         for channel in concerned:
             self.sync(channel, [peer])
         with peer.lock:
-            if peer.incarnation == state.incarnation:
+            if peer.incarnation == state.incarnation and patterns == self._patterns:
                 peer.considered = max(peer.considered, state.version)
         self._engine.keeping.changed()
+
+    def look_again(self) -> None:
+        """There is a new pattern of names: channels that peers have said they have may fit it."""
+        self._patterns += 1
+        for peer in self._engine.everyone():
+            with peer.lock:
+                peer.considered = 0
+        if not self._looking:
+            self._looking = True
+            self._engine.keeping.later(0.0, self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        for peer in self._engine.everyone():
+            if peer.gone is None:
+                self.advertised(peer)
 
     def declare(self, peer: Peer, name: str) -> Channel:
         """A channel as a peer has it: with its type, and derived as it is there."""

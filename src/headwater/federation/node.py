@@ -13,6 +13,7 @@ from headwater.channel.channel import Channel
 from headwater.channel.clock import Clock
 from headwater.channel.config import Config
 from headwater.channel.ending import Closing
+from headwater.channel.names import Pattern
 from headwater.channel.node import Failure
 from headwater.channel.node import Node as LocalNode
 from headwater.channel.source import Source
@@ -141,7 +142,10 @@ class Node(LocalNode):
     def start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
         """As at any node; where the order is to be the same for all, of the channel in that order."""
         if options.order != "total":
-            return super().start(kind, asked, options, name, *more)
+            made = super().start(kind, asked, options, name, *more)
+            if self.engine is not None and any(isinstance(each.target, Pattern) for each in asked):
+                self.engine.asking.look_again()
+            return made
         from headwater.federation.ordered import in_order, until_sequenced
 
         made = super().start(kind, [in_order(self, each, options) for each in asked], options, name, *more)
