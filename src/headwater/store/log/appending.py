@@ -13,7 +13,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from headwater.errors import StoreError
-from headwater.store.log.layout import hidden, sync_folder
+from headwater.store.log.layout import Foundation, hidden
 from headwater.store.log.wal import BATCH, EVENT, MAX_PAYLOAD, ROWS, SOURCE, Header, Segment, has_enum
 
 _AT_ONCE = 1000  # buffers in one call; systems take 1024
@@ -50,7 +50,7 @@ class Writer:
 
     # fmt: off
     __slots__ = (
-        "_gather", "_identity", "_named", "_new", "_pack", "_salt", "_streams", "_writer", "broken", "descriptor",
+        "_foundation", "_gather", "_identity", "_new", "_pack", "_salt", "_streams", "_writer", "broken", "descriptor",
         "header", "names", "path", "size",
     )
     # fmt: on
@@ -69,11 +69,12 @@ class Writer:
         self._gather = _Gather()
         self._writer: Any = None
         self._new: dict[str, int] = {}  # sources named here since it was opened, and the file's size before that
-        self._named = True  # whether the file's name is on the disk
+        self._foundation: Foundation | None = None  # what is to be on the disk with the first event
 
     @classmethod
-    def create(cls, path: Path, header: Header) -> Writer:
-        """A new file with nothing but the header; neither it nor its name need be on the disk before `sync`."""
+    def create(cls, path: Path, header: Header, foundation: Foundation | None = None) -> Writer:
+        """A new file with nothing but the header; neither it nor its name, nor what it stands on, need be on the disk
+        before `sync`."""
         data = header.to_bytes()
         temporary = hidden(path)
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -85,11 +86,11 @@ class Writer:
             os.close(descriptor)
             raise
         made = cls(path, header, descriptor, len(data), {})
-        made._named = False
+        made._foundation = foundation or Foundation((), (path.parent,))
         return made
 
     @classmethod
-    def resume(cls, segment: Segment) -> Writer:
+    def resume(cls, segment: Segment, foundation: Foundation | None = None) -> Writer:
         """Go on after the last whole block; what is torn is cut off."""
         assert segment.header is not None and not segment.damage
         descriptor = os.open(segment.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
@@ -97,7 +98,9 @@ class Writer:
             os.ftruncate(descriptor, segment.end)
             os.fsync(descriptor)
         names = {name: number for number, name in segment.names.items()}
-        return cls(segment.path, segment.header, descriptor, segment.end, names)
+        made = cls(segment.path, segment.header, descriptor, segment.end, names)
+        made._foundation = foundation  # whoever made it may have been ended before a sync
+        return made
 
     def event(self, source: str, seq: int, stamp: int, record: bytes) -> None:
         """One event."""
@@ -234,9 +237,9 @@ class Writer:
     def sync(self) -> None:
         """What was written is on the disk when this returns. May run beside a write, not beside another sync."""
         os.fdatasync(self.descriptor)
-        if not self._named:
-            sync_folder(self.path.parent)
-            self._named = True
+        if self._foundation is not None:
+            self._foundation.sync()
+            self._foundation = None
 
     def close(self) -> None:
         os.close(self.descriptor)

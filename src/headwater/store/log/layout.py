@@ -322,15 +322,18 @@ def sync_file(path: str | os.PathLike[str]) -> None:
         os.close(descriptor)
 
 
-def make_folders(path: Path) -> None:
-    """A folder and those above it, on the disk when this returns."""
+def make_folders(path: Path, *, sync: bool = True) -> list[Path]:
+    """A folder and those above it, on the disk when this returns, unless `sync` is False. Returns the folders in which
+    one was made."""
     missing = []
     while not path.is_dir():
         missing.append(path)
         path = path.parent
     for each in reversed(missing):
         each.mkdir(exist_ok=True)
-        sync_folder(each.parent)
+        if sync:
+            sync_folder(each.parent)
+    return [each.parent for each in missing]
 
 
 def hidden(path: Path) -> Path:
@@ -338,21 +341,48 @@ def hidden(path: Path) -> Path:
     return path.with_name(f".{path.name}.tmp")
 
 
-def write_atomic(path: Path, parts: bytes | Iterable[bytes]) -> None:
-    """The file has these contents, or those it had before, at every moment; it is on the disk when this returns."""
+def write_atomic(path: Path, parts: bytes | Iterable[bytes], *, sync: bool = True) -> None:
+    """The file has these contents, or those it had before, at every moment; it is on the disk when this returns.
+
+    With `sync` False it need not be, and may be there without contents after a power cut: for a file that nothing
+    depends on before a `Foundation` is synced."""
     temporary = hidden(path)
     try:
         with temporary.open("wb") as file:
             for part in (parts,) if isinstance(parts, bytes) else parts:
                 file.write(part)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
-    sync_folder(path.parent)
+    if sync:
+        sync_folder(path.parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """The files and folders that a node's part of a log stands on. A sync of the disk takes longer than all else that
+    is done to make a part: so they are synced with its first event, and not before there is one."""
+
+    files: tuple[Path, ...]
+    folders: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, node: NodeFolder, made_in: Iterable[Path] = ()) -> Foundation:
+        """`made_in`: folders in which others were made for it."""
+        channel = node.channel
+        folders = dict.fromkeys((node.path, channel.private, channel.path, channel.root, *made_in))
+        return cls((channel.common_metadata, node.sources, node.id), tuple(folders))
+
+    def sync(self) -> None:
+        for file in self.files:
+            sync_file(file)
+        for folder in self.folders:
+            sync_folder(folder)
 
 
 # ── what a node remembers of its segments at rest ──
@@ -366,9 +396,9 @@ class AtRest:
     segment: int = 0
     sources: dict[str, tuple[int, int]] | None = None
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path, *, sync: bool = True) -> None:
         text = json.dumps({"segment": self.segment, "sources": self.sources or {}}, ensure_ascii=True)
-        write_atomic(path, text.encode())
+        write_atomic(path, text.encode(), sync=sync)
 
     @classmethod
     def read(cls, path: Path) -> AtRest | None:
@@ -381,8 +411,8 @@ class AtRest:
             return None
 
 
-def log_id(folder: NodeFolder) -> str:
-    """The id of a node's log of a channel; made when first asked for."""
+def log_id(folder: NodeFolder, *, sync: bool = True) -> str:
+    """The id of a node's log of a channel; made when first asked for, on the disk unless `sync` is False."""
     try:
         found = folder.id.read_text("ascii").strip()
         if found:
@@ -390,5 +420,5 @@ def log_id(folder: NodeFolder) -> str:
     except (FileNotFoundError, UnicodeDecodeError):
         pass
     made = uuid.uuid4().hex
-    write_atomic(folder.id, f"{made}\n".encode())
+    write_atomic(folder.id, f"{made}\n".encode(), sync=sync)
     return made

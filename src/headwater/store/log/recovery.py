@@ -39,7 +39,8 @@ class State:
 
 
 def recover(folder: NodeFolder, type: EventType | None) -> State:
-    """Claim the folder, cut what is torn, and find out how far every source is."""
+    """Claim the folder, cut what is torn, and find out how far every source is. What is made anew for that need not be
+    on the disk: it is part of the `Foundation` of what is appended."""
     held = claim(folder)
     try:
         return _recover(folder, type, held)
@@ -53,15 +54,15 @@ def _recover(folder: NodeFolder, type: EventType | None, held: int) -> State:
     for _, each in found:  # before anything is changed
         if each.damage:
             raise damaged(each)
-    schema.admit(folder.channel, type)
+    schema.admit(folder.channel, type, sync=False)
     for file in folder.path.glob(".*.tmp"):
         file.unlink()
     at_rest = AtRest.read(folder.sources)
     if at_rest is None:
         known = folder.id.exists() or last_segment(folder)
         at_rest = at_rest_by_files(folder) if known else AtRest(0, {})
-        at_rest.write(folder.sources)
-    state = State(held, log_id(folder), None, {}, {}, [], None, 0)
+        at_rest.write(folder.sources, sync=bool(known))
+    state = State(held, log_id(folder, sync=False), None, {}, {}, [], None, 0)
     for name, (seq, time) in (at_rest.sources or {}).items():
         state.last[name], state.times[name] = seq, time * wal.NANOS
     state.next = max([at_rest.segment, *(segment for segment, _ in found)]) + 1

@@ -71,6 +71,7 @@ def put_to_rest(folder: NodeFolder, segment: int) -> list[Path]:
                 f"log {os.fspath(folder.channel.path)!r}: expected the table's schema in _common_metadata, found no "
                 "such file; run headwater log repair"
             )
+        sync_file(folder.channel.common_metadata)  # the segment may be one that nobody has synced
         for day, batches in sorted(_days(found.batches(table, ordered=True, rows=ROW_GROUP)).items()):
             files.append(_place(folder, segment, day, pa.Table.from_batches(batches, table.schema)))
     before = AtRest.read(folder.sources) or at_rest_by_files(folder)

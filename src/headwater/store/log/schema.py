@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.errors import EvolutionError, StoreError, TypeDeclarationError
-from headwater.store.log.layout import ChannelFolder, write_atomic
+from headwater.store.log.layout import ChannelFolder, sync_file, sync_folder, write_atomic
 from headwater.types import EventType, event_type, plan
 from headwater.types.arrow import NAME_KEY, record_from_schema
 from headwater.types.model import BYTES, Array, Enum, Field, List, Record, Type, canonical, describe
@@ -197,9 +197,12 @@ def _join_enums(old: Enum, new: Enum) -> Enum:
 
 
 def read_table(folder: ChannelFolder) -> Table | None:
-    """The table as it is now; None where there is none yet."""
+    """The table as it is now; None where there is none yet, or an empty file, which a power cut leaves of one that
+    nothing depended on yet (see `Foundation`)."""
     path = folder.common_metadata
     try:
+        if not path.stat().st_size:
+            return None
         found = pq.read_schema(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -222,11 +225,11 @@ def table_of(schema: Any, place: str) -> Table:
     return Table(type, event_type(Record(record.name, tuple(Field(f.name, f.type, True) for f in record.fields))))
 
 
-def write_table(folder: ChannelFolder, table: Table) -> None:
+def write_table(folder: ChannelFolder, table: Table, *, sync: bool = True) -> None:
     """Keep the table; hold `exclusive`."""
     sink = pa.BufferOutputStream()
     pq.write_metadata(table.schema, sink)
-    write_atomic(folder.common_metadata, sink.getvalue().to_pybytes())
+    write_atomic(folder.common_metadata, sink.getvalue().to_pybytes(), sync=sync)
 
 
 def check(folder: ChannelFolder, type: EventType | None) -> Table:
@@ -235,8 +238,17 @@ def check(folder: ChannelFolder, type: EventType | None) -> Table:
     return first_table(type, folder.channel) if found is None else evolve(found, type, folder.channel)
 
 
-def admit(folder: ChannelFolder, type: EventType | None) -> Table:
-    """The table, after this type has become its newest; the channel's folder must be there."""
+def admit(folder: ChannelFolder, type: EventType | None, *, sync: bool = True) -> Table:
+    """The table, after this type has become its newest; the channel's folder must be there. It is on the disk when this
+    returns; with `sync` False a first one need not be."""
+    table = _admit(folder, type, sync)
+    if sync:  # another may have made it, who has not synced it yet
+        sync_file(folder.common_metadata)
+        sync_folder(folder.path)
+    return table
+
+
+def _admit(folder: ChannelFolder, type: EventType | None, sync: bool) -> Table:
     found = read_table(folder)
     if found is not None:  # as a rule nothing changes: then nobody need stop reading
         table = evolve(found, type, folder.channel)
@@ -246,5 +258,5 @@ def admit(folder: ChannelFolder, type: EventType | None) -> Table:
         found = read_table(folder)
         table = first_table(type, folder.channel) if found is None else evolve(found, type, folder.channel)
         if found is None or not found.schema.equals(table.schema, check_metadata=True):
-            write_table(folder, table)
+            write_table(folder, table, sync=sync or found is not None)
         return table

@@ -22,7 +22,7 @@ import pyarrow as pa
 from headwater.errors import ClosedError, HeadwaterError, StoreError
 from headwater.store.log import background, recovery, schema
 from headwater.store.log.appending import Writer
-from headwater.store.log.layout import ChannelFolder, make_folders
+from headwater.store.log.layout import ChannelFolder, Foundation, make_folders
 from headwater.store.log.recovery import Recovered
 from headwater.store.log.rest import put_to_rest
 from headwater.store.log.settings import Log
@@ -102,7 +102,7 @@ class ChannelLog:
         folder = ChannelFolder.of(settings.folder, channel).node(node)
         try:
             schema.check(folder.channel, type)
-            make_folders(folder.path)
+            foundation = Foundation.of(folder, make_folders(folder.path, sync=False))
             state = recovery.recover(folder, type)
         except OSError as error:
             raise StoreError(
@@ -112,7 +112,10 @@ class ChannelLog:
         log._folder, log._claim, log.id, log.recovered = folder, state.claim, state.id, state.recovered
         log._last, log._times, log._sealed = state.last, state.times, state.sealed
         try:
-            log._writer = log._create(state.next) if state.tail is None else Writer.resume(state.tail)
+            if state.tail is None:
+                log._writer = log._create(state.next, foundation)
+            else:
+                log._writer = Writer.resume(state.tail, foundation)
         except OSError as error:
             os.close(state.claim)
             raise StoreError(
@@ -141,9 +144,9 @@ class ChannelLog:
         elif self.settings.keep_seconds is not None or self.settings.keep_bytes is not None:
             background.RESTER.after(0, self._later(ChannelLog._retain))
 
-    def _create(self, segment: int) -> Writer:
+    def _create(self, segment: int, foundation: Foundation | None = None) -> Writer:
         header = Header(self.channel, self.node, segment, self.id, self.type)
-        return Writer.create(self._folder.wal(segment), header)
+        return Writer.create(self._folder.wal(segment), header, foundation)
 
     # ── what is there ──
 
