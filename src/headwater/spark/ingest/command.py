@@ -40,7 +40,7 @@ def add_infer(commands: Any) -> None:
         epilog="example:\n  headwater infer visits.csv > visits.toml\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    sub.add_argument("sample", nargs="+", help="files")
+    sub.add_argument("sample", nargs="+", help="files, or folders with files; .gz and .bz2 too")
     sub.add_argument("--format", choices=("csv", "json", "parquet"), help="default: as it looks")
     sub.add_argument("--rows", type=_positive, default=10_000, help="read at most so many of a file (%(default)s)")
     sub.set_defaults(run=_infer)

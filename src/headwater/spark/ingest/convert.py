@@ -23,6 +23,7 @@ _PLAIN = {  # formats that are ISO 8601 written out, each with texts for which a
     for java, sign in ((" ", " "), ("'T'", "T"))
     for fraction, digits in (("", ""), (".SSSSSS", r"\.[0-9]{1,6}"))
 }
+SPACES = " \u00a0\u2009\u202f"  # between thousands: a space, and those at which no line breaks
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -53,7 +54,7 @@ def conversion(kind: Type, raw: Any, given: Any, how: FieldMap, options: Options
                 first, lambda number: _float(raw, number, options), lambda v: raw.isNotNull() & v.isNull()
             )
         case Scalar(name="timestamp") if given.simpleString() == "string" and (how.time or ISO).kind == "iso":
-            first = raw.try_cast("timestamp")
+            first = _instant(raw)
             return Conversion(first, lambda t: _iso(raw, t, how.time or ISO), lambda v: raw.isNotNull() & v.isNull())
         case Scalar(name="timestamp") if given.simpleString() == "string" and how.time and how.time.kind == "pattern":
             first = _by_pattern(raw, how.time)
@@ -189,10 +190,12 @@ def _pointed(raw: Any, options: Options) -> Any:
 def _ungrouped(raw: Any, options: Options) -> Any:
     from pyspark.sql import functions as F
 
-    group, point = (_quoted(sign) for sign in (options.thousands, options.decimal))
-    sound = rf"^\s*[+-]?(?:\d{{1,3}}(?:{group}\d{{3}})+|\d*)(?:{point}\d*)?(?:[eE][+-]?\d+)?\s*$"
-    special = raw.rlike(r"^\s*[+-]?(?i:nan|inf|infinity)\s*$")
-    return F.when(raw.rlike(sound), F.translate(raw, options.thousands, "")).when(special, raw)
+    signs = SPACES if options.thousands in SPACES else options.thousands
+    group, point = "[" + "".join(_quoted(sign) for sign in signs) + "]", _quoted(options.decimal)
+    around = rf"[\s{''.join(_quoted(sign) for sign in SPACES)}]*+" if signs == SPACES else r"\s*+"
+    sound = rf"^{around}[+-]?(?:\d{{1,3}}(?:{group}\d{{3}})++|\d*+)(?:{point}\d*+)?(?:[eE][+-]?\d++)?{around}$"
+    special = raw.rlike(r"^\s*+[+-]?(?i:nan|inf|infinity)\s*+$")
+    return F.when(raw.rlike(sound), F.translate(raw, signs, "")).when(special, raw)
 
 
 def _quoted(sign: str) -> str:
@@ -222,15 +225,30 @@ def time_value(raw: Any, found: str, how: TimeFormat) -> Any:
         case "timestamp_ntz" | "date":
             return F.to_utc_timestamp(raw.cast("timestamp"), F.lit(how.zone))
     if how.kind == "epoch":
-        exact = (raw.try_cast("decimal(26,6)") * F.lit(how.unit)).try_cast("bigint")
-        micros = (
-            F.coalesce(F.try_multiply(raw.try_cast("bigint"), F.lit(how.unit)), exact) if found == "string" else exact
-        )
+        micros = _epoch_micros(raw, found, how.unit)
         return F.when(micros.between(TIMESTAMP_MIN, TIMESTAMP_MAX), F.timestamp_micros(micros))
     text = raw if found == "string" else raw.try_cast("string")
     if how.kind == "pattern":
         return _not_before_year_one(_by_pattern(text, how))
-    return _iso(text, text.try_cast("timestamp"), how)
+    return _iso(text, _instant(text), how)
+
+
+def _epoch_micros(raw: Any, found: str, unit: int) -> Any:
+    """Microseconds since 1970; digits beyond them are cut off, none is rounded."""
+    from pyspark.sql import functions as F
+
+    # 20 digits before the point and 18 behind it, all that a decimal has room for. More of them in a text are cut off
+    # first, or a cast would round.
+    text = F.regexp_replace(raw, r"(\.[0-9]{18})[0-9]+", "$1") if found == "string" else raw
+    number = text.try_cast("decimal(38,18)")
+    whole = number.try_cast("bigint")
+    if not unit:  # nanoseconds
+        return ((whole - whole % 1000) / F.lit(1000).cast("decimal(4,0)")).try_cast("bigint")
+    part = number % F.lit(1).cast("decimal(1,0)")  # exact, as a difference is not
+    exact = F.try_add(F.try_multiply(whole, F.lit(unit)), (part * F.lit(unit)).try_cast("bigint"))
+    if found != "string":
+        return exact
+    return F.coalesce(F.try_multiply(raw.try_cast("bigint"), F.lit(unit)), exact)
 
 
 def _by_pattern(text: Any, how: TimeFormat) -> Any:
@@ -248,11 +266,19 @@ def _not_before_year_one(made: Any) -> Any:
     return F.when(made >= F.timestamp_micros(F.lit(TIMESTAMP_MIN)), made)
 
 
+def _instant(text: Any) -> Any:
+    """The time that a text says; Spark takes no zone after minutes without seconds."""
+    from pyspark.sql import functions as F
+
+    seconds = F.regexp_replace(text, r"^(.{10}[T ][0-9]{2}:[0-9]{2})([Zz+-].*)$", "$1:00$2")
+    return F.coalesce(text.try_cast("timestamp"), seconds.try_cast("timestamp"))
+
+
 def _iso(text: Any, made: Any, how: TimeFormat) -> Any:
     from pyspark.sql import functions as F
 
     if how.zone != "UTC":
-        told = text.rlike(r"[T ][0-9].*[Zz+\-A-Za-z]")
+        told = made.isNotNull() & text.rlike(r"[T ][0-9].*[Zz+\-A-Za-z]")
         made = F.when(told, made).otherwise(F.to_utc_timestamp(made, F.lit(how.zone)))
     # Spark takes 12:30 for today, and 2026 for its first day: neither is a time that was written down.
     dashes = (F.instr(text, "-") == 5) & (F.locate("-", text, 6) == 8)

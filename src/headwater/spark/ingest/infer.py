@@ -2,49 +2,68 @@
 
     print(infer(["visits.csv"]).toml())
 
-Nothing is read into it that a person would not: numbers with a leading zero stay text, a column is a number or a time
-only if all its values are, and a decimal comma is one only where cells are not parted by it.
+Nothing is read into it that a person would not: numbers with a leading zero stay text, as does what may be
+hexadecimal; a column is a number or a time only if all its values are; and a decimal comma is one only where it cannot
+be one between thousands, or cells are not parted by commas.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from headwater.errors import ExecutionError
+from headwater.spark.ingest.dialect import Dialect, find_dialect
+from headwater.spark.ingest.numerals import PLAIN, Numerals, find_numerals, is_ambiguous, may_be_hexadecimal
 from headwater.spark.ingest.paths import Route
+from headwater.spark.ingest.sample import (
+    Unsampled,
+    decode,
+    find_samples,
+    guess_format,
+    json_objects,
+    lines_of,
+    parquet_rows,
+    read_start,
+)
 from headwater.store.log.schema import RESERVED
 
 ROWS = 10_000
 DISTINCT = 12  # values that may be an enumeration
-_INT = re.compile(r"[+-]?(?:0|[1-9]\d*)\Z")
-_FLOAT = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d+)?\Z|[+-]?\.\d+(?:[eE][+-]?\d+)?\Z")
-_COMMA = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:,\d+)?(?:[eE][+-]?\d+)?\Z")
-_GROUPED = re.compile(r"[+-]?\d{1,3}(?:\.\d{3})*(?:,\d+)?\Z")
+IN_ORDER = 0.9  # of numbers that are times, so many are not before the one before them
 _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\Z")
 _FORMATS = ("%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d.%m.%Y", "%d/%m/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%d/%m/%Y",
-            "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%m/%d/%Y", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d", "%Y%m%d%H%M%S",
-            "%Y%m%d %H:%M:%S", "%d %b %Y %H:%M:%S", "%d/%b/%Y:%H:%M:%S %z")  # fmt: skip
+            "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%m/%d/%Y", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d", "%Y%m%d %H:%M:%S",
+            "%d %b %Y %H:%M:%S", "%d/%b/%Y:%H:%M:%S %z")  # fmt: skip
+_DIGITS = {
+    14: "%Y%m%d%H%M%S",
+    12: "%Y%m%d%H%M",
+    10: "%Y%m%d%H",
+    8: "%Y%m%d",
+}  # times that are written as numbers, by their length
 _MISSING = ("NA", "N/A", "NULL", "null", "None", "-")
-_TIMELY = re.compile(r"(?:^|[_.\W])(?:time|timestamp|date|ts|when|at|datetime|t)(?:$|[_\W])", re.IGNORECASE)
+_TIMELY = re.compile(
+    r"(?:^|[_.\W])(?:ts|when|at|t)(?:$|[_\W])|time|date|datum|zeit|stamp|epoch|utc", re.IGNORECASE
+)  # fmt: skip
+_CODE = re.compile(
+    r"(?:^|[_.\W])(?:zip|zipcode|postal|postcode|plz|fips|phone|tel|isbn|ean|upc|iban|sku|code|hash|hex|uuid|mac)"
+    r"(?:$|[_\W])|[a-z](?:Code|Zip|Phone|Hash|Hex)\b",
+)  # fmt: skip
+_EPOCHS = (("epoch s", 1.0), ("epoch ms", 1e3), ("epoch us", 1e6), ("epoch ns", 1e9))
 
 
 @dataclass(slots=True)
 class Seen:
-    """What a column had: how many values, how many were missing, and which."""
+    """What a column had: how many values, how many were missing, and which. `epoch`: how its numbers may be times,
+    though its name does not say so."""
 
     name: str
     route: str
@@ -53,12 +72,14 @@ class Seen:
     kinds: set[str] = field(default_factory=set)
     type: str = "text"
     format: str = ""
+    epoch: str = ""
     notes: list[str] = field(default_factory=list)
 
     @property
     def field_name(self) -> str:
-        made = re.sub(r"\W+", "_", self.name).strip("_") or "field"
-        made = made if not made[0].isdigit() else f"f_{made}"
+        made = re.sub(r"\W+", "_", self.name).strip("_")
+        made = "".join(c if f"a{c}".isidentifier() else "_" for c in made) or "field"
+        made = made if made.isidentifier() else f"f_{made}"
         return f"{made}_" if made.lower() in RESERVED else made
 
 
@@ -71,7 +92,7 @@ class Proposal:
     columns: list[Seen]
     options: dict[str, Any]
     rows: int
-    explode: tuple[str, str] | None = None
+    notes: list[str] = field(default_factory=list)
 
     def toml(self) -> str:
         """The mapping as TOML, with what was seen as comments."""
@@ -80,35 +101,135 @@ class Proposal:
 
 def infer(samples: Iterable[str | os.PathLike[str]], *, format: str | None = None, rows: int = ROWS) -> Proposal:
     """A proposal from the first rows of files; `format` is guessed from names and contents if it is not given."""
-    paths = [Path(each) for each in ([samples] if isinstance(samples, str | os.PathLike) else samples)]
-    if not paths:
-        raise ExecutionError("infer: expected a sample, found none")
-    kind = format or _format(paths[0])
-    table: dict[str, Seen] = {}
-    options: dict[str, Any] = {}
-    count = 0
-    for path in paths:
-        for record in _records(path, kind, options, rows):
-            count += 1
-            for route, value in record:
-                seen = table.setdefault(str(route), Seen(_name(route), str(route)))
-                if value is None or value == "":
-                    seen.missing += 1
-                else:
-                    seen.values.append(value if isinstance(value, str) else _as_text(value))
-                    seen.kinds.add("text" if isinstance(value, str) else type(value).__name__)
-    if not count:
-        raise ExecutionError(f"infer: expected records in {', '.join(map(str, paths))}, found none")
-    for seen in table.values():
-        seen.missing = count - len(seen.values) if kind == "json" else seen.missing
-        _decide(seen, options)
-    columns = list(table.values())
-    names: Counter[str] = Counter()
-    for seen in columns:
-        names[seen.field_name] += 1
-        if names[seen.field_name] > 1:
-            seen.name = f"{seen.name}_{names[seen.field_name]}"
-    return Proposal(kind, paths[0].name.partition(".")[0], columns, options, count)
+    if format not in (None, "csv", "json", "parquet"):
+        raise ExecutionError(
+            f"infer: expected csv, json or parquet, found {format}; a pattern for text is yours to write"
+        )
+    found = find_samples([samples] if isinstance(samples, str | os.PathLike) else samples)
+    looking = _Looking(format, rows, notes=found.notes)
+    for path in sorted(found.files, key=lambda each: -each.stat().st_size):  # the largest says what kind all are of
+        try:
+            looking.at(path)
+        except Unsampled as problem:
+            looking.notes.append(f"{path}: {problem}")
+    if not looking.count:
+        shown = "; ".join(looking.notes) or ", ".join(map(str, found.files))
+        raise ExecutionError(f"infer: expected records, found none: {shown}")
+    return looking.proposal(found.name)
+
+
+@dataclass(slots=True)
+class _Looking:
+    """The records of one file after the other."""
+
+    format: str | None
+    rows: int
+    notes: list[str]
+    table: dict[str, Seen] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    count: int = 0
+    looked: bool = False
+    guessed: bool = False
+
+    def at(self, path: Path) -> None:
+        format = self.format if self.format and not self.guessed else guess_format(path)
+        if self.format and format != self.format:
+            raise Unsampled(f"it looks like {format} and is left out: larger files are {self.format}")
+        if format == "parquet":
+            records: Iterable[list[tuple[Route, Any]]] = (list(_flat(row, ())) for row in parquet_rows(path, self.rows))
+        else:
+            data, whole = read_start(path, self.rows)
+            text, encoding = decode(data, whole=whole)
+            found: dict[str, Any] = {} if encoding == "utf-8" else {"encoding": encoding}
+            if format == "json":
+                records = [list(_flat(each, ())) for each in json_objects(data, text, self.rows)]
+                if not records and data.strip():
+                    raise Unsampled("expected one JSON object a line, or an array of objects; found none")
+            else:
+                dialect = find_dialect(lines_of(text), self.rows)
+                if dialect is None:
+                    return
+                records = list(self.csv(path, dialect, found))
+            self.agree(path, found)
+        self.guessed = self.guessed or self.format is None
+        self.format = format
+        for record in records:
+            self.record(record)
+
+    def agree(self, path: Path, found: dict[str, Any]) -> None:
+        """The first file says how all are written; of others it is said where they differ, and those are left out that
+        are parted in another way."""
+        if not self.looked:
+            self.looked = True
+            self.options.update(found)
+            return
+        for name in sorted({*found, *self.options} - {"missing"}):
+            if found.get(name) != self.options.get(name):
+                here, before = (json.dumps(each.get(name), ensure_ascii=False) for each in (found, self.options))
+                differs = f"{name} is {here} in it, and {before} in larger files"
+                if name in ("delimiter", "header", "columns"):
+                    raise Unsampled(f"it is left out: {differs}")
+                self.notes.append(f"{path}: {differs}")
+
+    def csv(self, path: Path, dialect: Dialect, options: dict[str, Any]) -> Iterator[list[tuple[Route, Any]]]:
+        names = dialect.names
+        if self.table and not {str(Route("", (name,))) for name in names} & self.table.keys():
+            raise Unsampled("it is left out: none of its columns is in larger files")
+        if dialect.delimiter != ",":
+            options["delimiter"] = dialect.delimiter
+        if dialect.multiline:
+            options["multiline"] = True
+        if dialect.comment:
+            options["comment"] = dialect.comment
+        if not dialect.header:
+            options.update(header=False, columns=names)
+        twice = {name for name, often in Counter(names).items() if name and often > 1}
+        if left := [f"column {i + 1} has no name" for i, name in enumerate(names) if not name]:
+            self.notes.append(f"{path}: {', '.join(left)}, and is left out; give it one to read it")
+        for name in sorted(twice):
+            self.notes.append(f"{path}: {json.dumps(name)} names more than one column, and is left out")
+        taken = [(i, Route("", (name,))) for i, name in enumerate(names) if name and name not in twice]
+        if not taken:
+            raise Unsampled("expected columns with names, found none")
+        for row in dialect.rows:
+            if len(row) == len(names):
+                yield [(route, row[i]) for i, route in taken]
+
+    def record(self, record: list[tuple[Route, Any]]) -> None:
+        self.count += 1
+        for route, value in record:
+            seen = self.table.setdefault(str(route), Seen(_name(route), str(route)))
+            if value is None or value == "" or (self.format == "csv" and value in _MISSING):
+                if value:
+                    self.options["missing"] = sorted({*self.options.get("missing", []), value})
+            else:
+                seen.values.append(value if isinstance(value, str) else _as_text(value))
+                seen.kinds.add("text" if isinstance(value, str) else type(value).__name__)
+
+    def proposal(self, name: str) -> Proposal:
+        columns = list(self.table.values())
+        texts = [tuple(dict.fromkeys(seen.values)) for seen in columns if seen.values]
+        numerals = find_numerals(texts, self.options.get("delimiter", ",")) if self.format == "csv" else PLAIN
+        if numerals.decimal != ".":
+            self.options["decimal"] = numerals.decimal
+        if numerals.thousands:
+            self.options["thousands"] = numerals.thousands
+        for seen in columns:
+            seen.missing = self.count - len(seen.values)
+            _decide(seen, numerals)
+        if not any(seen.type == "timestamp" and not seen.missing for seen in columns):
+            for seen in columns:
+                if seen.epoch and not seen.missing:
+                    seen.type, seen.format = "timestamp", seen.epoch
+                    break
+        names: Counter[str] = Counter()
+        for seen in columns:
+            first = seen.field_name
+            while seen.field_name in names:
+                names[first] += 1
+                seen.name = f"{first}_{names[first]}"
+            names[seen.field_name] += 1
+        return Proposal(self.format or "csv", name, columns, self.options, self.count, self.notes)
 
 
 def _name(route: Route) -> str:
@@ -121,108 +242,6 @@ def _as_text(value: Any) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-# ── reading ──
-
-
-def _format(path: Path) -> str:
-    names = [suffix.lower() for suffix in path.suffixes]
-    if ".parquet" in names:
-        return "parquet"
-    start = _start(path, 4096).lstrip()
-    return "json" if start.startswith("{") else "csv"
-
-
-def _bytes(path: Path, size: int) -> bytes:
-    try:
-        if path.is_dir():
-            path = next(p for p in sorted(path.rglob("*")) if p.is_file() and p.name[0] not in "._")
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            return bytes(file.read(size))
-    except StopIteration:
-        raise ExecutionError(f"infer: expected files in {path}, found none") from None
-    except (OSError, EOFError) as error:
-        raise ExecutionError(f"infer: {path} cannot be read: {error}") from None
-
-
-def _start(path: Path, size: int, options: dict[str, Any] | None = None) -> str:
-    data = _bytes(path, size)
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        encoding = "utf-16"
-    else:
-        try:
-            whole = data if len(data) < size else data[: data.rfind(b"\n") + 1]  # a character may be cut at the end
-            whole.decode("utf-8-sig")
-            encoding = "utf-8-sig"
-        except UnicodeDecodeError:
-            encoding = "cp1252"
-    if options is not None and encoding != "utf-8-sig":
-        options["encoding"] = encoding
-    return data.decode(encoding, "replace")
-
-
-def _records(path: Path, kind: str, options: dict[str, Any], rows: int) -> Iterator[list[tuple[Route, Any]]]:
-    if kind == "parquet":
-        yield from _parquet(path, rows)
-        return
-    text = _start(path, 64 << 20, options)
-    if kind == "json":
-        for line in text.splitlines()[:rows]:
-            if line.strip():
-                try:
-                    found = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(found, dict):
-                    yield list(_flat(found, ()))
-        return
-    if kind != "csv":
-        raise ExecutionError(
-            f"infer: expected csv, json or parquet, found {kind}; a pattern for text is yours to write"
-        )
-    yield from _csv(text, options, rows)
-
-
-def _csv(text: str, options: dict[str, Any], rows: int) -> Iterator[list[tuple[Route, Any]]]:
-    lines = [line for line in text.splitlines()[:200] if line.strip()]
-    if not lines:
-        return
-    delimiter = options.get("delimiter") or _delimiter(lines)
-    if delimiter != ",":
-        options["delimiter"] = delimiter
-    table = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if any(cell.strip() for cell in row)]
-    head = table[0]
-    named = all(cell.strip() and not _FLOAT.match(cell) and not _ISO.match(cell) for cell in head)
-    named = named and len(set(head)) == len(head)
-    if any("\n" in cell for row in table[:rows] for cell in row):
-        options["multiline"] = True
-    if named:
-        names = [cell.strip() for cell in head]
-        table = table[1:]
-    else:
-        names = [f"c{i + 1}" for i in range(len(head))]
-        options.update(header=False, columns=names)
-    for row in table[:rows]:
-        if len(row) == len(names):
-            cells = [None if cell in _MISSING else cell for cell in row]
-            if any(cell in _MISSING for cell in row):
-                options["missing"] = sorted({*options.get("missing", []), *(c for c in row if c in _MISSING)})
-            yield [(Route("", (name,)), cell) for name, cell in zip(names, cells, strict=True)]
-
-
-def _delimiter(lines: list[str]) -> str:
-    """The sign that parts most lines in as many cells, the more the better; dirty lines do not count for much."""
-    best, most = ",", (1, 0.0)
-    for sign in ";\t,|: ":
-        counts = Counter(len(row) for row in csv.reader(lines, delimiter=sign) if row)
-        cells, often = counts.most_common(1)[0]
-        share = often / len(lines)
-        if cells > 1 and share >= (0.95 if sign in ": " else 0.6) and (cells, share) > most:
-            best, most = sign, (cells, share)
-            if sign in ";\t":
-                break
-    return best
-
-
 def _flat(found: dict[str, Any], steps: tuple[Any, ...]) -> Iterator[tuple[Route, Any]]:
     for name, value in found.items():
         if isinstance(value, dict) and value and len(steps) < 4:
@@ -230,71 +249,69 @@ def _flat(found: dict[str, Any], steps: tuple[Any, ...]) -> Iterator[tuple[Route
         elif not isinstance(value, dict | list):
             yield Route("", (*steps, name)), value
         else:
-            yield Route("", (*steps, name)), json.dumps(value)
-
-
-def _parquet(path: Path, rows: int) -> Iterator[list[tuple[Route, Any]]]:
-    try:
-        with pq.ParquetFile(path) as file:
-            batch = next(file.iter_batches(rows), None)
-    except (OSError, pa.ArrowException) as error:
-        raise ExecutionError(f"infer: {path} cannot be read: {error}") from None
-    for row in batch.to_pylist() if batch is not None else []:
-        yield list(_flat(row, ()))
+            yield Route("", (*steps, name)), json.dumps(value, default=str)
 
 
 # ── deciding ──
 
 
-def _decide(seen: Seen, options: dict[str, Any]) -> None:
+def _decide(seen: Seen, numerals: Numerals) -> None:
     values = seen.values
     if not values:
         seen.notes.append("no value seen")
         return
     distinct = Counter(values)
     seen.notes.append(f"{len(distinct):,} distinct")
-    flags = {v.lower() for v in distinct}
-    if flags <= {"true", "false"}:
+    texts = list(distinct)
+    if seen.kinds == {"bytes"}:
+        seen.type = "bytes"
+    elif {text.lower() for text in texts} <= {"true", "false"}:
         seen.type = "bool"
-    elif all(_INT.match(v) for v in distinct):
-        _whole(seen, [int(v) for v in distinct])
-    elif all(_FLOAT.match(v) for v in distinct):
-        numbers = [float(v) for v in distinct]
-        seen.type = "f64"
-        seen.notes.append(f"{min(numbers):g} to {max(numbers):g}")
-        _epoch(seen, numbers)
-    elif all(_COMMA.match(v) for v in distinct) and options.get("delimiter", ",") != ",":
-        seen.type, options["decimal"] = "f64", ","
-        seen.notes.append("decimal commas")
-    elif all(_GROUPED.match(v) for v in distinct) and any("," in v for v in distinct):
-        seen.type, options["decimal"], options["thousands"] = "f64", ",", "."
-        seen.notes.append("decimal commas, and points between thousands")
-    elif all(_ISO.match(v) for v in distinct):
-        seen.type, seen.format = "timestamp", "iso"
-        zones = (
-            "with a zone"
-            if all(re.search(r"(?:Z|[+-]\d\d:?\d\d)\Z", v) for v in values)
-            else "without a zone: set zone"
-        )
-        seen.notes.append(f"{min(values)} to {max(values)}, {zones}")
-    elif fits := [f for f in _FORMATS if all(_is_time(v, f) for v in distinct)]:
-        seen.type, seen.format = "timestamp", fits[0]
-        other = f", or {fits[1]}: day and month may be the other way round" if len(fits) > 1 else ""
-        seen.notes.append(
-            f"like {values[0]}{other}; without a zone: set zone" if "%z" not in fits[0] else f"like {values[0]}"
-        )
+    elif format := _digits_of_time(seen, texts):
+        seen.type, seen.format = "timestamp", format
+        seen.notes.append(f"like {values[0]}; without a zone: set zone")
+    elif reason := _kept_as_text(seen, texts, numerals):
+        seen.notes.append(reason)
+    elif numerals.are_whole(texts):
+        _whole(seen, numerals)
+    elif numerals.are_numbers(texts):
+        _fraction(seen, texts, numerals)
+    elif all(_ISO.match(text) for text in texts):
+        _iso(seen)
+    elif fits := [each for each in _FORMATS if all(_is_time(text, each) for text in texts)]:
+        _by_format(seen, fits)
     else:
-        if all(re.fullmatch(r"[+-]?\d+", v) for v in distinct):
-            seen.notes.append("digits with leading zeros: text")
-        shown = [v for v, _ in distinct.most_common(4)]
-        seen.notes.append("such as " + ", ".join(json.dumps(v[:40], ensure_ascii=False) for v in shown))
-        if len(distinct) <= DISTINCT < len(values) / 4 and all(re.fullmatch(r"[^\W\d]\w*", v) for v in distinct):
-            seen.notes.append(f"may be enum({', '.join(sorted(distinct))})")
+        _text(seen, distinct)
 
 
-def _whole(seen: Seen, numbers: list[int]) -> None:
+def _kept_as_text(seen: Seen, texts: list[str], numerals: Numerals) -> str:
+    """Why texts that could be numbers are none."""
+    if not numerals.are_numbers(texts) or seen.kinds & {"int", "float", "Decimal"}:
+        return ""
+    if may_be_hexadecimal(texts):
+        return f"may be hexadecimal, as {next(t for t in texts if 'e' in t.lower())} is: text"
+    if _CODE.search(seen.name) or _CODE.search(seen.name.lower()):
+        return "a code, as its name says: text"
+    if all(text.startswith("+") and len(text) > 8 for text in texts):
+        return "may be telephone numbers: text"
+    return ""
+
+
+def _digits_of_time(seen: Seen, texts: list[str]) -> str:
+    """A format for times that are written as digits only, of this century and the last."""
+    sizes = {len(text) for text in texts}
+    format = _DIGITS.get(next(iter(sizes))) if len(sizes) == 1 else None
+    if format is None or not all(text[:2] in ("19", "20") and text.isdecimal() for text in texts):
+        return ""
+    timely = _TIMELY.search(seen.name) or (_in_order([float(v) for v in seen.values]) and format == _DIGITS[14])
+    return format if timely and all(_is_time(text, format) for text in texts) else ""
+
+
+def _whole(seen: Seen, numerals: Numerals) -> None:
+    numbers = [numerals.whole(text) for text in seen.values]
     low, high = min(numbers), max(numbers)
     seen.notes.append(f"{low:,} to {high:,}")
+    _say_numerals(seen, numerals)
     if low < -(1 << 63) or high >= 1 << 64:
         seen.type = "text"
         seen.notes.append("too large for 64 bits: text")
@@ -305,19 +322,77 @@ def _whole(seen: Seen, numbers: list[int]) -> None:
         _epoch(seen, [float(each) for each in numbers])
 
 
-def _epoch(seen: Seen, numbers: list[float]) -> None:
-    """Numbers that are times between 1990 and 2100, if the column is called like one."""
-    if not _TIMELY.search(seen.name):
+def _fraction(seen: Seen, texts: list[str], numerals: Numerals) -> None:
+    numbers = [numerals.value(text) for text in seen.values]
+    finite = [each for each in numbers if abs(each) < float("inf")] or [0.0]
+    seen.type = "f64"
+    seen.notes.append(f"{min(finite):g} to {max(finite):g}")
+    _say_numerals(seen, numerals)
+    if len(finite) == len(numbers):
+        _epoch(seen, numbers)
+
+
+def _say_numerals(seen: Seen, numerals: Numerals) -> None:
+    marked = [text for text in seen.values if "," in text]
+    if not marked:
         return
-    for name, scale in (("epoch s", 1.0), ("epoch ms", 1e3), ("epoch us", 1e6)):
-        if all(6.3e8 * scale <= each <= 4.1e9 * scale for each in numbers):
-            seen.type, seen.format = "timestamp", name
-            seen.notes.append(f"{name}: {_when(min(numbers) / scale)} to {_when(max(numbers) / scale)}")
+    if numerals.thousands == ",":
+        other = ", or decimal commas" if is_ambiguous(seen.values) else ""
+        seen.notes.append(f"{marked[0]} is {numerals.value(marked[0]):,.10g}: commas between thousands{other}")
+    else:
+        other = ", or commas between thousands" if is_ambiguous(seen.values) else ""
+        seen.notes.append(f"decimal commas{other}")
+
+
+def _iso(seen: Seen) -> None:
+    seen.type, seen.format = "timestamp", "iso"
+    zoned = all(re.search(r"(?:Z|[+-]\d\d:?\d\d)\Z", value) for value in seen.values)
+    zones = "with a zone" if zoned else "without a zone: set zone"
+    seen.notes.append(f"{min(seen.values)} to {max(seen.values)}, {zones}")
+
+
+def _by_format(seen: Seen, fits: list[str]) -> None:
+    seen.type, seen.format = "timestamp", fits[0]
+    other = f", or {fits[1]}: day and month may be the other way round" if len(fits) > 1 else ""
+    zone = "" if "%z" in fits[0] else f"{other}; without a zone: set zone"
+    seen.notes.append(f"like {seen.values[0]}{zone}")
+
+
+def _text(seen: Seen, distinct: Counter[str]) -> None:
+    if all(re.fullmatch(r"[+-]?\d+", text) for text in distinct):
+        seen.notes.append("digits with leading zeros: text")
+    elif all(re.fullmatch(r"[0-9a-fA-F]+", text) for text in distinct):
+        seen.notes.append("may be hexadecimal")
+    shown = [text for text, _ in distinct.most_common(4)]
+    seen.notes.append("such as " + ", ".join(json.dumps(text[:40], ensure_ascii=False) for text in shown))
+    named = all(re.fullmatch(r"[^\W\d]\w*", text) for text in distinct)
+    if len(distinct) <= DISTINCT < len(seen.values) / 4 and named:
+        seen.notes.append(f"may be enum({', '.join(sorted(distinct))})")
+
+
+def _epoch(seen: Seen, numbers: list[float]) -> None:
+    """Numbers that are times: between 1990 and 2100 if the column is called like one; else in this part of the century
+    and mostly one after the other, and then it is for the whole file to say whether there is a better one."""
+    timely = _TIMELY.search(seen.name) is not None
+    first, last = (6.3e8, 4.1e9) if timely else (1e9, 2.2e9)
+    for name, scale in _EPOCHS:
+        if all(first * scale <= each <= last * scale for each in numbers):
+            when = f"{name}: {_when(min(numbers) / scale)} to {_when(max(numbers) / scale)}"
+            if timely:
+                seen.type, seen.format = "timestamp", name
+                seen.notes.append(when)
+            elif _in_order(numbers) and len(set(numbers)) > 1:
+                seen.epoch = name
+                seen.notes.append(f"may be {when}")
+            return
+
+
+def _in_order(numbers: Sequence[float]) -> bool:
+    steps = len(numbers) - 1
+    return steps > 0 and sum(1 for a, b in pairwise(numbers) if a <= b) >= IN_ORDER * steps
 
 
 def _when(seconds: float) -> str:
-    from datetime import UTC
-
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -326,7 +401,7 @@ def _is_time(text: str, format: str) -> bool:
         datetime.strptime(text, format)
     except ValueError:
         return False
-    return "%Y%m%d%H" not in format or len(text) == 14
+    return True
 
 
 # ── writing ──
@@ -336,6 +411,8 @@ def _toml(made: Proposal) -> Iterator[str]:
     time = next((each for each in made.columns if each.type == "timestamp" and not each.missing), None)
     own = [each for each in made.columns if each is not time]
     yield f"# Proposed from {made.rows:,} records. Look at each line before you trust it."
+    for note in made.notes:
+        yield "# " + " ".join(note.splitlines())
     yield f"format = {_string(made.format)}"
     yield f"channel = {_string(re.sub(r'[^A-Za-z0-9_-]+', '_', made.name).strip('_') or 'events')}"
     if time is None:

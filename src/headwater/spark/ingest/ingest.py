@@ -87,7 +87,7 @@ def _run(
             counts, bad_files = _pass(spark, mapping, filled, places, base, written_to, report)
             break
         except Exception as error:
-            files = _without_broken(files, mapping, report, error)
+            files = _without_broken(spark, files, mapping, report, error)
     report.logged, report.empty, report.quarantined = counts["good"], counts["empty"], counts["bad"]
     report.blank, report.headers = counts["blank"], counts["header"]
     report.lines = report.read + report.blank + report.headers
@@ -149,7 +149,7 @@ def _pass(
     if what != "keep":
         frame = writing.repeated(mapping, frame)
         frame = frame.observe(again, F.count("*").alias("events"), F.count_if("__again").alias("again"))
-        frame = (frame.where("NOT __again") if what == "drop" else frame).drop("__again")
+        frame = writing.in_days((frame.where("NOT __again") if what == "drop" else frame).drop("__again"))
     elif mapping.explode is not None:
         frame = frame.observe(again, F.count("*").alias("events"))
     writing.write(frame, path)
@@ -184,33 +184,54 @@ def _look(given: list[Any], mapping: IngestMapping, scratch: Path, report: Inges
     files = []
     room = scratch / "inputs"
     room.mkdir()
-    for number, (path, problem) in enumerate(find_files(given)):
-        if problem:
-            report.notes.append(FileNote(path, problem, fatal=not problem.startswith("given twice")))
+    for number, found in enumerate(find_files(given)):
+        if found.problem:
+            report.notes.append(FileNote(found.path, found.problem, fatal=found.fatal))
             continue
         try:
-            found = look(path, mapping, room, number)
+            made = look(found.path, mapping, room, number)
         except Unreadable as error:
-            report.notes.append(FileNote(path, str(error), fatal=True))
+            report.notes.append(FileNote(found.path, str(error), fatal=True))
             continue
-        if not found.size:
-            report.notes.append(FileNote(path, "it is empty"))
-        files.append(found)
+        if not made.size:
+            report.notes.append(FileNote(found.path, "it is empty"))
+        files.append(made)
     return files
 
 
-def _without_broken(files: list[Input], mapping: IngestMapping, report: IngestReport, error: Exception) -> list[Input]:
-    """The files without those that cannot be read to their end; the error again if all can."""
-    kept = []
-    for each in files:
-        problem = check_whole(each, mapping)
-        if problem:
-            report.notes.append(FileNote(each.path, problem, fatal=True))
-        else:
-            kept.append(each)
-    if len(kept) == len(files):
+def _without_broken(
+    spark: Any, files: list[Input], mapping: IngestMapping, report: IngestReport, error: Exception
+) -> list[Input]:
+    """The files without those that cannot be read to their end, by us or by Spark; the error again if all can."""
+    filled = [each for each in files if each.size]
+    broken = {each.path: problem for each in filled if (problem := check_whole(each, mapping))}
+    if not broken:
+        broken = _unread_by_spark(spark, filled, mapping)
+    if not broken:
         raise error
-    return kept
+    report.notes += [FileNote(path, problem, fatal=True) for path, problem in broken.items()]
+    return [each for each in files if each.path not in broken]
+
+
+def _unread_by_spark(spark: Any, files: list[Input], mapping: IngestMapping) -> dict[str, str]:
+    """What Spark says of each file that it cannot read, found by halves: all are read, and nothing is written."""
+    try:
+        for group in reading.groups(mapping, files):
+            scan = reading.scan(spark, mapping, group, {each.uri: 0 for each in group}, details=False)
+            judged(mapping, scan, reasons=False).write.format("noop").mode("overwrite").save()
+    except Exception as error:
+        if len(files) == 1:
+            return {files[0].path: _cause(error)}
+        half = len(files) // 2
+        return {**_unread_by_spark(spark, files[:half], mapping), **_unread_by_spark(spark, files[half:], mapping)}
+    return {}
+
+
+def _cause(error: Exception) -> str:
+    """What was the matter, from a trace of Java's: its last cause, in one line."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    causes = [line.partition("Caused by: ")[2] for line in lines if line.lstrip().startswith("Caused by: ")]
+    return f"Spark cannot read it: {(causes or lines)[-1 if causes else 0][:300]}"
 
 
 def _notes(mapping: IngestMapping, files: list[Input], report: IngestReport) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import bz2
 import codecs
-import csv
 import gzip
 import io
 import os
@@ -23,10 +22,16 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headwater.errors import ExecutionError
+from headwater.spark.ingest.cells import split_cells
+from headwater.spark.ingest.json_array import is_array, write_lines
 from headwater.spark.ingest.mapping import IngestMapping
 from headwater.spark.ingest.unfold import unfold
 
 CHUNK = 1 << 20
+HEADER_BYTES = 16 << 20  # the longest header that is looked at
+COLUMNS = 20_000  # the most that a header may name
+NAMED = 5  # files with hidden names that are named in a note; of others the number is told
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9][A-Za-z0-9_.-]*)+")
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 _MAGIC = {b"\x1f\x8b": ("gzip", ".gz"), b"BZh": ("bzip2", ".bz2"), b"PK\x03\x04": ("zip", "")}
@@ -59,36 +64,54 @@ class Input:
         return f"file:{self.spark}"
 
 
-def find_files(inputs: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, str]]:
-    """Every file, in the order given, folders in the order of names; with what is wrong with it, or ""."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file, or what is to be said of a path: `fatal` if nothing was read that was asked for."""
+
+    path: str
+    problem: str = ""
+    fatal: bool = False
+
+
+def find_files(inputs: Iterable[str | os.PathLike[str]]) -> Iterator[Found]:
+    """Every file, in the order given, folders in the order of names; and what is wrong with paths."""
     seen: set[str] = set()
     for each in inputs:
         path = Path(each)
         if path.is_dir():
             try:
-                names = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
+                within = sorted(p for p in path.rglob("*") if p.is_file())
             except OSError as error:
-                yield str(path), _said(error)
+                yield Found(str(path), _said(error), fatal=True)
                 continue
+            names = [str(p) for p in within if not _hidden(p.relative_to(path))]
+            if len(names) < len(within):
+                yield Found(str(path), _passed_over([p.relative_to(path) for p in within]))
             if not names:
-                yield str(path), "a folder without files"
-            found = [str(p) for p in names]
+                yield Found(str(path), "a folder without files", fatal=True)
         elif path.exists():
-            found = [str(path)]
+            names = [str(path)]
         else:
-            yield str(path), "no such file or folder"
+            yield Found(str(path), "no such file or folder", fatal=True)
             continue
-        for name in found:
+        for name in names:
             real = os.path.realpath(name)
             if real in seen:
-                yield name, "given twice; it is read once"
+                yield Found(name, "given twice; it is read once")
             else:
                 seen.add(real)
-                yield name, ""
+                yield Found(name)
 
 
 def _hidden(path: Path) -> bool:
     return any(part[0] in "._" for part in path.parts)
+
+
+def _passed_over(within: list[Path]) -> str:
+    hidden = [str(path) for path in within if _hidden(path)]
+    shown = ", ".join(hidden[:NAMED]) + (", …" if len(hidden) > NAMED else "")
+    many = f"{len(hidden):,} files whose names, or whose folders' names, begin with . or _ are not read"
+    return f"{many}: {shown}; give one by its own name to read it"
 
 
 def _said(error: BaseException) -> str:
@@ -100,7 +123,7 @@ def look(path: str, mapping: IngestMapping, scratch: Path, number: int) -> Input
     try:
         made = _ready(path, mapping, scratch, number)
         return _with_columns(made, mapping) if mapping.format == "csv" else made
-    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+    except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeError, MemoryError, ExecutionError) as error:
         raise Unreadable(_said(error)) from None
 
 
@@ -111,7 +134,9 @@ def _with_columns(made: Input, mapping: IngestMapping) -> Input:
     line = _first_line(made, mapping)
     if line is None:
         return replace(made, size=0)
-    names = next(csv.reader([line], delimiter=options.delimiter, quotechar=options.quote, strict=False), [])
+    names = split_cells(line, options.delimiter, options.quote)
+    if len(names) > COLUMNS:
+        raise Unreadable(f"its header names {len(names):,} columns; expected at most {COLUMNS:,}")
     return replace(made, header=line, columns=tuple(name.strip() for name in names))
 
 
@@ -133,15 +158,24 @@ def _ready(path: str, mapping: IngestMapping, scratch: Path, number: int) -> Inp
     suffix = Path(real).suffix
     if suffix in (".zst", ".lz4", ".snappy", ".deflate", ".xz", ".Z"):
         raise Unreadable(f"expected a plain file, .gz or .bz2, found {suffix}; unpack it")
+    array = mapping.format == "json" and _begins_array(real, mapping)
     rewrite = not single_byte(mapping.options.encoding) and not _is_utf8(mapping.options.encoding)
-    if rewrite or mapping.options.multiline:
+    if rewrite or array or mapping.options.multiline:
         target = scratch / f"{number:06d}.txt"
         with _open(real) as raw:
             source = _transcoded(raw, mapping.options.encoding) if rewrite else raw
             quote = mapping.options.quote if mapping.options.multiline else ""
-            starts, signs = unfold(source, target, quote)
+            starts, signs = (write_lines(source, target), None) if array else unfold(source, target, quote)
         return Input(path, str(target), target.stat().st_size, starts=starts, signs=signs, utf8=rewrite)
     return Input(path, _linked(real, scratch, number), size)
+
+
+def _begins_array(real: str, mapping: IngestMapping) -> bool:
+    with _open(real) as raw:
+        start = raw.read(CHUNK)
+    if not single_byte(mapping.options.encoding) and not _is_utf8(mapping.options.encoding):
+        start = start.decode(mapping.options.encoding, "replace").encode()
+    return is_array(start)
 
 
 def _linked(real: str, scratch: Path, number: int) -> str:
@@ -210,24 +244,40 @@ def _transcoded(raw: IO[bytes], encoding: str) -> IO[bytes]:
 
 
 def _first_line(made: Input, mapping: IngestMapping) -> str | None:
-    """The first line that is not blank, as Spark will see it; None if there is none."""
-    plain = made.utf8 or _is_utf8(mapping.options.encoding)
+    """The first line that is neither blank nor a comment, as Spark will see it; None if there is none."""
+    encoding = "utf-8" if made.utf8 or _is_utf8(mapping.options.encoding) else mapping.options.encoding
+    comment = mapping.options.comment.encode(encoding)
     with _open(made.spark) as file:
-        block = b""
-        while not (found := re.search(rb"[^\r\n]*[^\s\xef\xbb\xbf][^\r\n]*(?=[\r\n])", block)):
-            chunk = file.read(64 * 1024)
-            if not chunk:
+        for line in first_lines(file):
+            text = line.strip()
+            if text and not (comment and text.startswith(comment)):
                 break
-            block += chunk
-    line = found[0] if found else re.sub(rb".*[\r\n](?=.)|[\r\n]+\Z", b"", block, flags=re.DOTALL)
-    line = line.removeprefix(codecs.BOM_UTF8) if plain else line
-    if not line.strip():
-        return None
-    encoding = "utf-8" if plain else mapping.options.encoding
+        else:
+            return None
     try:
         return line.decode(encoding)
     except UnicodeDecodeError as error:
         raise Unreadable(f"its header is not {encoding}: byte 0x{line[error.start]:02X} at {error.start + 1}") from None
+
+
+def first_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a file without their ends and without a byte order mark; Unreadable for one that is too long."""
+    parts: list[bytes] = []
+    size, first = 0, True
+    while chunk := file.read(64 * 1024):
+        *whole, rest = re.split(rb"\r\n|\r|\n", chunk)
+        for each in whole:
+            line = b"".join([*parts, each])
+            parts, size = [], 0
+            yield line.removeprefix(codecs.BOM_UTF8) if first else line
+            first = False
+        parts.append(rest)
+        size += len(rest)
+        if size > HEADER_BYTES:
+            raise Unreadable(f"a line before the first record has more than {HEADER_BYTES >> 20} MB")
+    line = b"".join(parts)
+    if line:
+        yield line.removeprefix(codecs.BOM_UTF8) if first else line
 
 
 def check_whole(each: Input, mapping: IngestMapping) -> str:

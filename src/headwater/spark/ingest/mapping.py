@@ -41,7 +41,7 @@ KINDS = ("array", "entries")
 DUPLICATES = ("keep", "report", "drop")
 BYTE_FORMATS = ("utf-8", "hex", "base64")
 _OPTIONS = ("delimiter", "header", "columns", "quote", "decimal", "thousands", "encoding", "multiline", "missing",
-            "pattern")  # fmt: skip
+            "pattern", "comment")  # fmt: skip
 _TOP = ("format", "channel", "type", "node", "time", "source", "fields", "explode", "late", "duplicates", "options")
 _FIELD = ("from", "value", "default", "format", "zone", "enum")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)")
@@ -52,7 +52,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400
 class Options:
     """How a format is written. `missing`: texts that stand for a missing value, besides the empty cell;
     `multiline`: quoted cells of a CSV file may have line ends in them; `pattern`: a regular expression with named
-    groups, for text."""
+    groups, for text; `comment`: what the lines of a CSV file begin with that are passed over."""
 
     delimiter: str = ","
     header: bool = True
@@ -64,6 +64,7 @@ class Options:
     multiline: bool = False
     missing: tuple[str, ...] = ()
     pattern: str = ""
+    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +252,10 @@ class _Reader:
                     if not _is_encoding(value):
                         self.bad(place, 'an encoding such as "utf-8", "latin-1", "cp1252", "utf-16"', value)
                         continue
+                case "comment":
+                    if not (isinstance(value, str) and value.strip() == value and value.isprintable()):
+                        self.bad(place, 'what a comment begins with, such as "#"', value)
+                        continue
                 case "pattern":
                     if not self.pattern(value):
                         continue
@@ -269,7 +274,9 @@ class _Reader:
             self.bad("options.thousands", "another character than decimal", options.thousands)
         if len({options.delimiter, options.quote}) == 1:
             self.bad("options.quote", "another character than delimiter", options.quote)
-        csv_only = {"delimiter", "header", "columns", "quote", "multiline"} if self.format != "csv" else set()
+        csv_only = (
+            {"delimiter", "header", "columns", "quote", "multiline", "comment"} if self.format != "csv" else set()
+        )
         text_only = {"pattern"} if self.format != "text" else set()
         for name in sorted((csv_only | text_only) & set(made)):
             of = "csv" if name in csv_only else "text"

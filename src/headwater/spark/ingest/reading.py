@@ -12,6 +12,9 @@ import re
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from headwater.spark.ingest.inputs import Input, single_byte
 from headwater.spark.ingest.lowering import BAD, BLANK, GOOD, HEADER, Scan, raw_type, routes
 from headwater.spark.ingest.mapping import IngestMapping
@@ -21,6 +24,7 @@ AT, FILE, BLOCK, ROW, RAW, BYTES = "__at", "__file", "__block", "__row", "__raw"
 PIECE = 4 << 20  # bytes; Spark splits files in no smaller pieces (ingest.py sees to that)
 ROWS = 33  # bits
 MASK = (1 << ROWS) - 1
+DELIMITERS = 1 << 20  # in a line with quotes; the parser has room for so many cells
 _FEW = 8  # files that are told apart by comparing their names
 _META = ".$|()[{^?*+\\"  # signs that mean something in a regular expression
 _PAIRS = (
@@ -146,7 +150,8 @@ def _csv(mapping: IngestMapping, file: Input, frame: Any, valid: Any, why: Any, 
     schema = T.StructType([T.StructField(f"c{i}", T.StringType()) for i in range(len(columns))])
     schema = schema.add(T.StructField("__corrupt", T.StringType()))
     how = {"sep": options.delimiter, "quote": options.quote, "escape": options.quote, "mode": "PERMISSIVE",
-           "columnNameOfCorruptRecord": "__corrupt", "maxCharsPerColumn": "-1"}  # fmt: skip
+           "columnNameOfCorruptRecord": "__corrupt", "maxCharsPerColumn": "-1",
+           "maxColumns": str(DELIMITERS)}  # fmt: skip
     line, quote, delimiter = F.col("__line"), options.quote, options.delimiter
     quoted = F.from_csv(line, schema.simpleString()[7:-1].replace(":", " "), how)
     none = F.array().cast("array<string>")
@@ -155,9 +160,14 @@ def _csv(mapping: IngestMapping, file: Input, frame: Any, valid: Any, why: Any, 
     frame = frame.select("*", F.contains(line, F.lit(quote)).alias("__quoted"))
     is_quoted = F.col("__quoted")
     parted = F.split(line, delimiter if delimiter not in _META else f"\\{delimiter}", -1)
-    frame = frame.select("*", F.when(is_quoted, quoted).alias("__parsed"))
+    # The parser throws if it has no room, and that would be the end of everything.
+    delimiters = F.length(line) - F.length(F.replace(line, F.lit(delimiter), F.lit("")))
+    too_many = is_quoted & (F.octet_length(line) >= DELIMITERS) & (delimiters >= DELIMITERS)
+    frame = frame.select("*", F.when(is_quoted & ~too_many, quoted).alias("__parsed"))
     parsed = F.col("__parsed")
-    in_order = F.when(parsed["__corrupt"].isNull(), F.array(*(parsed[f"c{i}"] for i in range(len(columns)))))
+    in_order = F.when(
+        parsed.isNotNull() & parsed["__corrupt"].isNull(), F.array(*(parsed[f"c{i}"] for i in range(len(columns))))
+    )
     cells = F.when(is_quoted, in_order.otherwise(none)).otherwise(parted)
     frame = frame.select("*", cells.alias("__cells"))
     odd = (F.length(line) - F.length(F.replace(line, F.lit(quote), F.lit("")))) % 2 == 1
@@ -166,12 +176,15 @@ def _csv(mapping: IngestMapping, file: Input, frame: Any, valid: Any, why: Any, 
     verdict = F.when(_blank(), BLANK)
     if options.header:
         verdict = verdict.when(line == file.header, HEADER)
+    if options.comment:
+        verdict = verdict.when(F.startswith(F.ltrim(line), F.lit(options.comment)), HEADER)
     verdict = verdict.when(~valid | short | is_open, BAD).otherwise(GOOD)
     q, d = _sign(quote), _sign(delimiter)
     found = F.size(F.split(F.regexp_replace(line, f"{q}[^{q}]*{q}", ""), d, -1)).cast("string")
     counted = F.concat(F.lit(f"expected {len(columns)} columns, found "), found)
     unclosed = "a quote is not closed" + ("" if options.multiline else "; if cells have line ends: multiline = true")
-    reason = F.coalesce(why, F.when(is_open, F.lit(unclosed)), F.when(short, counted))
+    crowded = F.lit(f"expected a line with quotes to have less than {DELIMITERS:,} delimiters, found more")
+    reason = F.coalesce(why, F.when(too_many, crowded), F.when(is_open, F.lit(unclosed)), F.when(short, counted))
     known = {name: i for i, name in reversed(list(enumerate(columns)))}
     twice = {name for name in columns if columns.count(name) > 1}
     signs = file.signs
@@ -398,9 +411,9 @@ def _merged(a: Any, b: Any) -> Any:
 def _parquet(spark: Any, mapping: IngestMapping, files: list[Input], places: dict[str, int], details: bool) -> Scan:
     from pyspark.sql import functions as F
 
-    frame = spark.read.parquet(*[each.uri for each in files])
+    frame = in_micros(spark.read.parquet(*[each.uri for each in files]), pq.read_schema(files[0].spark))
     schema = frame.schema
-    names = [F.col(f"`{name}`") for name in frame.columns]
+    names = [F.col(f"`{name}`") for name in frame.columns if name != "_metadata"]
     row = [F.col("_metadata.row_index").alias("__row_index")] if details else []
     frame = _position(frame, spark, mapping, files, places, details, [F.struct(*names).alias("__object"), *row])
     keep: tuple[str, ...] = (AT,)
@@ -420,6 +433,46 @@ def _parquet(spark: Any, mapping: IngestMapping, files: list[Input], places: dic
         return follow(route, element, F.col("__object"), schema, mapping)
 
     return Scan(frame, find, F.lit(GOOD), F.lit(None).cast("string"), keep)
+
+
+def in_micros(frame: Any, arrow: pa.Schema) -> Any:
+    """The frame with times where Spark has nanoseconds as whole numbers; what is beyond microseconds is cut off."""
+    from pyspark.sql import functions as F
+
+    if not any(_has_nanos(each.type) for each in arrow):
+        return frame
+    made = [
+        _micros(F.col(f"`{name}`"), arrow.field(name).type).alias(name) if _has_nanos(arrow.field(name).type) else
+        F.col(f"`{name}`")
+        for name in frame.columns
+    ]  # fmt: skip
+    return frame.select(*made, "_metadata")
+
+
+def _has_nanos(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind):
+        return bool(kind.unit == "ns")
+    return any(_has_nanos(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _micros(column: Any, kind: pa.DataType) -> Any:
+    from pyspark.sql import functions as F
+
+    if not _has_nanos(kind):
+        return column
+    if pa.types.is_timestamp(kind):
+        nanos = column.cast("bigint")
+        made = F.timestamp_micros(
+            ((nanos - F.pmod(nanos, F.lit(1000))) / F.lit(1000).cast("decimal(4,0)")).cast("bigint")
+        )
+        return made if kind.tz else made.cast("timestamp_ntz")
+    if pa.types.is_struct(kind):
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        parts = [_micros(column.getField(each.name), each.type).alias(each.name) for each in fields]
+        return F.when(column.isNotNull(), F.struct(*parts))
+    if pa.types.is_map(kind):
+        return F.transform_values(column, lambda _, each: _micros(each, kind.item_type))
+    return F.transform(column, lambda each: _micros(each, kind.value_type))
 
 
 __all__: list[str] = ["AT", "BLOCK", "BYTES", "FILE", "MASK", "RAW", "ROW", "ROWS", "groups", "pieces", "scan"]

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from headwater.channel.settings import near
 
-EPOCHS = {"epoch s": 1_000_000, "epoch ms": 1_000, "epoch us": 1}
+EPOCHS = {"epoch s": 1_000_000, "epoch ms": 1_000, "epoch us": 1, "epoch ns": 0}
 _SIGNS = {
     "Y": "yyyy", "m": "MM", "d": "dd", "H": "HH", "I": "hh", "M": "mm", "S": "ss", "f": "SSSSSS", "p": "a", "b": "MMM",
     "B": "MMMM", "y": "yy", "j": "DDD", "z": "XX", ":z": "XXX", "Z": "VV", "-d": "d", "-m": "M", "-H": "H", "-I": "h",
@@ -19,8 +19,8 @@ _ZONED = {"z", ":z", "Z"}
 
 @dataclass(frozen=True, slots=True)
 class TimeFormat:
-    """`kind` is "iso", "epoch" or "pattern". `unit`: microseconds in one unit of an epoch; `java`: the pattern as Java
-    writes it; `zoned`: whether it says the zone, else the time is one of `zone`."""
+    """`kind` is "iso", "epoch" or "pattern". `unit`: microseconds in one unit of an epoch, 0 if it is less than one;
+    `java`: the pattern as Java writes it; `zoned`: whether it says the zone, else the time is one of `zone`."""
 
     kind: str
     text: str
@@ -35,7 +35,7 @@ class TimeFormat:
 
 def parse_time_format(text: object) -> TimeFormat | str:
     """The format, or what was expected."""
-    expected = '"iso", "epoch s", "epoch ms", "epoch us", or a format such as "%d.%m.%Y %H:%M:%S"'
+    expected = '"iso", "epoch s", "epoch ms", "epoch us", "epoch ns", or a format such as "%d.%m.%Y %H:%M:%S"'
     if not isinstance(text, str):
         return expected
     if text == "iso":

@@ -13,7 +13,8 @@ from headwater.spark.ingest.mapping import IngestMapping
 from headwater.spark.ingest.reading import AT, FILE, MASK, PIECE, ROWS
 from headwater.store.log.layout import DAY_KEY
 
-WRITERS = 256  # days open at a time in a task; beyond them Spark sorts
+WRITERS = 64  # days open at a time in a task; beyond them Spark sorts
+PAGE = 128 << 10  # bytes; every day that is open has a buffer for one
 GROUP = 131_072  # rows
 HALF = 32  # bits of one of two counts
 _SETTINGS = {
@@ -28,6 +29,7 @@ _SETTINGS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.parquet.mergeSchema": "false",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
@@ -134,11 +136,16 @@ def repeated(mapping: IngestMapping, numbered: Any) -> Any:
     return numbered.withColumn("__again", F.row_number().over(order) > 1)
 
 
+def in_days(frame: Any) -> Any:
+    """One day after the other in each task, so that one is open at a time: after a shuffle every task has all days."""
+    return frame.sortWithinPartitions(DAY_KEY, "event_seq")
+
+
 def write(frame: Any, path: Path) -> None:
-    writer = frame.write.partitionBy(DAY_KEY).option("compression", "snappy")
+    writer = frame.write.partitionBy(DAY_KEY).option("compression", "snappy").option("parquet.page.size", str(PAGE))
     writer.option("parquet.block.row.count.limit", str(GROUP)).option(
         "parquet.enable.dictionary#event_seq", "false"
     ).parquet(f"file://{path}")
 
 
-__all__ = ["AT", "FILE", "metrics", "numbered", "repeated", "settings", "write"]
+__all__ = ["AT", "FILE", "in_days", "metrics", "numbered", "repeated", "settings", "write"]
