@@ -455,7 +455,7 @@ class Asking:
     def heard(self, peer: Peer, channel: str, source: int) -> bool:
         """Whether a source of a peer is known here, and what is wanted of it is in force or was refused."""
         state = peer.state
-        if state is None or not any(ad.sid == source for ad in state.sources):
+        if state is None or not any(ad.sid == source and ad.channel == channel for ad in state.sources):
             return False
         with self._node.wiring.lock:
             here = [each for each in self._node.channels() if each.name == channel]

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from headwater.federation.peer import Peer
 
 
+READ_BYTES = 16_384  # of an interest that was refused: a larger one is not read only to say what it was
+
+
 class NodeEvent(Event):
     """A node has joined or left the federation."""
 
@@ -63,7 +66,7 @@ class ControlEvents:
         self._engine = engine
         self._sources: dict[str, Source] = {}
         self._known: dict[str, int] = {}  # peers that were said to have joined, and in which incarnation
-        self._texts: dict[tuple[str, str, int], str] = {}
+        self._texts: dict[tuple[str, str, int], str] = {}  # of interests that are installed here
         self._advertised: set[tuple[str, int, int]] = set()
 
     def start(self) -> None:
@@ -111,7 +114,9 @@ class ControlEvents:
         if isinstance(wish, int):
             text = self._texts.pop(key, "")
         else:
-            text = self._texts[key] = text or _text(wish)
+            text = text or _text(wish)
+            if change == "installed":
+                self._texts[key] = text
         self._interest(peer, channel, text, change, reason, here=True)
 
     def interest(self, peer: Peer, channel: str, entry: Entry | None, change: str, reason: str) -> None:
@@ -127,6 +132,8 @@ class ControlEvents:
 
 
 def _text(wish: Wish) -> str:
+    if len(wish.program or b"") + len(wish.params or b"") > READ_BYTES:
+        return "(large)"
     try:
         interest = unpack_interest(wish.program, wish.params)
     except HeadwaterError:

@@ -35,7 +35,7 @@ TYPES_REMEMBERED = 4096
 ADDRESSES_SECONDS = 10.0  # for which the addresses of this machine are taken to be the same
 EMPTY = 1  # the version of a state that has neither channels nor sources, and never had
 
-Key = str | int  # the name of a channel, or the number of a source
+Key = str | tuple[int, str]  # the name of a channel, or the number of a source with that of its channel
 Ads = tuple[dict[str, ChannelAd], dict[int, SourceAd]]
 Sees = Callable[[str], bool]
 
@@ -89,7 +89,9 @@ class Description:
         before, now = self.told, self._ads()
         if before == now:
             return None
-        changed = [*_differences(before[0], now[0]), *_differences(before[1], now[1])]
+        numbers = _differences(before[1], now[1])
+        changed: list[Key] = [*_differences(before[0], now[0])]
+        changed += [(sid, (now[1].get(sid) or before[1][sid]).channel) for sid in numbers]
         with self._engine.lock:
             self.told, self.version = now, self.version + 1
             self._changes.note(changed, self.version)
@@ -207,16 +209,15 @@ class Description:
     ) -> State | None:
         """What has changed, unless that takes more than a page."""
         named = [key for key in changed if isinstance(key, str) and sees(key)]
-        numbered = [key for key in changed if isinstance(key, int)]
+        numbered = [key[0] for key in changed if not isinstance(key, str) and sees(key[1])]
         state = replace(
             self._blank(),
             channels=[_shown(channels[name], sees) for name in named if name in channels],
-            sources=[sources[sid] for sid in numbered if sid in sources and sees(sources[sid].channel)],
+            sources=[sources[sid] for sid in numbered if sid in sources],
             gone_channels=[name for name in named if name not in channels],
             gone_sources=[sid for sid in numbered if sid not in sources],
         )
-        size = sum(map(_channel_size, state.channels)) + sum(map(_source_size, state.sources))
-        size += sum(map(len, state.gone_channels)) + 8 * len(numbered)
+        size = size_of(state) + sum(map(len, state.gone_channels)) + 8 * len(numbered)
         return state if size <= self._page else None
 
     def _paged(
@@ -255,13 +256,13 @@ class Description:
         return replace(self._blank(), channels=shown, sources=listed, after=after)
 
 
-def _differences(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> Iterator[Key]:
+def _differences(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> Iterator[Any]:
     """What is new, changed or gone."""
     yield from (key for key, ad in now.items() if before.get(key) != ad)
     yield from (key for key in before if key not in now)
 
 
-def _following(keys: list[Any], last: Key | None) -> Iterator[Any]:
+def _following(keys: list[Any], last: str | int | None) -> Iterator[Any]:
     """The keys after one; no one: there are none."""
     return iter(()) if last is None else iter(keys[bisect_right(keys, last) :])
 
@@ -273,12 +274,17 @@ def _shown(ad: ChannelAd, sees: Sees) -> ChannelAd:
     return ChannelAd(ad.name, ad.type)
 
 
+def size_of(state: State) -> int:
+    """Bytes of the channels and sources of a state, about."""
+    return sum(map(_channel_size, state.channels)) + sum(map(_source_size, state.sources))
+
+
 def _channel_size(ad: ChannelAd) -> int:
     return 32 + len(ad.name) + len(ad.parent or "") + sum(len(each or b"") for each in (ad.type, ad.program, ad.params))
 
 
 def _source_size(ad: SourceAd) -> int:
-    texts = (ad.name, ad.channel, ad.origin, ad.log, *ad.zones, *ad.path)
+    texts = (ad.name, ad.channel, ad.origin, ad.log, *ad.zones, *ad.path, *ad.filters)
     return 32 + sum(4 + 4 * len(each) for each in texts)
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 MOST_REFUSED = 1_000  # wishes of one question, after which the rest is not even read
+REFUSALS_TOLD = 100  # of one question, as control events
 GRACE = 3.0  # seconds for which a node that was started again may take to bring back all its durable sinks
 
 
@@ -48,6 +49,8 @@ class Installing:
         try:
             if not decision and (request.wishes or request.packed or request.base):
                 return self._not_allowed(peer, request, f"not allowed: {decision.why}")
+            if not decision and request.channel not in peer.crossings:
+                return Installed({})  # nothing is over, and who may not know of the channel learns nothing of it
             whole = self.pages.whole(peer, request, self._engine.network.budget)
             if whole is None:
                 return Installed({}, all=True)
@@ -65,7 +68,7 @@ class Installing:
             return self._install(peer, principal, question)
 
     def _not_allowed(self, peer: Peer, request: Install, why: str) -> Installed:
-        for wish in unpack_wishes(request):
+        for wish in unpack_wishes(request)[:REFUSALS_TOLD]:
             self._engine.control.wish(peer, request.channel, wish, "refused", why)
         return Installed({}, error=why)
 
@@ -183,7 +186,8 @@ class Installing:
                 entry = self.granting.grant(crossing, grant)
             except (Refused, HeadwaterError) as error:
                 refused[wish.tag] = str(error)
-                changes.append((wish, "refused", str(error), "" if isinstance(grant, str) else grant.text))
+                if len(refused) <= REFUSALS_TOLD:
+                    changes.append((wish, "refused", str(error), "" if isinstance(grant, str) else grant.text))
                 continue
             moves += self._grant(crossing, wish, grant, entry, (group or crossing).merged)
             fresh.append(wish)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from headwater.errors import FederationError, FrameError, SecurityError
 from headwater.federation import messages, wire
-from headwater.federation.description import EMPTY, Description, describe
+from headwater.federation.description import EMPTY, Description, describe, size_of
 from headwater.federation.dialogue import ANSWER, Answered, Question
 from headwater.federation.envelope import Opened
 from headwater.federation.inquiries import Inquiries, Inquiry
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 MOST_ADS = 1 << 18  # channels and sources of one node that are taken
+MOST_AD_BYTES = 64 << 20  # and about how large they may be together
 FAR = 1 << 32  # versions that a peer may be ahead
 ALIVE = 2.0  # seconds in which a run of a node answers, if it is there, when another says to have come after it
 MOST_EXPELLED = 1024  # nodes that are remembered for having been expelled
@@ -397,27 +398,31 @@ class Membership:
             if known is None or not said.since <= known.version < said.version:
                 return None
             peer.pages = None
-            return _updated(known, said)
-        pages = said
+            state = _updated(known, said)
+            peer.state_bytes = _checked_size(state, peer.state_bytes + size_of(said))
+            return state
+        pages, size = said, size_of(said)
         if said.after is None and peer.pages is not None:
             return None  # the first page is there, and what has changed of it will be asked for
         if said.after is not None:
             if peer.pages is None or peer.pages.next != said.after:
                 return None
-            if len(peer.pages.channels) + len(peer.pages.sources) > MOST_ADS:
-                peer.pages = None
-                raise FrameError(f"expected at most {MOST_ADS:,} channels and sources of a node, found more")
+            size += peer.pages_bytes
             pages = replace(
                 peer.pages,
                 channels=peer.pages.channels + said.channels,
                 sources=peer.pages.sources + said.sources,
                 next=said.next,
             )
+        peer.pages = None
         if known is not None and pages.version <= known.version:
-            peer.pages = None
             return None
-        peer.pages = pages if pages.next is not None else None
-        return None if pages.next is not None else replace(pages, after=None)
+        size = _checked_size(pages, size)
+        if pages.next is not None:
+            peer.pages, peer.pages_bytes = pages, size
+            return None
+        peer.state_bytes = size
+        return replace(pages, after=None)
 
     def _tell_changes(self, peer: Peer, before: list[SourceAd], state: State) -> None:
         """To those who listen to what sources there are; and zones of sources that say nothing else."""
@@ -554,6 +559,17 @@ class Membership:
 def _check_speaker(opened: Opened, said: Card | State | News) -> None:
     if said.node != opened.sender or said.incarnation != opened.incarnation:
         raise SecurityError(f"{opened.sender} speaks of {said.node}", "sender", opened.sender)
+
+
+def _checked_size(state: State, size: int) -> int:
+    """The bytes of what a node has said that it has, unless that is more than is taken. `size`: at most so many, for
+    some of it may have been said twice."""
+    if size > MOST_AD_BYTES:
+        size = size_of(state)
+    if len(state.channels) + len(state.sources) > MOST_ADS or size > MOST_AD_BYTES:
+        most = f"{MOST_ADS:,} channels and sources of a node, of {MOST_AD_BYTES:,} bytes"
+        raise FrameError(f"expected at most {most}, found more")
+    return size
 
 
 def _updated(state: State, news: State) -> State:

@@ -52,6 +52,7 @@ class Peer:
         self.considered = 0  # the version of which all that follows for sinks here was looked at
         self.newest = 0  # the version of its state that is the latest, as it says
         self.pages: State | None = None  # of its state, as far as they have come
+        self.state_bytes = self.pages_bytes = 0  # of its state, and of those pages, at most
         self._index: tuple[State | None, dict[str, ChannelAd], dict[str, str]] = (None, {}, {})
         self.principal: Principal | None = None
         self.present = False  # on Zenoh

@@ -1,0 +1,220 @@
+"""What one can do who has a certificate of the authority, and a node of its own that says what it likes, but no rule
+that allows it anything: learn nothing, use up nothing, and pass for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from headwater import Event, Rule, Security, u32
+from headwater.errors import FederationError
+from headwater.federation import membership, messages
+from headwater.federation.certificates import issue, make_authority
+from headwater.federation.messages import Install, Wish, pack_wishes
+from headwater.federation.network import Network
+from headwater.federation.node import Node
+from headwater.interest import Interest
+from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
+
+TLS = "tls/127.0.0.1:0"
+CHANNEL = "zeta.plans"
+RULES = (Rule("zeta.**", ["lab", "desk"]),)  # and nothing for anybody else
+EVERYTHING = (Rule("**", "*"),)
+
+
+class Plan(Event, name="zeta.Plan"):
+    number: u32
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("authority")
+    make_authority(folder)
+    for name in ("lab", "desk", "eve"):
+        issue(folder, name)
+    return folder
+
+
+@pytest.fixture
+def make() -> Iterator[Nodes]:
+    with nodes() as made:
+        yield made
+
+
+def joined(make: Nodes, folder: Path, name: str, rules: tuple[Rule, ...] = RULES, **network: Any) -> Node:
+    security = Security(
+        certificate=folder / f"{name}.pem", key=folder / f"{name}.key", authority=folder / "authority.pem", rules=rules
+    )
+    place = {"connect": make.opened[0].endpoints[0]} if make.opened else {"listen": TLS}
+    return make(name, network=Network(**network, security=security), **place)
+
+
+def asks(eve: Node, lab: Node, request: Any) -> Any:
+    """What is answered to it."""
+    assert eve.engine is not None
+    return eve.engine.ask(eve.engine.peers[lab.id], request)
+
+
+# ── learning something ──
+
+
+def test_a_question_for_nothing_tells_nothing(make: Nodes, authority: Path) -> None:
+    lab = joined(make, authority, "lab")
+    source = lab.channel(CHANNEL, Plan).source("s")
+    for number in range(3):
+        source.publish(number=number)
+    eve = joined(make, authority, "eve", EVERYTHING)
+    make.together()
+    there = asks(eve, lab, Install(CHANNEL, 1))
+    assert there == asks(eve, lab, Install("zeta.none", 1))
+    assert there == messages.Installed({})
+
+
+def test_sources_that_go_are_told_only_to_who_may_know_of_them(make: Nodes, authority: Path) -> None:
+    rules = (*RULES, Rule("open.**", "*"))
+    lab = joined(make, authority, "lab", rules)
+    kept = lab.channel("open.weather", Plan).source("roof")
+    eve = joined(make, authority, "eve", EVERYTHING)
+    desk = joined(make, authority, "desk", EVERYTHING)
+    make.together()
+    assert lab.engine is not None
+    since = lab.engine.membership.latest()
+    source = lab.channel(CHANNEL, Plan).source("s")
+    lab.engine.membership.latest()
+    number = source.number
+    source.close()
+    kept.close()
+    lab.engine.membership.latest()
+    told = {each.name: asks(each, lab, messages.Describe(since)) for each in (eve, desk)}
+    assert told["eve"].since == told["desk"].since == since
+    assert sorted(told["desk"].gone_sources) == sorted((number, kept.number))
+    assert told["eve"].gone_sources == [kept.number]
+
+
+def test_whether_a_source_was_heard_is_said_of_its_own_channel(make: Nodes, authority: Path) -> None:
+    lab = joined(make, authority, "lab", (*RULES, Rule("open.**", "*")))
+    eve = joined(make, authority, "eve", EVERYTHING)
+    make.together()
+    source = eve.channel("open.weather", Plan).source("s")
+    see(lab, eve)
+    asks(eve, lab, messages.Heard("open.weather", source.number))
+    with pytest.raises(FederationError, match="not yet"):
+        asks(eve, lab, messages.Heard("zeta.none", source.number))
+
+
+# ── using something up ──
+
+
+def test_what_is_refused_is_not_remembered_and_hardly_read(make: Nodes, authority: Path) -> None:
+    lab = joined(make, authority, "lab")
+    lab.channel(CHANNEL, Plan).source("s")
+    refused = Log()
+    lab.subscribe("headwater.interests", refused, "change == 'refused'")
+    eve = joined(make, authority, "eve", EVERYTHING)
+    make.together()
+    assert lab.engine is not None
+    program = Interest("number > 5", Plan).dumps()
+    wishes, packed = pack_wishes([Wish(tag, program) for tag in range(1, 5001)])
+    for number in range(3):
+        answer = asks(eve, lab, Install(f"zeta.{number}", 1, wishes, packed=packed))
+        assert "may not subscribe" in answer.error
+    refused.wait(3)
+    assert len(refused.events) <= 3 * 100
+    assert not lab.engine.control._texts
+
+
+def test_wishes_that_are_refused_one_by_one_are_not_remembered_either(make: Nodes, authority: Path) -> None:
+    lab = joined(make, authority, "lab", (*RULES, Rule("open.**", "*", may=("subscribe",))))
+    lab.channel("open.weather", Plan).source("s")
+    eve = joined(make, authority, "eve", EVERYTHING)
+    make.together()
+    assert lab.engine is not None
+    for version in range(1, 4):
+        wish = Wish(version, Interest("number > 5", Plan).dumps(), tagged=True)  # it may not install code
+        assert asks(eve, lab, Install("open.weather", version, [wish])).refused
+    assert not lab.engine.control._texts
+
+
+class Told:
+    """A node that says of itself what it likes."""
+
+    def __init__(self, eve: Node) -> None:
+        assert eve.engine is not None
+        self.engine = eve.engine
+        self.description: Any = eve.engine.membership.description
+        self._state = self.description.state
+
+    def blank(self) -> Any:
+        return self.description._blank()
+
+    def says(self, answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """`answer(since, after)`: a state."""
+        monkeypatch.setattr(self.description, "state", lambda principal, since=0, after=None: answer(since, after))
+
+    def news(self, version: int) -> None:
+        news = messages.News(self.engine.id, self.engine.incarnation, version)
+        self.engine.fabric.tell(self.engine.seal("news", messages.pack(news)))
+
+
+def channels(first: int, count: int, size: int = 0) -> list[messages.ChannelAd]:
+    return [messages.ChannelAd(f"c{number}", bytes(size)) for number in range(first, first + count)]
+
+
+def test_what_changes_again_and_again_does_not_add_up(
+    make: Nodes, authority: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that says each time that it has more channels."""
+    monkeypatch.setattr(membership, "MOST_ADS", 5000)
+    lab = joined(make, authority, "lab")
+    eve = joined(make, authority, "eve", EVERYTHING)
+    make.together()
+    assert lab.engine is not None
+    told, known = Told(eve), lab.engine.peers[eve.id]
+    lab.engine.membership.fetch(known, GUARD)
+
+    def more(since: int, after: Any) -> Any:
+        version = since + 1
+        return replace(told.blank(), version=version, since=since, channels=channels(1000 * version, 1000))
+
+    told.says(more, monkeypatch)
+    for _ in range(10):
+        assert known.state is not None
+        version = known.state.version
+        told.news(version + 1)
+        eventually(lambda v=version: known.state.version > v or refused(lab))  # type: ignore[misc,union-attr]
+    assert refused(lab) and known.state is not None and 1000 <= len(known.state.channels) <= 5000
+
+
+def refused(lab: Node) -> bool:
+    return any("channels and sources of a node" in each for each in lab.federation().refusals.values())
+
+
+@pytest.mark.parametrize("size", [0, 1 << 18])
+def test_pages_that_never_end_come_to_one(
+    make: Nodes, authority: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(membership, "MOST_ADS", 5000)
+    monkeypatch.setattr(membership, "MOST_AD_BYTES", 5 << 20)
+    lab = joined(make, authority, "lab")
+    eve = joined(make, authority, "eve", EVERYTHING)
+    make.together()
+    assert lab.engine is not None
+    told, known = Told(eve), lab.engine.peers[eve.id]
+    pages = []
+
+    def endless(since: int, after: Any) -> Any:
+        first = 0 if after is None else after.source + 1
+        count = 1 if size else 500
+        following = messages.Cursor("c", first + count - 1)
+        pages.append(following)
+        return replace(told.blank(), version=1000, channels=channels(first, count, size), after=after, next=following)
+
+    told.says(endless, monkeypatch)
+    told.news(1000)
+    eventually(lambda: refused(lab), "it is refused")
+    assert len(pages) <= 25
+    assert known.pages is None or known.pages_bytes <= 5 << 20
