@@ -9,7 +9,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from headwater.errors import ExecutionError
@@ -18,11 +18,12 @@ from headwater.ir.analyse import Analysis, analyse
 from headwater.ir.build import Builder
 from headwater.ir.cost import Cost, Limits, check_limits, surely_within
 from headwater.ir.covers import covers
-from headwater.ir.nodes import Program
+from headwater.ir.nodes import ParamDecl, Program
 from headwater.ir.params import bind, declare
 from headwater.ir.rebind import rebind
 from headwater.ir.rewrite import normalise
 from headwater.ir.show import show
+from headwater.ir.uses import by_use, is_flexible
 from headwater.types import Event, EventType, event_type
 from headwater.types.declaration import parse_record
 from headwater.types.model import Record
@@ -225,28 +226,50 @@ def parse(
     notation: Notation | None = None,
     builder: type[Builder] = Builder,
 ) -> tuple[Program, Mapping[str, object]]:
-    """The program of a definition in any notation, and its parameters' values; `builder` says what results become."""
+    """The program of a definition in any notation, and its parameters' values; `builder` says what results become.
+
+    Where parameters are integers it may be read twice: what they are used as says of what type they are."""
     notation = notation or _guess(definition)
     if notation not in NOTATIONS:
         raise ValueError(f"notation: expected one of {', '.join(NOTATIONS)}, found {notation!r}")
-    params = params or {}
+    read = partial(_read, definition, input, output, params or {}, notation)
+    decls = None if notation == "python" else declare(params or {})  # of a function, its signature says more
+    if decls is not None and not any(is_flexible(decl, (params or {})[decl.name]) for decl in decls):
+        return read(decls, builder)
+    look: Any = type(builder.__name__, (builder,), {"settled": False, "doubts": []})
+    program, values = read(decls or (), look)
+    meant = by_use(program, values)
+    if meant == program.params and not look.doubts:
+        return program, values
+    return read(meant, builder)
+
+
+def _read(
+    definition: str | Callable[..., Any],
+    input: Record,
+    output: Record | None,
+    params: Mapping[str, object],
+    notation: Notation,
+    decls: tuple[ParamDecl, ...],
+    builder: type[Builder],
+) -> tuple[Program, Mapping[str, object]]:
     # The parsers are imported when they are first needed: each costs time that other notations need not pay.
     if notation == "python":
         from headwater.lang import pyfunc
 
-        parsed = pyfunc.parse(definition, input, output=output, params=params, builder=builder)
+        parsed = pyfunc.parse(definition, input, output=output, params=params, declared=decls, builder=builder)
         return parsed.program, parsed.params
     if not isinstance(definition, str):
         raise TypeError(f"{notation}: expected text, found {definition!r}")
     if notation == "ecode":
         from headwater.lang import ecode
 
-        return ecode.parse(definition, input, output=output, params=declare(params), builder=builder), params
+        return ecode.parse(definition, input, output=output, params=decls, builder=builder), params
     if output is not None:
         raise TypeError("predicate text can only filter; write a transformation in E-Code or Python")
     from headwater.lang import predicate
 
-    return predicate.parse(definition, input, params=declare(params), builder=builder), params
+    return predicate.parse(definition, input, params=decls, builder=builder), params
 
 
 def _one_line(text: str) -> str:

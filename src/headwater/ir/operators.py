@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from headwater.ir.functions import FUNCTIONS, REDUCTIONS
 from headwater.ir.nodes import (
@@ -27,6 +27,7 @@ from headwater.ir.nodes import (
     Logic,
     Lookup,
     Missing,
+    Param,
     ParamDecl,
     Reduce,
     Span,
@@ -65,7 +66,14 @@ def micros_of(moment: datetime) -> int:
 
 
 class Operators(Notes):
-    """`c_truth`: numbers are conditions and booleans numbers, as in C."""
+    """`c_truth`: numbers are conditions and booleans numbers, as in C.
+
+    At a first look the types of parameters are not settled (`ir.uses`): what would be wrong only because of the type of
+    one is let through, and noted in `doubts`.
+    """
+
+    settled = True
+    doubts: ClassVar[list[str]] = []
 
     def __init__(self, text: str, params: Iterable[ParamDecl], c_truth: bool) -> None:
         super().__init__(text)
@@ -305,25 +313,44 @@ class Operators(Notes):
         decl = self.declared(name, span, ("set", "map"))
         if decl is None or is_bad(a):
             return Missing(BAD, span)
-        a = self._key(a, decl, span)
-        return a if is_bad(a) else self.keep(InSet(a, (), name, span), a)
+        a, fits = self._key(a, decl, span)
+        if is_bad(a):
+            return a
+        found = self.keep(InSet(a, (), name, span), a)
+        return found if fits is None else self.logic("and", [fits, found], span)
 
     def lookup(self, name: str, key: Expr, span: Span) -> Expr:
         """The value of a map parameter."""
         decl = self.declared(name, span, ("map",))
         if decl is None or is_bad(key):
             return Missing(BAD, span)
-        key = self._key(key, decl, span)
+        key, fits = self._key(key, decl, span)
         assert decl.value is not None
-        return key if is_bad(key) else self.keep(Lookup(name, key, decl.value, span), key)
+        if is_bad(key):
+            return key
+        found = self.keep(Lookup(name, key, decl.value, span), key)
+        none = Missing(decl.value, span)
+        return found if fits is None else self.keep(Cond(fits, found, none, none, decl.value, span), fits, found)
 
-    def _key(self, a: Expr, decl: ParamDecl, span: Span) -> Expr:
+    def _key(self, a: Expr, decl: ParamDecl, span: Span) -> tuple[Expr, Expr | None]:
+        """A key in the type that a parameter's keys have, and whether it fits that; None if it surely does. A key that
+        does not fit is none of them, and no fault."""
+        fits: Expr | None = None
+        if {a.type, decl.type} == {I64, U64} and not isinstance(self._adapt(a, decl.type), Const):
+            end = self.const(0, span) if decl.type == U64 else self.const((1 << 63) - 1, span)
+            fits = self.compare("ge" if decl.type == U64 else "le", a, end, span)
+        return self._key_of(a, decl, span), fits
+
+    def _key_of(self, a: Expr, decl: ParamDecl, span: Span) -> Expr:
         a = self._adapt(a, decl.type)
         if isinstance(a.type, Enum) and decl.type == TEXT:
             return self.problem(span, f"keys of {decl.name!r}", expected="numbers", found="text",
                                 hint="use code(…) and a set of codes")  # fmt: skip
         if is_number(a.type) and is_number(decl.type):
             if a.type == F64 and decl.type != F64:
+                if not self.settled:
+                    self.doubts.append(decl.name)
+                    return a
                 return self.problem(span, f"keys of {decl.name!r}", expected=str(decl.type), found="f64")
             return self.coerce(a, decl.type, span)
         if a.type != decl.type:
@@ -427,6 +454,13 @@ class Operators(Notes):
             first, other = self._alike(args[0], args[i])
             args = [first, *args[1:i], other, *args[i + 1 :]]
         if all(is_number(arg.type) for arg in args):
+            if self._mixes_signs(args):
+                found = " and ".join(dict.fromkeys(describe(arg.type) for arg in args))
+                to = {"ecode": "(long) x", "python": "int(x)"}.get(getattr(self, "notation", ""), "cast(x as i64)")
+                hint = (
+                    f"no integer type holds all of both; say which you mean, e.g. {to}, missing where it does not fit"
+                )
+                return [self.problem(span, f"{what} mix signed and unsigned integers", found=found, hint=hint)]
             common: Type = args[0].type
             for arg in args[1:]:
                 common = common_number(Missing(common), arg)
@@ -437,6 +471,20 @@ class Operators(Notes):
         if not is_scalar(args[0].type):
             return [self.problem(span, what, expected="scalars", found=describe(args[0].type))]
         return list(args)
+
+    def _mixes_signs(self, args: Sequence[Expr]) -> bool:
+        """Whether u64 and signed values come together that no integer type holds; a literal takes whichever it fits."""
+        literals = [cast(int, arg.value) for arg in args if isinstance(arg, Const) and arg.type != F64]
+        others = [arg for arg in args if not isinstance(arg, Const)]
+        signed = [arg for arg in others if arg.type == I64]
+        below, above = any(value < 0 for value in literals), any(value >= 1 << 63 for value in literals)
+        unsigned = above or any(arg.type == U64 for arg in others)
+        if any(arg.type == F64 for arg in args) or not unsigned or not (signed or below):
+            return False
+        if not self.settled and not below and all(isinstance(arg, Param | Lookup) for arg in signed):
+            self.doubts.append("")
+            return False
+        return True
 
 
 def is_number(type: Type) -> bool:

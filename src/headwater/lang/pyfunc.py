@@ -11,7 +11,7 @@ with a `State` for its default is its state. docs/notations/python.md lists what
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -45,15 +45,17 @@ def parse(
     *,
     output: Record | None = None,
     params: Mapping[str, object] | None = None,
+    declared: Iterable[ParamDecl] = (),
     builder: type[Builder] = Builder,
 ) -> ParsedFunction:
     """The program of a function over events of type `input`, or an InterestError with every problem in it.
 
+    `declared` has parameters whose types are known better than from their values.
     `builder` decides what the function's results become: a verdict, or with `ir.value.ValueBuilder` a number."""
     source = read(function_or_source)
     b = builder(input, output=output, text=source.text, notation="python")
     try:
-        return _Function(source, b, dict(params or {})).parsed()
+        return _Function(source, b, dict(params or {}), {decl.name: decl for decl in declared}).parsed()
     except RecursionError:
         raise too_deep(source.text, Span(0, len(source.text))) from None
 
@@ -61,9 +63,11 @@ def parse(
 class _Function(Statements):
     """Walks the signature, then the body."""
 
-    def __init__(self, source: Source, builder: Builder, given: dict[str, object]) -> None:
+    def __init__(
+        self, source: Source, builder: Builder, given: dict[str, object], declared: dict[str, ParamDecl]
+    ) -> None:
         super().__init__(source, builder, Names(enums=enumerations(builder.input, builder.output)))
-        self.given = given
+        self.given, self.declared = given, declared
         self.values: dict[str, object] = {}
 
     def parsed(self) -> ParsedFunction:
@@ -146,12 +150,13 @@ class _Function(Statements):
             self.problem(arg, f"parameter {name!r} has no value", hint=f"give it a default, or params={{{name!r}: …}}")
         if name in self.given:
             decl = decl or declare({name: self.given[name]})[0]
-            bind((decl,), {name: self.given[name]})
+            if self.b.settled:
+                bind((self.declared.get(name, decl),), {name: self.given[name]})
             self.values[name] = self.given[name]
         if decl is None:
             self.names.aliases[name] = self._bad(arg)
         else:
-            self.b.params[name] = decl
+            self.b.params[name] = self.declared.get(name, decl)
 
     def _declare_state(self, name: str, state: State, node: Any) -> None:
         span = self.source.span(node)
