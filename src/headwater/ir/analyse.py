@@ -17,7 +17,7 @@ from typing import NamedTuple
 from headwater.errors import InterestRefused, Problem
 from headwater.ir import intervals as iv
 from headwater.ir import walk
-from headwater.ir.flow import Env, Evaluator, join
+from headwater.ir.flow import Env, Evaluator, TooComplex, join
 from headwater.ir.interp import FUEL
 from headwater.ir.intervals import NOTHING, Value
 from headwater.ir.loops import Counter, counters, is_stuck
@@ -43,6 +43,7 @@ from headwater.ir.notes import locate
 
 MAX_NESTING = 64  # blocks in blocks
 MAX_LOOPS = 16  # loops in loops
+PRECISE_LOOPS = (6, 3, 0)  # loops in loops that are looked through exactly; fewer where that takes too long
 
 
 class Fact(NamedTuple):
@@ -98,7 +99,7 @@ class Analysis:
             it = _Flow(self.program, FUEL)
             try:
                 it.round({})
-            except InterestRefused:  # too much work: nothing is known
+            except TooComplex:  # nothing is known
                 it.notes = {}
             self._notes = it.notes
         return self._notes
@@ -112,8 +113,18 @@ def analyse(program: Program, *, fuel: int = FUEL, refuse: bool = True) -> Analy
     body = program.body
     if not program.variables and len(body) == 1 and isinstance(body[0], Return):
         return Analysis(program, None)
-    _check_nesting(program)
-    flow = _Flow(program, fuel)
+    deepest = _check_nesting(program)
+    for precise in PRECISE_LOOPS if deepest <= PRECISE_LOOPS[0] else PRECISE_LOOPS[1:]:
+        try:
+            return _analysed(program, fuel, precise, refuse=refuse)
+        except TooComplex as error:
+            problem = error.problem
+    raise InterestRefused([problem], "this interest is refused")
+
+
+def _analysed(program: Program, fuel: int, precise: int, *, refuse: bool) -> Analysis:
+    body = program.body
+    flow = _Flow(program, fuel, precise)
     state = {slot: _initial(variable) for slot, variable in enumerate(program.variables) if variable.state}
     for attempt in count():
         left = flow.round(state)
@@ -139,11 +150,14 @@ def _initial(variable: Variable) -> Value:
     return value
 
 
-def _check_nesting(program: Program) -> None:
+def _check_nesting(program: Program) -> int:
+    """How deep its loops nest, if that is not too deep."""
+    deepest = 0
     pending = [(stmt, 1, 0) for stmt in program.body]
     while pending:
         stmt, depth, loops = pending.pop()
         loops += isinstance(stmt, Loop)
+        deepest = max(deepest, loops)
         if depth > MAX_NESTING or loops > MAX_LOOPS:
             what = (
                 f"statements nest deeper than {MAX_NESTING}"
@@ -153,6 +167,7 @@ def _check_nesting(program: Program) -> None:
             problem = locate(program.text, stmt.span, what, hint="nest less")
             raise InterestRefused([problem], "this interest is refused")
         pending.extend((inner, depth + 1, loops) for block in walk.blocks(stmt) for inner in block)
+    return deepest
 
 
 def _fill(block: Block, bounds: dict[int, int | None]) -> Block:
@@ -171,9 +186,10 @@ def _fill(block: Block, bounds: dict[int, int | None]) -> Block:
 class _Flow(Evaluator):
     """Takes environments through statements."""
 
-    def __init__(self, program: Program, fuel: int) -> None:
+    def __init__(self, program: Program, fuel: int, precise: int = MAX_LOOPS) -> None:
         super().__init__(program)
-        self.fuel = fuel
+        self.fuel, self.precise = fuel, precise
+        self._heights: dict[int, int] = {}
         self.bounds: dict[int, int | None] = {}
         self.problems: dict[int, Problem] = {}
         self.left: dict[int, Value] = {}  # what was assigned to state
@@ -263,6 +279,8 @@ class _Flow(Evaluator):
         cached = self.heads.get(id(loop))
         if cached is not None and cached[0] == entry:
             return cached[1]
+        if self.height(loop) > self.precise:
+            return self.whatever(loop, entry)
         recording, self.recording = self.recording, False
         head, rounds = entry, 0
         while True:
@@ -284,6 +302,25 @@ class _Flow(Evaluator):
         self.recording = recording
         self.heads[id(loop)] = (entry, head)
         return head
+
+    def height(self, loop: Loop) -> int:
+        """How many loops nest in it, itself included."""
+        known = self._heights.get(id(loop))
+        if known is None:
+            inner = (stmt for block in (loop.body, loop.step) for stmt in walk.statements(block))
+            known = 1 + max((self.height(stmt) for stmt in inner if isinstance(stmt, Loop)), default=0)
+            self._heights[id(loop)] = known
+        return known
+
+    def whatever(self, loop: Loop, entry: Env) -> Env:
+        """The same without looking into it: what the loop changes may be anything. Each level that is settled by going
+        round multiplies the work of all levels within."""
+        changed = walk.assigned(loop.body) | walk.assigned(loop.step)
+        vars = {
+            slot: iv.top(self.program.variables[slot].type, True) if slot in changed else value
+            for slot, value in entry.vars.items()
+        }
+        return Env(vars, entry.known)
 
     def once(self, loop: Loop, head: Env) -> tuple[Env | None, Env | None, list[Env]]:
         """One round: the environment back at the test, the one where the test fails, and those at each break."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from headwater.errors import InterestRefused
+from headwater.errors import Problem
 from headwater.ir import intervals as iv
 from headwater.ir.build import inside
 from headwater.ir.intervals import NOTHING, Value
@@ -84,6 +84,14 @@ def key_of(expr: Expr) -> Hashable | None:
             return None
 
 
+class TooComplex(Exception):
+    """Looking through a program takes more work than it may."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
 class Evaluator:
     """Evaluates abstractly; `notes` has [miss, fault, value] by node identity."""
 
@@ -101,8 +109,7 @@ class Evaluator:
     def eval(self, expr: Expr, env: Env) -> Value:
         self.work += 1
         if self.work > MAX_WORK:
-            problem = locate(self.program.text, expr.span, "too complex to analyse", hint="nest fewer loops")
-            raise InterestRefused([problem], "this interest is refused")
+            raise TooComplex(locate(self.program.text, expr.span, "too complex to analyse", hint="nest fewer loops"))
         value, fault = self._eval(expr, env)
         if env.known and (key := key_of(expr)) in env.known:
             value = _meet(value, env.known[key])

@@ -12,6 +12,7 @@ from typing import TypeVar
 from headwater.errors import InterestRefused, Problem
 from headwater.ir.nodes import (
     NOWHERE,
+    Binary,
     Expr,
     Missing,
     Span,
@@ -21,7 +22,8 @@ from headwater.types.model import (
 )
 
 MAX_NODES = 20_000
-MAX_DEPTH = 100
+MAX_DEPTH = 100  # of operations in operations; a chain such as a * b * c counts once
+MAX_LEVELS = 256  # of the tree, in which each operator of a chain is a level
 MAX_TEXT = 256 * 1024
 
 BAD = Scalar("bad")
@@ -39,7 +41,7 @@ class Notes:
     def __init__(self, text: str) -> None:
         self.text = text
         self.problems: list[Problem] = []
-        self._depths: dict[int, int] = {}
+        self._depths: dict[int, tuple[int, int]] = {}  # levels, and how deep it nests
         self._kept: list[object] = []  # keeps ids in _depths unique
 
     def problem(
@@ -69,12 +71,18 @@ class Notes:
 
     def keep(self, node: _Node, *children: Expr) -> _Node:
         """Count a node and its depth; the limits keep every later pass within bounds."""
-        depth = 1 + max((self._depths.get(id(child), 0) for child in children), default=0)
-        self._depths[id(node)] = depth
+        below = [self._depths.get(id(child), (0, 0)) for child in children]
+        levels = 1 + max((levels for levels, _ in below), default=0)
+        chained = isinstance(node, Binary) and isinstance(node.a, Binary)  # as in a * b * c
+        depth = max((depth + (at > 0 or not chained) for at, (_, depth) in enumerate(below)), default=1)
+        self._depths[id(node)] = levels, depth
         self._kept.append(node)
         span = getattr(node, "span", NOWHERE)
         if depth > MAX_DEPTH:
             raise self.refuse(span, f"expressions nest deeper than {MAX_DEPTH}", hint="assign parts to variables")
+        if levels > MAX_LEVELS:
+            hint = "put parts of it in parentheses, or assign them to variables"
+            raise self.refuse(span, f"more than {MAX_LEVELS} operators in a row", hint=hint)
         if len(self._kept) > MAX_NODES:
             raise self.refuse(span, f"the interest has more than {MAX_NODES:,} parts", hint="use set parameters")
         return node

@@ -48,7 +48,7 @@ from headwater.ir.nodes import (
     Var,
     Variable,
 )
-from headwater.ir.notes import MAX_DEPTH, MAX_NODES, MAX_TEXT
+from headwater.ir.notes import MAX_LEVELS, MAX_NODES, MAX_TEXT
 from headwater.ir.verify import MAX_NAME, MAX_NESTING, verify
 from headwater.types.layout import MAX_DEPTH as MAX_TYPE_DEPTH
 from headwater.types.model import (
@@ -316,8 +316,8 @@ class _Decoder:
 
     def expr(self, form: object, depth: int) -> Expr:
         tag, *parts = self.node(form, len(encode.EXPRESSIONS))
-        if depth >= MAX_DEPTH:
-            _wrong(f"expressions nested at most {MAX_DEPTH} deep")
+        if depth >= MAX_LEVELS:
+            _wrong(f"expressions nested at most {MAX_LEVELS} deep")
         arity, make = _MAKERS[tag]
         if len(parts) != arity:
             _wrong(f"{arity} parts in a {encode.EXPRESSIONS[tag].__name__}")

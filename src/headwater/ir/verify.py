@@ -52,7 +52,7 @@ from headwater.ir.nodes import (
     Var,
     Variable,
 )
-from headwater.ir.notes import MAX_DEPTH, MAX_NODES
+from headwater.ir.notes import MAX_LEVELS, MAX_NODES
 from headwater.types.layout import Layout
 from headwater.types.model import (
     BOOL,
@@ -296,7 +296,7 @@ class _Verifier:
         """Its type, after checking it and everything below."""
         self.count()
         depth += 1
-        _check(depth <= MAX_DEPTH, f"expressions nest deeper than {MAX_DEPTH}")
+        _check(depth <= MAX_LEVELS, f"expressions nest deeper than {MAX_LEVELS}")
         found = self.typed(expr, depth)
         _check(expr.type == found, f"{expr.__class__.__name__} should have type {found}")
         _check(_is_scalar(found) and promote(found) == found, f"an expression of type {found}")

@@ -231,8 +231,14 @@ class Expressions(Types):
             return self.b.logic(_LOGIC[node.op], parts, Span(start, parts[-1].span.end))
         if node.op in _COMPARE:
             return self._compare(_COMPARE[node.op], node.left, node.right, start)
-        a, b = self.expr(node.left), self.expr(node.right)
-        return self.b.binary(BINARY[node.op], a, b, Span(start, b.span.end))
+        chain = [node]
+        while isinstance(chain[-1].left, c_ast.BinaryOp) and chain[-1].left.op in BINARY:
+            chain.append(chain[-1].left)
+        made = self.expr(chain[-1].left)
+        for each in reversed(chain):
+            b = self.expr(each.right)
+            made = self.b.binary(BINARY[each.op], made, b, Span(start, b.span.end))
+        return made
 
     def _compare(self, op: CompareOp, left: Ast, right: Ast, start: int) -> Expr:
         for one, other, sense in ((left, right, op), (right, left, _MIRROR[op])):
