@@ -280,8 +280,12 @@ class ChannelLog:
     # ── whether its file is still there ──
 
     def check(self) -> None:
-        """`StoreError` if its folder was taken away: what there is to be read would be taken for all there is."""
-        with self._lock:
+        """`StoreError` if its folder was taken away: what there is to be read would be taken for all there is.
+
+        It does not wait for a disk that takes its time: only what looks amiss is looked at again under the lock."""
+        if self._failure is None and self._writer.there():
+            return
+        with self._lock:  # it may just have begun its next file
             self._look()
             if self._failure is not None and not self._closed:
                 raise StoreError(self._failure)
