@@ -101,6 +101,17 @@ class Eavesdropper:
         assert done.wait(20.0)
         return found
 
+    def alive(self, node: str, incarnation: int) -> Any:
+        """A sign of life, as long as this is kept."""
+        return self._session.liveliness().declare_token(f"{self._root}/alive/{node}/{incarnation}")
+
+    def to(self, node: str) -> Callable[[], list[bytes]]:
+        """What is posted to a node from here on."""
+        found: list[bytes] = []
+        key = f"{self._root}/post/{node}"
+        self._declared.append(self._session.declare_subscriber(key, lambda sample: found.append(bytes(sample.payload))))
+        return lambda: list(found)
+
     def put(self, key: str, payload: bytes) -> None:
         self._session.put(f"{self._root}/{key}", payload)
 

@@ -500,7 +500,7 @@ def test_numbers_are_given_once_by_many_threads() -> None:
 
 def pair() -> tuple[Session, Session]:
     one, two = Exchange(), Exchange()
-    return one.session(two.public, peer="two"), two.session(one.public, peer="one")
+    return one.session(two.public, me="one", peer="two"), two.session(one.public, me="two", peer="one")
 
 
 def test_a_session_carries_both_ways() -> None:
@@ -552,6 +552,17 @@ def test_keys_of_sessions() -> None:
     assert mine.session(other.public) is mine.session(other.public)
     for public in (b"", b"x" * 31, bytes(32), (1).to_bytes(32, "little"), mine.public):
         raises("key", lambda public=public: mine.session(public))  # type: ignore[misc]
+
+
+def test_a_session_is_between_two_nodes_not_only_between_two_keys() -> None:
+    lab, desk = Exchange(), Exchange()
+    there = desk.session(lab.public, me="desk", peer="lab")
+    here, eve = (lab.session(desk.public, me="lab", peer=each) for each in ("desk", "eve"))  # who says to have that key
+    assert here is not eve
+    raises("forged", lambda: there.open(eve.seal(b"for eve")))
+    lab.forget(desk.public, "eve")
+    assert lab.session(desk.public, me="lab", peer="desk") is here
+    assert bytes(there.open(here.seal(b"for the desk"))) == b"for the desk"
 
 
 def test_what_a_session_carries_cannot_be_read_on_the_way() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -14,10 +15,14 @@ from headwater import Event, Rule, Security, u32
 from headwater.errors import FederationError
 from headwater.federation import membership, messages
 from headwater.federation.certificates import issue, make_authority
+from headwater.federation.envelope import Sealer
+from headwater.federation.identity import Identity
 from headwater.federation.messages import Install, Wish, pack_wishes
 from headwater.federation.network import Network
 from headwater.federation.node import Node
+from headwater.federation.session import Exchange
 from headwater.interest import Interest
+from tests.federation.eavesdropper import eavesdropper
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 
 TLS = "tls/127.0.0.1:0"
@@ -45,10 +50,14 @@ def make() -> Iterator[Nodes]:
         yield made
 
 
-def joined(make: Nodes, folder: Path, name: str, rules: tuple[Rule, ...] = RULES, **network: Any) -> Node:
-    security = Security(
+def security_of(folder: Path, name: str, rules: tuple[Rule, ...]) -> Security:
+    return Security(
         certificate=folder / f"{name}.pem", key=folder / f"{name}.key", authority=folder / "authority.pem", rules=rules
     )
+
+
+def joined(make: Nodes, folder: Path, name: str, rules: tuple[Rule, ...] = RULES, **network: Any) -> Node:
+    security = security_of(folder, name, rules)
     place = {"connect": make.opened[0].endpoints[0]} if make.opened else {"listen": TLS}
     return make(name, network=Network(**network, security=security), **place)
 
@@ -218,3 +227,42 @@ def test_pages_that_never_end_come_to_one(
     eventually(lambda: refused(lab), "it is refused")
     assert len(pages) <= 25
     assert known.pages is None or known.pages_bytes <= 5 << 20
+
+
+# ── passing for somebody ──
+
+
+def test_what_is_posted_to_one_node_is_nothing_to_another_whose_key_it_has_said_to_be_its_own(
+    make: Nodes, authority: Path
+) -> None:
+    """Eve's card has the desk's key. What the lab posts to eve it passes on to the desk, as if it were for the desk."""
+    rules = (*RULES, Rule("open.**", "*", may=("subscribe",)))
+    lab = joined(make, authority, "lab", rules, direct=())
+    source = lab.channel("open.weather", Plan).source("roof")
+    desk = joined(make, authority, "desk", EVERYTHING, direct=())
+    got = Log()
+    desk.channel("open.weather", Plan).subscribe(got)
+    make.together()
+    make.ready(desk)
+    assert lab.engine is not None and desk.engine is not None
+    there, mine = lab.engine, Exchange()
+    identity = Identity.load(certificate=authority / "eve.pem", key=authority / "eve.key")
+    sealer = Sealer(identity, "headwater", time_ns())
+    with eavesdropper(lab.endpoints[0], security_of(authority, "eve", EVERYTHING)) as eve:
+        posts = eve.to(identity.id)
+        token = eve.alive(identity.id, sealer.incarnation)
+        eventually(lambda: there.fabric.is_alive(identity.id, sealer.incarnation), "a sign of life")
+        card = messages.Card(identity.id, sealer.incarnation, 1, desk.engine.exchange.public)
+        eve.ask(f"ask/{lab.id}", sealer.seal("card", messages.pack(card), to=lab.id))
+        for request in (Install("open.weather", 1, [Wish(1, None)]), messages.Routed("", True)):
+            sealed = sealer.seal("ask", messages.pack(request), to=lab.id)
+            eve.ask(f"ask/{lab.id}", mine.box(there.exchange.public, sealed))
+        eventually(lambda: bool(posts()), "something is posted to eve")
+        for post in posts():
+            eve.put(f"post/{desk.id}", post)
+        eventually(lambda: "forged" in str(desk.federation().refusals) or "changed" in str(desk.federation().refusals))
+        del token
+    for number in range(20):
+        source.publish(number=number)
+    got.wait(20)
+    assert got.field("number") == list(range(20))

@@ -128,7 +128,7 @@ class Links:
         state = peer.state
         if state is None or peer.link is not None or self._engine.closed:
             return
-        session = partial(self._engine.exchange.session, state.exchange, peer=peer.name)
+        session = partial(self._engine.exchange.session, state.exchange, me=self._engine.id, peer=peer.id)
         link = RoutedLink(
             self._engine.fabric,
             self._engine.id,
@@ -177,7 +177,8 @@ class Links:
                 peer = self._engine.peers.get(node)
             if peer is None or peer.exchange is None or peer.state is None or peer.incarnation != incarnation:
                 raise SecurityError(f"a posted message of {node}, which is not known here", "stranger", node)
-            data = self._engine.exchange.session(peer.exchange, peer=peer.name).open(sealed, head)
+            session = self._engine.exchange.session(peer.exchange, me=self._engine.id, peer=peer.id)
+            data = session.open(sealed, head)
             if self._engine.network.fallback == "never":
                 raise SecurityError(f"{node} posts events, and only direct streams are allowed here", "rule", node)
         except (FrameError, SecurityError) as error:

@@ -184,7 +184,7 @@ class Membership:
             peer.described, peer.newest, peer.considered, peer.met = False, 0, 0, monotonic()
             exchange, peer.exchange = peer.exchange, None
             if exchange is not None:
-                self._engine.exchange.forget(exchange)
+                self._engine.exchange.forget(exchange, peer.id)
             peer.asked.clear()
             gone = list(peer.standins.values())
             peer.standins.clear()
@@ -304,7 +304,7 @@ class Membership:
             peer.sender.close()
             self._engine.verifier.forget(peer.id)
             if peer.exchange is not None:
-                self._engine.exchange.forget(peer.exchange)
+                self._engine.exchange.forget(peer.exchange, peer.id)
             with self._engine.lock:
                 if self._engine.peers.get(peer.id) is peer and peer.gone is not None:
                     del self._engine.peers[peer.id]

@@ -2,8 +2,10 @@
 
 Each node makes an `Exchange` (an X25519 key pair) when it starts; its public half travels in the node's signed card,
 and so is known to be the node's, in this run of it. From its own private and the other's public half each computes the
-same two keys, one for each direction (a message sent back to its sender is so not mistaken for one of the peer). A
-message is then sealed with AES-GCM under a counter that is never used twice: 24 bytes more, about two microseconds.
+same two keys, one for each direction (a message sent back to its sender is so not mistaken for one of the peer). The
+ids of both nodes go into them: a card proves whose it is, not that its key is not another node's. A message is then
+sealed with AES-GCM under a counter that is never used twice: 24 bytes more, about two microseconds. A process that was
+forked has the same keys and counters as its parent, and can seal nothing with them.
 
 This hides what a message says, and shows that it is the peer's, unchanged and new. It does not hide how large it is,
 when it is sent, or between whom.
@@ -20,7 +22,9 @@ import hmac
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from itertools import count
+from weakref import WeakSet
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
@@ -28,7 +32,7 @@ from cryptography.hazmat.primitives.asymmetric import x25519
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from headwater.errors import SecurityError
+from headwater.errors import LinkDown, SecurityError
 from headwater.federation.replay import WIDTH, Window
 
 TAG = 16
@@ -38,7 +42,7 @@ PUBLIC = 32
 BOX = b"HWB1"
 _SALT = 16
 _BOX_HEAD = len(BOX) + PUBLIC + _SALT  # bytes before the ciphertext of a box
-_STREAM_PURPOSE, _BOX_PURPOSE = b"headwater session 2", b"headwater box 1"
+_STREAM_PURPOSE, _BOX_PURPOSE = b"headwater session 3", b"headwater box 1"
 _NONCE_PREFIX = bytes(4)  # a nonce is this and the counter; the two directions have keys of their own
 _MAX_SESSIONS = 4096  # that are kept, those used last
 _MAX_FLOORS = 65_536  # peers whose sessions were given up, of which it is still known what they have sent
@@ -50,41 +54,47 @@ _LEAP = 1 << 32  # counters left out when a session is given up: who still holds
 class Exchange:
     """A node's key pair for sessions, made anew each time that the node starts: counters begin again with it."""
 
-    __slots__ = ("_box_keys", "_first", "_floors", "_lock", "_private", "_sessions", "public")
+    __slots__ = ("__weakref__", "_box_keys", "_first", "_floors", "_lock", "_private", "_sessions", "public")
 
     def __init__(self) -> None:
         self._private = x25519.X25519PrivateKey.generate()
         self.public = self._private.public_key().public_bytes_raw()
-        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._sessions: OrderedDict[tuple[bytes, str], Session] = OrderedDict()  # by key and id of the peer
         self._box_keys: OrderedDict[bytes, tuple[bytes, bytes]] = OrderedDict()
-        self._floors: OrderedDict[bytes, int] = OrderedDict()  # of peers whose session was given up: its last counter
+        self._floors: OrderedDict[tuple[bytes, str], int] = (
+            OrderedDict()
+        )  # of peers whose session was given up: its last counter
         self._first = 1  # counter of a session that begins now: beyond all that may be in use by one given up
         self._lock = threading.Lock()
+        _EXCHANGES.add(self)
 
-    def session(self, peer_public: bytes, *, peer: str = "the peer") -> Session:
-        """The session with the node that has this public half; as long as it is in use always the same one."""
+    def session(self, peer_public: bytes, *, me: str = "", peer: str = "") -> Session:
+        """The session with the node that has this public half, and these are the ids of the two; as long as it is in
+        use always the same one."""
         with self._lock:
-            found = self._sessions.get(peer_public)
+            key = peer_public, peer
+            found = self._sessions.get(key)
             if found is None:
-                floor = self._floors.pop(peer_public, 0)
-                found = Session(*channel_keys(self, peer_public), peer=peer, first=self._first, floor=floor)
-                self._sessions[peer_public] = found
+                keys = channel_keys(self, peer_public, _STREAM_PURPOSE, me, peer)
+                floor = self._floors.pop(key, 0)
+                found = Session(*keys, peer=peer or "the peer", first=self._first, floor=floor)
+                self._sessions[key] = found
                 if len(self._sessions) > _MAX_SESSIONS:
                     self._give_up(*self._sessions.popitem(last=False))
             else:
-                self._sessions.move_to_end(peer_public)
+                self._sessions.move_to_end(key)
             return found
 
-    def forget(self, peer_public: bytes) -> None:
+    def forget(self, peer_public: bytes, peer: str = "") -> None:
         """The node that has this public half has gone. Should it be back, nothing of before is taken again."""
         with self._lock:
-            found = self._sessions.pop(peer_public, None)
+            found = self._sessions.pop((peer_public, peer), None)
             if found is not None:
-                self._give_up(peer_public, found)
+                self._give_up((peer_public, peer), found)
 
-    def _give_up(self, peer_public: bytes, session: Session) -> None:
+    def _give_up(self, key: tuple[bytes, str], session: Session) -> None:
         self._first = max(self._first, session.sent) + _LEAP
-        self._floors[peer_public] = session.newest
+        self._floors[key] = session.newest
         if len(self._floors) > _MAX_FLOORS:
             self._floors.popitem(last=False)
 
@@ -141,16 +151,21 @@ def _box_cipher(key: bytes, head: bytes) -> AESGCM:
     return AESGCM(hmac.digest(key, head, "sha256"))
 
 
-def channel_keys(mine: Exchange, peer_public: bytes, purpose: bytes = _STREAM_PURPOSE) -> tuple[bytes, bytes]:
-    """The keys for what this node sends to the peer and for what it receives from it."""
+def channel_keys(
+    mine: Exchange, peer_public: bytes, purpose: bytes = _STREAM_PURPOSE, me: str = "", peer: str = ""
+) -> tuple[bytes, bytes]:
+    """The keys for what this node sends to the peer and for what it receives from it; `me` and `peer` are their ids."""
     if peer_public == mine.public:
         raise SecurityError("session: expected the public half of another node, found this node's own", "key")
     secret = mine.shared(peer_public)
 
-    def towards(sender: bytes, receiver: bytes) -> bytes:
-        return HKDF(hashes.SHA256(), 32, salt=None, info=purpose + sender + receiver).derive(secret)
+    def towards(sender: tuple[bytes, str], receiver: tuple[bytes, str]) -> bytes:
+        ids = f"\0{sender[1]}\0{receiver[1]}".encode() if me or peer else b""
+        info = purpose + sender[0] + receiver[0] + ids
+        return HKDF(hashes.SHA256(), 32, salt=None, info=info).derive(secret)
 
-    return towards(mine.public, peer_public), towards(peer_public, mine.public)
+    ours, theirs = (mine.public, me), (peer_public, peer)
+    return towards(ours, theirs), towards(theirs, ours)
 
 
 class Session:
@@ -159,7 +174,7 @@ class Session:
     A message may have a `header` that travels beside it in the clear: it opens only with the same one.
     """
 
-    __slots__ = ("_counter", "_decrypt", "_encrypt", "_lock", "_window", "peer", "sent")
+    __slots__ = ("__weakref__", "_counter", "_decrypt", "_encrypt", "_lock", "_window", "peer", "sent")
 
     def __init__(
         self,
@@ -172,12 +187,14 @@ class Session:
         floor: int = 0,
     ) -> None:
         self.peer = peer
-        self._encrypt, self._decrypt = AESGCM(send).encrypt, AESGCM(receive).decrypt
+        self._encrypt: Callable[..., bytes] = AESGCM(send).encrypt
+        self._decrypt = AESGCM(receive).decrypt
         self._counter = count(first)
         self.sent = first  # about how far counters have come
         self._window = Window(width)
         self._window.seen_to(floor)
         self._lock = threading.Lock()
+        _SESSIONS.add(self)
 
     @property
     def newest(self) -> int:
@@ -212,3 +229,23 @@ class Session:
                 )
             self._window.mark(counter)
         return memoryview(data)
+
+
+_EXCHANGES: WeakSet[Exchange] = WeakSet()
+_SESSIONS: WeakSet[Session] = WeakSet()
+
+
+def _refuse_to_seal(*_: object) -> bytes:
+    raise LinkDown("this process was forked, and the session is its parent's: no counter may be used twice")
+
+
+def _forked() -> None:
+    for session in list(_SESSIONS):
+        session._encrypt = _refuse_to_seal
+    for exchange in list(_EXCHANGES):  # what is made of it from here on has nothing in common with its parent's
+        exchange._private = x25519.X25519PrivateKey.generate()
+        exchange._lock = threading.Lock()  # a thread of the parent may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

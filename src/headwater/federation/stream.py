@@ -7,12 +7,16 @@
 Each stream has one thread, which reads and calls `on_frame`; any thread may write. A plain socket stays in blocking
 mode, so that reading is one system call and no more; writing asks not to wait, call by call. A TLS socket does not
 block, because its two directions share one state: a lock is held for the moment of each call, and waiting is a poll.
+
+In a process that was forked all streams have ended: they are its parent's, and what two processes wrote into one would
+be nonsense; where it is encrypted it would also be two texts under one nonce.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import os
 import select
 import socket
 import ssl
@@ -23,6 +27,7 @@ from contextlib import suppress
 from functools import partial
 from struct import Struct
 from time import monotonic
+from weakref import WeakSet
 
 from headwater.errors import ConfigError, ConfigProblem, FrameError, LinkDown, SecurityError, Unreachable
 from headwater.federation.endpoints import is_loopback
@@ -76,6 +81,7 @@ class Stream:
         self._get: Callable[[int], bytes] = sock.recv
         self._put: Callable[[bytes | memoryview, int], int] = sock.send
         self._prepare()
+        _STREAMS.add(self)
 
     @property
     def ended(self) -> str | None:
@@ -200,6 +206,16 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<Stream {self.remote}{'' if self._reason is None else f', ended: {self._reason}'}>"
+
+    def abandon(self, reason: str) -> None:
+        """It is another process's: leave it to that one, without a word to the other end. No thread of this one's is
+        left that could hold a lock."""
+        self._writing, self._polling = threading.Lock(), threading.Lock()
+        self._reason = self._reason or reason
+        self._backlog.clear()
+        self.busy = False
+        with suppress(OSError):
+            self._sock.close()
 
     # What differs for TLS.
 
@@ -353,6 +369,18 @@ class Stream:
         self.frames_in += len(frames)
         self.waiting.extend(frames)
         return bool(frames)
+
+
+_STREAMS: WeakSet[Stream] = WeakSet()
+
+
+def _forked() -> None:
+    for stream in list(_STREAMS):
+        stream.abandon("this process was forked, and the stream is its parent's")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class TlsStream(Stream):
