@@ -25,7 +25,7 @@ if BACK := int(os.environ.get("HEADWATER_TEST_CLOCK_BACK", "0")):  # seconds
     time.time_ns = lambda: _time_ns() - BACK * 1_000_000_000
 
 from headwater import Event, Interest, Log, State, Subscription, i32, i64, u32
-from headwater.channel.delivery import Reliable
+from headwater.channel.delivery import BestEffort, Reliable
 from headwater.federation.network import Network
 from headwater.federation.node import Node
 
@@ -160,6 +160,12 @@ class Worker:
     def alone(self, unwanted: list[str], timeout: float = GUARD) -> Any:
         return self.node.until(lambda: not set(unwanted) & set(self.node.peers), timeout)
 
+    def gone(self, unwanted: list[str], timeout: float = GUARD) -> Any:
+        """Wait until nothing is known of these any more."""
+        engine = self.node.engine
+        assert engine is not None
+        return self.node.until(lambda: not set(unwanted) & {peer.name for peer in engine.everyone()}, timeout)
+
     def sees(self, channel: str, sources: list[str], timeout: float = GUARD) -> Any:
         ok = self.node.until(lambda: set(sources) <= set(self.node.remote_sources(channel)), timeout)
         return ok or self.node.remote_sources(channel)
@@ -243,10 +249,12 @@ class Worker:
         where: str | None = None,
         durable: bool = False,
         order: str | None = None,
+        reliable: bool = True,
     ) -> Any:
         sink = self.sinks[name] = Sink(path)
         subscribe, wanted = self.node.channel(channel, Count).subscribe, SPECIAL.get(where or "", where)
-        sink.subscription = subscribe(sink, wanted, name=name, delivery=Reliable(durable=durable), order=order)
+        delivery = Reliable(durable=durable) if reliable else BestEffort()
+        sink.subscription = subscribe(sink, wanted, name=name, delivery=delivery, order=order)
         return True
 
     def sequence(self, channel: str) -> Any:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -42,6 +43,7 @@ class Asking:
         self._refusals: dict[str, dict[Entry, list[Subscription]]] = {}
         self._patterns = 0  # how often there was a new pattern of names
         self._looking = False  # what peers have is about to be looked at again
+        self._versions = count(1)  # of questions: a later one has a higher one, also to a peer that was forgotten since
 
     # ── who is there ──
 
@@ -150,7 +152,7 @@ class Asking:
             if asked.busy:
                 asked.again = True
                 return None
-            if demand.same(asked.demand) and asked.agreed == asked.version:
+            if demand.same(asked.demand) and asked.agreed == asked.version and not _doubtful(peer, asked):
                 if begin and asked.marked >= asked.due:  # nothing was asked for them, and so nothing will come
                     asked.begins.append((asked.version, begin))
                     self._engine.keeping.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
@@ -158,6 +160,15 @@ class Asking:
                 return None
             asked.busy = True
             return asked
+
+    def confirm(self, peer: Peer) -> None:
+        """A peer has said which memory it has: what it was asked for in an earlier one, it is asked for again. It may
+        have taken this node for gone."""
+        with peer.lock:
+            names = {name for name, asked in peer.asked.items() if _doubtful(peer, asked)}
+        for channel in self._node.channels() if names else ():
+            if channel.name in names:
+                self.sync(channel, [peer])
 
     def _failed(self, channel: Channel, peer: Peer, error: Exception) -> None:
         if not self._engine.closed:
@@ -207,8 +218,7 @@ class Asking:
         if demand.wishes and peer.link is None:
             self._engine.links.call(peer)  # before anything can come
         with peer.lock:
-            asked.version += 1
-            version = asked.version
+            asked.version = version = next(self._versions)
             before, asked.demand = asked.demand, demand
             if begin:
                 asked.begins.append((version, begin))
@@ -330,7 +340,7 @@ class Asking:
             # Of what nothing was taken, nothing is kept there to build on.
             asked.base = 0 if answer.error or len(still) + len(refused) >= demand.wishes else version
             asked.points, asked.refused = dict(answer.points), {**still, **refused}
-            asked.incarnation = peer.incarnation
+            asked.incarnation, asked.memory = peer.incarnation, answer.memory
         self._engine.reaches.installed(peer, channel.name, demand, answer.points)
         if asked.marked >= answer.mark:  # no mark will follow for it
             self.begun(peer, channel.name, asked, version)
@@ -448,6 +458,8 @@ class Asking:
                     continue
                 if asked.busy or asked.agreed != asked.version or not asked.demand.same(demand):
                     return False
+                if _doubtful(peer, asked):
+                    return False
                 if marks and demand.wishes and asked.marked < asked.due and not _all_refused(asked):
                     return False
         return True
@@ -466,6 +478,11 @@ class Asking:
 
 def _place(channel: Channel, peer: Peer) -> str:
     return f"{channel.name}@{peer.name}"
+
+
+def _doubtful(peer: Peer, asked: Installation) -> bool:
+    """Whether a peer may have given up what it was asked for, without being asked to."""
+    return bool(asked.demand.wishes and asked.memory) and peer.memory_there not in (0, asked.memory)
 
 
 def _all_refused(asked: Installation) -> bool:

@@ -79,6 +79,7 @@ class Installation:
     busy: bool = False
     again: bool = False
     incarnation: int = 0
+    memory: int = 0  # of the peer, in which that was
 
 
 class Demands:

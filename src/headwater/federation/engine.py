@@ -29,7 +29,7 @@ from headwater.errors import (
     HeadwaterError,
     SecurityError,
 )
-from headwater.federation import messages, wire
+from headwater.federation import messages
 from headwater.federation.asking import Asking
 from headwater.federation.control import ControlEvents
 from headwater.federation.credentials import Credentials
@@ -387,9 +387,7 @@ class Engine:
             return
         source.gap = (peer.links, source.frame)
         log.warning("node %s: frames %d to %d of %s are missing", self.node.name, source.frame + 1, number - 1, source)
-        from headwater.federation.wire_control import Resume
-
-        peer.say(wire.encode_control(Resume(peer.positions())))
+        peer.resume()
 
     @property
     def multicast(self) -> Multicast | None:

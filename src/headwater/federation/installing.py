@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from headwater.channel.wiring import Move
 from headwater.errors import FrameError, HeadwaterError
 from headwater.federation import wire
@@ -65,7 +67,7 @@ class Installing:
         if channel is not None:
             self._read(peer, principal, channel, question)
         with self._lock, self._node.wiring.lock:
-            return self._install(peer, principal, question)
+            return replace(self._install(peer, principal, question), memory=peer.memory)
 
     def _not_allowed(self, peer: Peer, request: Install, why: str) -> Installed:
         for wish in unpack_wishes(request)[:REFUSALS_TOLD]:
@@ -114,6 +116,9 @@ class Installing:
             return Installed({}, error=f"unknown channel {request.channel!r}" if question.wishes else "")
         crossing = peer.crossing(channel)
         renewed = crossing.parked or crossing.incarnation != peer.incarnation
+        if request.version < peer.unwanted.get(channel.name, 0):  # the same, and nothing is wanted by now
+            self._forget_empty(peer, crossing)
+            return Installed({})
         if request.version < crossing.version and crossing.incarnation == peer.incarnation:
             # an old question that has come late
             return Installed(crossing.points, mark=crossing.due, group=_group(crossing))
@@ -203,6 +208,7 @@ class Installing:
             self._send_again(peer, crossing, request.positions)
         self.promising = any(each.promises for other in self._engine.everyone() for each in other.crossings.values())
         if not crossing.wishes:
+            peer.unwanted[channel.name] = request.version  # should an earlier question still come
             self._over(peer, crossing)
         elif fresh or crossing.due > crossing.told:  # for what is only withdrawn nobody waits
             crossing.due = crossing.version
@@ -305,6 +311,7 @@ class Installing:
             elif moves:
                 self._node.wiring.move(moves)
             self._over(peer, crossing)
+            peer.given_up()
 
     def _over(self, peer: Peer, crossing: Crossing) -> None:
         """Nothing is wanted any more."""

@@ -16,7 +16,6 @@ from headwater.federation.handshake import Introduction
 from headwater.federation.offences import who_sent
 from headwater.federation.routed import RoutedLink, read_head
 from headwater.federation.stream import Stream, dial
-from headwater.federation.wire_control import Resume
 
 if TYPE_CHECKING:
     from headwater.federation.engine import Engine
@@ -167,7 +166,7 @@ class Links:
             why = request.why if request.wanted else f"it says that it cannot reach this one: {request.why}"
             self._link_routed(peer, why, wanted=request.wanted or self._engine.network.direct == ())
         else:  # the link has ended at the other end only, which waits to hear from where on to begin
-            peer.say(wire.encode_control(Resume(peer.positions())))
+            peer.resume()
         return messages.Accepted()
 
     def on_post(self, payload: bytes) -> None:

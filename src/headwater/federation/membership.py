@@ -186,6 +186,8 @@ class Membership:
             if exchange is not None:
                 self._engine.exchange.forget(exchange, peer.id)
             peer.asked.clear()
+            peer.memory_there = 0
+            peer.unwanted.clear()
             gone = list(peer.standins.values())
             peer.standins.clear()
             peer.over.clear()

@@ -143,6 +143,7 @@ class Installed(msgspec.Struct, frozen=True, tag=True):
     group: str = ""  # the multicast group, where events come by that
     mark: Number = 0  # the version whose mark says that all of it is in force
     all: bool = False  # it is not known here what has changed: say all of it
+    memory: Number = 0  # of the source: what was asked for in another one it may have given up by now
 
 
 class Routed(msgspec.Struct, frozen=True, tag=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -80,6 +81,8 @@ class Peer:
         self.full: set[Any] = engine.node.full
         # out and in
         self.crossings: dict[str, Crossing] = {}
+        self.memory = new_memory()  # in which they are kept: another one as soon as this node gives one up by itself
+        self.unwanted: dict[str, int] = {}  # by channel of which it wants nothing more, the version of that question
         self.by_sid: dict[int, Lane] = {}
         self.standins: dict[int, StandIn] = {}
         self.over: dict[int, StandIn] = {}  # the last that have ended: the other end may not know what came of them
@@ -87,6 +90,7 @@ class Peer:
         self._acknowledging = threading.Lock()
         # what this node has asked for there
         self.asked: dict[str, Any] = {}  # by channel: a demand.Installation
+        self.memory_there = 0  # in which it keeps that, as it has said over the present link
         self.control_in: Counter[str] = Counter()  # frames beside events and acknowledgements, by kind
         self.past_bytes = [0, 0]  # of links that are no more: out, in
 
@@ -298,7 +302,7 @@ class Peer:
                 self._let_go(old, "another link took its place")
             with self.building:
                 self.control.clear()
-                self.control.append(wire.encode_control(Resume(self.positions())))
+                self.control.append(self._resume())
                 known = [*self.standins.items(), *self._ended()]
                 said = [(sid, source.acknowledged) for sid, source in known if source.acknowledged]
                 if said:  # it may have been lost with the link
@@ -312,6 +316,18 @@ class Peer:
             return
         self.stir()
         self.engine.keeping.changed()
+
+    def _resume(self) -> bytes:
+        return wire.encode_control(Resume(self.positions(), memory=self.memory))
+
+    def resume(self) -> None:
+        """Say what has come, so that the rest is sent again, and what is known here of what the other end wants."""
+        self.say(self._resume())
+
+    def given_up(self) -> None:
+        """Something that the other end has asked for, and may not know to be over, is kept no longer."""
+        self.memory = new_memory()
+        self.resume()
 
     def positions(self) -> dict[int, int]:
         """The last frame of each source that came."""
@@ -359,7 +375,7 @@ class Peer:
         link = self.link
         return link is not None and link.kind != "zenoh"
 
-    def on_resume(self, positions: dict[int, int], link: Link) -> None:
+    def on_resume(self, positions: dict[int, int], link: Link, memory: int = 0) -> None:
         """The other end says which frames of each source it has: the rest goes again, then all that waits."""
         if len(self.control) > UNREAD // 2 or sum(map(len, list(self.control))) > UNREAD_BYTES:
             raise FrameError("it asks again and again for what it does not take")
@@ -375,7 +391,11 @@ class Peer:
                     continue
                 for lane in crossing.active():
                     lane.begin_again()
-                    first, again = lane.again(positions.get(lane.sid, 0))
+                    came = positions.get(lane.sid, 0)
+                    if came > lane.number:  # what it has is of an earlier lane, which was given up here
+                        self.control.append(wire.encode_control(Ends(lane.sid)))
+                        came = 0
+                    first, again = lane.again(came)
                     if again or lane.pending or lane.behind or not lane.ended:
                         self.control.append(self._announce(lane, first))
                         self.control.extend(again)
@@ -391,7 +411,8 @@ class Peer:
                 if not sid & GROUP and sid not in self.by_sid:
                     self.control.append(wire.encode_control(Ends(sid)))
             self.control.extend(shared)
-            self.resumed = True
+            self.resumed, self.memory_there = True, memory
+        self.engine.keeping.later(0.0, partial(self.engine.asking.confirm, self))
         for crossing in marked:
             self.engine.mark(self, crossing)
         self.stir()
@@ -457,8 +478,8 @@ class Peer:
         self.control_in[type(message).__name__.lower()] += 1
         groups = self.engine.groups
         match message:
-            case Resume(positions=positions):
-                self.on_resume(positions, link)
+            case Resume(positions=positions, memory=memory):
+                self.on_resume(positions, link, memory)
             case Announce():
                 self._on_announce(message)
             case Ends(source=sid):
@@ -600,6 +621,11 @@ class Peer:
     def __repr__(self) -> str:
         kind = "no link" if self.link is None else self.link.kind
         return f"<Peer {self.id}, {kind}>"
+
+
+def new_memory() -> int:
+    """A number that no other memory has, of any process."""
+    return 1 + secrets.randbits(48)
 
 
 def _compressed(frame: bytes, codec: Any) -> bytes:

@@ -39,10 +39,12 @@ class Hello(msgspec.Struct, tag_field="is", tag="hello", frozen=True, kw_only=Tr
 
 
 class Resume(msgspec.Struct, tag_field="is", tag="resume", frozen=True):
-    """The number of the last frame received of each source; `fresh`: this node remembers nothing from before."""
+    """The number of the last frame received of each source; `fresh`: this node remembers nothing from before; `memory`:
+    what the other one has asked for in an earlier one may be given up by now."""
 
     positions: Positions
     fresh: bool = False
+    memory: Number = 0
 
 
 class Repair(msgspec.Struct, tag_field="is", tag="repair", frozen=True):
