@@ -65,6 +65,9 @@ def test_cells_and_lines_of_any_length(tmp_path: Path) -> None:
     assert types(made) == {"a": "text", "b": "i32"}
     _, made = proposed(tmp_path, written(tmp_path / "b.csv", f'time,"{long}",b', "2026-03-01,1,2"))
     assert len(types(made)) == 2
+    digits = "1" * 200_000 + "x"
+    _, made = proposed(tmp_path, written(tmp_path / "c.csv", f"time,{digits}", f"2026-03-01,{digits}"))
+    assert list(types(made).values()) == ["text"]
 
 
 def test_no_more_is_read_than_is_looked_at(tmp_path: Path) -> None:

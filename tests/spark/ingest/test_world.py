@@ -194,6 +194,12 @@ def test_seconds_of_an_epoch_are_cut_off_behind_microseconds(spark: Any, tmp_pat
     (tmp_path / "b.csv").write_text("time,who,level\n1498859038123.4567,w,1\n")
     ingest(spark, IngestMapping.of(**ms), [tmp_path / "b.csv"], tmp_path / "log")
     assert [row["event_time"].microsecond for row in logged(tmp_path / "log", "ms")] == [123456]
+    ns = {**CSV, "channel": "ns", "time": {"from": "time", "format": "epoch ns"}}
+    (tmp_path / "c.csv").write_text("time,who,level\n1498859038123456789,w,1\n-1,w,2\n1e30,w,3\n9e18,w,4\n")
+    report = ingest(spark, IngestMapping.of(**ns), [tmp_path / "c.csv"], tmp_path / "log")
+    stamps = [row["event_time"].isoformat() for row in logged(tmp_path / "log", "ns")]
+    assert stamps == ["2017-06-30T21:43:58.123456+00:00", "1970-01-01T00:00:00+00:00", "2255-03-14T16:00:00+00:00"]
+    assert [row["line"] for row in bad(report)] == [4]
 
 
 def test_comments_before_and_between(spark: Any, tmp_path: Path) -> None:

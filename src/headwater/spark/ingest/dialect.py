@@ -13,7 +13,7 @@ LOOKED_AT = 200  # lines that the delimiter is found by
 _STRONG, _WEAK = ";\t|,", " :"
 _COMMENTS = ("#", "%", "//")
 _VALUE = re.compile(
-    r"\s*(?:[+-]?[\d.,' \u00a0\u202f]*\d[\d.,' \u00a0\u202f]*(?:[eE][+-]?\d+)?|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*|"
+    r"\s*+(?:[+-]?(?=[.,' \u00a0\u202f]*+\d)[\d.,' \u00a0\u202f]++(?:[eE][+-]?\d++)?|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*|"
     r"\d{1,2}:\d\d.*|(?i:nan|true|false))\s*"
 )
 

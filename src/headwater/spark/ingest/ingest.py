@@ -220,6 +220,7 @@ def _unread_by_spark(spark: Any, files: list[Input], mapping: IngestMapping) -> 
             scan = reading.scan(spark, mapping, group, {each.uri: 0 for each in group}, details=False)
             judged(mapping, scan, reasons=False).write.format("noop").mode("overwrite").save()
     except Exception as error:
+        spark.range(1).count()  # if the session itself is at its end, that is no fault of a file's
         if len(files) == 1:
             return {files[0].path: _cause(error)}
         half = len(files) // 2
