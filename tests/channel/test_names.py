@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -155,6 +156,21 @@ def test_equality_is_by_meaning() -> None:
     assert Pattern("a.*.**") == Pattern("a.**.*") == Pattern("a.**.*.**")
     assert len({Pattern("**"), Pattern("**.**"), Pattern("a"), Pattern("a")}) == 2
     assert Pattern("a.**") != Pattern("a.*") and Pattern("a") != "a"
+
+
+def test_which_patterns_meet_and_cover_each_other() -> None:
+    """Against all names that can tell: every pattern of up to 3 segments with every other."""
+    names = [".".join(each) for length in range(1, 7) for each in product("abc", repeat=length)]
+    texts = [".".join(each) for length in range(1, 4) for each in product(("a", "b", "*", "**"), repeat=length)]
+    patterns = [Pattern(text) for text in texts]
+    matched = {each: frozenset(name for name in names if each.matches(name)) for each in patterns}
+    for one in patterns:
+        for other in patterns:
+            assert one.meets(other) is not matched[one].isdisjoint(matched[other]), (one, other)
+            if one.covers(other):
+                assert matched[other] <= matched[one], (one, other)
+    for one, other in (("**", "a.*.**"), ("a.**", "a.b.*"), ("a.*", "a.b"), ("**.b", "a.**.b"), ("*.**", "**.*")):
+        assert Pattern(one).covers(Pattern(other))
 
 
 def test_no_pattern_takes_exponential_time() -> None:

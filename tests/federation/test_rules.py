@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.channel.names import Pattern
 from headwater.errors import ConfigError
 from headwater.federation.rules import ACTIONS, Decision, Principal, Rule, Rules
 from tests.effort import examples
@@ -113,6 +115,38 @@ def test_the_default_may_be_to_allow() -> None:
 def test_an_unknown_action_is_refused_even_where_all_is_allowed() -> None:
     found = Rules([Rule("**", "*")], default=True).allows(DUBLIN, "delete", "a")  # type: ignore[arg-type]
     assert found == Decision(False, found.why) and "no such action" in found.why
+
+
+def test_whether_something_may_be_hidden_and_whether_some_of_a_pattern_is_allowed() -> None:
+    """What is said of patterns, beside what is so of each name."""
+    tables = [
+        Rules(),
+        Rules(default=True),
+        TABLE,
+        Rules([Rule("**", "*", may=("subscribe",))]),
+        Rules([Rule("a.secret.**", "*", may=()), Rule("**", "*")]),
+        Rules([Rule("**", "ann"), Rule("a.**", "*", may=())], default=True),
+        Rules([Rule("a.*", "group:staff", may=("advertise",)), Rule("a.**", "*", may=("subscribe",))]),
+        Rules([Rule("*.**", "*", may=("subscribe",))]),
+    ]
+    segments = ("a", "ie", "tcd", "secret")
+    names = [".".join(each) for length in (1, 2, 3) for each in product(segments, repeat=length)]
+    patterns = [Pattern(text) for text in ("**", "a.**", "a.*", "a.secret.**", "ie.tcd.secret.*", "**.secret", "x.*")]
+    for rules in tables:
+        for principal in (DUBLIN, ANN, BARE):
+            sees = rules.seen_by(principal)
+            assert rules.hides_from(principal) or all(map(sees, names))
+            assert not all(map(sees, names)) or not rules.hides_from(principal)
+            for pattern, action in product(patterns, ACTIONS):
+                found = rules.allows_some(principal, action, pattern)
+                allowed = any(rules.allows(principal, action, name) for name in names if pattern.matches(name))
+                assert found or not allowed, (rules, pattern)
+                assert str(pattern) in found.why
+    assert not TABLE.allows_some(ANN, "subscribe", Pattern("ie.tcd.secret.*"))
+    assert "rule 2" in TABLE.allows_some(ANN, "subscribe", Pattern("ie.tcd.secret.*")).why
+    assert not TABLE.allows_some(DUBLIN, "subscribe", Pattern("uk.**"))
+    hint = TABLE.allows_some(DUBLIN, "subscribe", Pattern("uk.**")).why.partition("add ")[2]
+    assert Rules([eval(hint, {"Rule": Rule})]).allows_some(DUBLIN, "subscribe", Pattern("uk.**"))
 
 
 def test_wrong_rules() -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import cache
 from itertools import islice
 
 from headwater.errors import ChannelError
@@ -90,6 +91,14 @@ class Pattern:
             return self._prefix == "." or f"{name}.".startswith(self._prefix)
         return _match(self._key, name.split("."))
 
+    def meets(self, other: Pattern) -> bool:
+        """Whether there may be a name that both match."""
+        return _meet(self._key, other._key)
+
+    def covers(self, other: Pattern) -> bool:
+        """Whether it certainly matches all names that the other one matches. False says nothing."""
+        return _cover(self._key, other._key)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pattern) and self._key == other._key
 
@@ -121,6 +130,31 @@ def _match(pattern: tuple[str, ...], name: list[str]) -> bool:
         else:
             return False
     return all(segment == ANY for segment in pattern[at:])
+
+
+def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    @cache
+    def rest(at: int, here: int) -> bool:
+        if at == len(one) or here == len(other):
+            return all(segment == ANY for segment in (*one[at:], *other[here:]))
+        mine, its = one[at], other[here]
+        if ANY in (mine, its):  # it takes nothing, or one segment of the other's
+            return rest(at + 1, here) or rest(at, here + 1)
+        return (mine == its or ONE in (mine, its)) and rest(at + 1, here + 1)
+
+    return rest(0, 0)
+
+
+def _cover(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    @cache
+    def rest(at: int, here: int) -> bool:
+        if at == len(one) or here == len(other):
+            return here == len(other) and all(segment == ANY for segment in one[at:])
+        if one[at] == ANY:
+            return rest(at + 1, here) or rest(at, here + 1)
+        return other[here] != ANY and one[at] in (ONE, other[here]) and rest(at + 1, here + 1)
+
+    return rest(0, 0)
 
 
 def _normal(segments: list[str]) -> tuple[str, ...]:

@@ -74,6 +74,7 @@ class Asking:
         with peer.lock:
             if peer.incarnation == state.incarnation and patterns == self._patterns:
                 peer.considered = max(peer.considered, state.version)
+        self._engine.permissions.consider(peer, patterns)
         self._engine.keeping.changed()
 
     def look_again(self) -> None:

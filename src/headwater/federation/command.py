@@ -102,8 +102,9 @@ def listen(
             subscription = node.channel(target).subscribe(where=where, params=params or None, history=history)
         node.ready(wait)
         refused = dict(subscription.refused)
-        if refused and len(refused) >= len(node.remote_sources(target)) > 0:
-            raise FederationError(f"no source of {target} takes the interest: {next(iter(refused.values()))}")
+        places = [f"{target}@{source.rpartition('@')[2]}" for source in node.remote_sources(target)]
+        if places and all(place in refused for place in places):
+            raise FederationError(f"no source of {target} takes the interest: {refused[places[0]]}")
         end = None if seconds is None else monotonic() + seconds
         left = count
         while left != 0 and not ended.is_set() and (end is None or monotonic() < end):
@@ -193,9 +194,11 @@ def _channel(node: Node, name: str, type: EventType | None, wait: float, ended: 
     if not node.until(lambda: node.has_channel(name) or ended.is_set(), wait):
         known = ", ".join(sorted({ad.name for peer in _peers(node) if peer.state for ad in peer.state.channels}))
         others = f"{len(node.peers)} other nodes" if len(node.peers) != 1 else "1 other node"
+        hiding = ", ".join(sorted(peer.name for peer in _peers(node) if peer.state and peer.state.restricted))
+        hidden = f", as far as the rules of {hiding} let this node know of them" if hiding else ""
         raise FederationError(
             f"channel {name!r}: expected one that a node of the federation has, found none at {others} in {wait:g} s "
-            f"(channels there: {known or 'none'}); give --type to declare it, or a longer --wait"
+            f"(channels there: {known or 'none'}{hidden}); give --type to declare it, or a longer --wait"
         )
     return node.channel(name)
 

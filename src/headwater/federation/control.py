@@ -119,6 +119,10 @@ class ControlEvents:
                 self._texts[key] = text
         self._interest(peer, channel, text, change, reason, here=True)
 
+    def denied(self, peer: Peer, name: str, reason: str) -> None:
+        """Another node may not subscribe to what it has asked for by name, or by a pattern of names."""
+        self._interest(peer, name, "", "refused", reason, here=True)
+
     def interest(self, peer: Peer, channel: str, entry: Entry | None, change: str, reason: str) -> None:
         """Of this node's interest in sources there."""
         interest = None if entry is None else entry.interest

@@ -176,11 +176,13 @@ class Description:
         sees, listener = self._engine.security.seen_by(principal), self._engine.listener
         known = listener is not None and self._engine.security.deals_with(principal)  # else it has no business there
         endpoints = self._addresses(tuple(listener.endpoints)) if listener is not None and known else []
+        state = None
         if changed is not None and since <= version:
             state = self._changed(channels, sources, changed, sees)
-            if state is not None:
-                return replace(state, version=version, since=since, endpoints=endpoints)
-        return replace(self._paged(channels, sources, version, sees, after), version=version, endpoints=endpoints)
+        if state is None:
+            state, since = self._paged(channels, sources, version, sees, after), 0
+        restricted = self._engine.security.hides_from(principal)
+        return replace(state, version=version, since=since, endpoints=endpoints, restricted=restricted)
 
     def _addresses(self, endpoints: tuple[str, ...]) -> list[str]:
         """Where this node can be called. To find out all addresses of a machine may take its time."""

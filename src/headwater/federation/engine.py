@@ -4,6 +4,7 @@
     Links        a stream to each, or Zenoh's path                         (links.py)
     Installing   what other nodes ask of this one's sources                (installing.py)
     Asking       what this node asks of other nodes' sources               (asking.py)
+    Permissions  whether it may subscribe to what they do not tell it of   (permissions.py)
     Keeping      the thread that keeps it going, and waiting for things    (keeping.py)
     Engine       this file: holds them together
 
@@ -54,6 +55,7 @@ from headwater.federation.membership import Membership
 from headwater.federation.network import Network
 from headwater.federation.offences import UNKNOWN, Offences, who_sent
 from headwater.federation.peer import Peer
+from headwater.federation.permissions import Permissions
 from headwater.federation.places import stream_endpoints
 from headwater.federation.reached import Reaches
 from headwater.federation.seen import PlacesOfTerm, order_of
@@ -114,7 +116,7 @@ class Engine:
         self.keeping, self.dialogue = Keeping(self), Dialogue(self)
         self.links, self.membership = Links(self), Membership(self)
         self.installing, self.asking = Installing(self), Asking(self)
-        self.control = ControlEvents(self)
+        self.control, self.permissions = ControlEvents(self), Permissions(self)
         logs = node.logs
         self.logs = None if logs is None else LogServer(self, Shelf(logs.settings.path, logs.node))
         self.touched: set[Channel] = set()
@@ -315,6 +317,8 @@ class Engine:
                 return self.links.use_routed(peer, request)
             case messages.Describe():
                 return self.membership.describe_to(peer, opened, request)
+            case messages.MaySubscribe():
+                return self.permissions.answer(peer, opened.principal, request)
             case messages.Ask():
                 return self.installing.tell(peer, request)
             case messages.Stand() | messages.Lead():
@@ -416,6 +420,7 @@ class Engine:
         self._attempt("sources that are gone", touched, partial(self.installing.sweep, touched))
         for channel in touched:
             self._attempt(channel.name, [channel], partial(self._sync_channel, channel))
+        self._attempt("what other nodes do not list", touched, partial(self.permissions.touched, touched))
 
     def _sync_channel(self, channel: Channel) -> None:
         with self.node.wiring.lock:

@@ -16,6 +16,7 @@ from headwater.federation.crossing import Crossing, Merged, Tagged
 from headwater.federation.granting import Grant, Granting, Refused
 from headwater.federation.history import recollect, send_past
 from headwater.federation.messages import Ask, Install, Installed, Told, Wish, unpack_wishes
+from headwater.federation.permissions import note_refused
 from headwater.federation.question import MOST, Pages, Question
 from headwater.federation.wire_control import Ends
 
@@ -70,6 +71,7 @@ class Installing:
             return replace(self._install(peer, principal, question), memory=peer.memory)
 
     def _not_allowed(self, peer: Peer, request: Install, why: str) -> Installed:
+        note_refused(peer, request.channel, why)
         for wish in unpack_wishes(request)[:REFUSALS_TOLD]:
             self._engine.control.wish(peer, request.channel, wish, "refused", why)
         return Installed({}, error=why)

@@ -298,6 +298,7 @@ class Membership:
         peer.standins.clear()
         peer.over.clear()
         peer.unacknowledged.clear()
+        self._engine.permissions.forget(peer)
         kept = self._engine.installing.gone(peer, orderly=orderly)
         if self._engine.groups is not None:
             self._engine.groups.forget(peer)

@@ -23,6 +23,7 @@ from headwater.types import EventType, event_type
 MAX_LIST = 100_000
 MAX_TAG = (1 << 31) - 1  # the bit above says that an event is of the past
 MAX_ENDPOINTS = 32
+MAX_NAMES = 100  # of channels and patterns in one question whether they may be subscribed to
 MAX_PACKED = 4 << 20  # bytes of wishes in one message, as they travel
 MAX_UNPACKED = 16 << 20  # and as they are
 PACKED = 512  # bytes from which on they are worth packing
@@ -81,6 +82,7 @@ class State(msgspec.Struct, frozen=True, tag=True):
     gone_sources: list[int] = []
     after: Cursor | None = None
     next: Cursor | None = None
+    restricted: bool = False  # there may be channels of which it is not told; the same whatever channels there are
 
 
 class News(msgspec.Struct, frozen=True):
@@ -168,6 +170,20 @@ class Describe(msgspec.Struct, frozen=True, tag=True):
     version: Number = 0
 
 
+class MaySubscribe(msgspec.Struct, frozen=True, tag=True):
+    """Whether a node may subscribe to channels of these names, or to any that these patterns fit, of which it is not
+    told that they are there."""
+
+    names: Annotated[list[Name], Meta(max_length=MAX_NAMES)]
+
+
+class MayNot(msgspec.Struct, frozen=True, tag=True):
+    """Those to which it may not, and why: by the rules and the names alone, so that it says nothing about which
+    channels there are."""
+
+    why: dict[str, str] = {}
+
+
 class Ask(msgspec.Struct, frozen=True, tag=True):
     """For the counts of this node's interests at the other one."""
 
@@ -231,8 +247,8 @@ class LatestIs(msgspec.Struct, frozen=True, tag=True):
     version: Number
 
 
-Request = Install | Routed | Describe | Ask | Heard | Latest | Stand | Lead
-Reply = Installed | Accepted | Told | State | LatestIs | Vote
+Request = Install | Routed | Describe | MaySubscribe | Ask | Heard | Latest | Stand | Lead
+Reply = Installed | Accepted | MayNot | Told | State | LatestIs | Vote
 
 _REQUEST = msgspec.msgpack.Decoder(Request)
 _REPLY = msgspec.msgpack.Decoder(Reply)

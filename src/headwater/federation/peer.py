@@ -91,6 +91,7 @@ class Peer:
         # what this node has asked for there
         self.asked: dict[str, Any] = {}  # by channel: a demand.Installation
         self.memory_there = 0  # in which it keeps that, as it has said over the present link
+        self.refused_here: dict[str, str] = {}  # the last names that it has asked for and may not have, and why
         self.control_in: Counter[str] = Counter()  # frames beside events and acknowledgements, by kind
         self.past_bytes = [0, 0]  # of links that are no more: out, in
 

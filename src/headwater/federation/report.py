@@ -16,9 +16,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.attachment import Attachment
+from headwater.channel.names import is_pattern
 from headwater.channel.table import Cell, block, table
 from headwater.errors import FederationError, SecurityError, Unreachable
 from headwater.federation.messages import Ask, Told
+from headwater.federation.wanted import sinks_behind
 from headwater.threads import PROCESS
 
 if TYPE_CHECKING:
@@ -102,7 +104,8 @@ class PeerReport:
     """Another node. `away` is for how many seconds it is not there, None if it is; `link` is "tcp", "tls", "unix",
     "zenoh", or None while there is nothing to exchange; `trouble` is why it is not a direct stream. `frames_in` and
     `frames_out` are of events; `answers` are all frames that came over the present direct stream, acknowledgements and
-    what is said about interests included."""
+    what is said about interests included. `refused` has the channels, and patterns of names, that it asked for here and
+    no rule lets it subscribe to, and why: the last of them, of channels that this node does not have, too."""
 
     name: str
     id: str
@@ -120,6 +123,7 @@ class PeerReport:
     stand_ins: tuple[StandInReport, ...] = ()
     installed: tuple[InstalledReport, ...] = ()
     asked: tuple[AskedReport, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
     fallback: FallbackReport | None = None
 
     @property
@@ -230,7 +234,9 @@ class FederationReport:
         installed = _of(self.peers, "installed", ["channel", "interest", "cost"])
         total, each = self.budget
         title = f"other nodes' interests at sources here (budget of a channel: {total:,}, of one node {each:,})"
-        return lines + _section(title, installed)
+        lines += _section(title, installed)
+        rows: list[list[Cell]] = [[peer.name, *each] for peer in self.peers for each in peer.refused.items()]
+        return lines + _section("refused here, since no rule allows it", _rows(["node", "channel", "why"], rows))
 
 
 _MESSAGES = ("messages_out", "bytes_out", "messages_in", "bytes_in")
@@ -349,7 +355,8 @@ def _peer(engine: Engine, peer: Peer) -> PeerReport:
             for crossing in list(peer.crossings.values())
             for tag, (entry, member) in crossing.wishes.items()
         ),
-        asked=tuple(_asked(engine, peer)),
+        asked=(*_asked(engine, peer), *_unlisted(engine, peer)),
+        refused=dict(peer.refused_here),
         fallback=_fallback(peer),
     )
 
@@ -385,6 +392,29 @@ def _asked(engine: Engine, peer: Peer) -> Iterator[AskedReport]:
         for entry in list(asked.demand.placed):
             where, why = engine.demands.placed(peer, channel, entry) or ("", "")
             yield AskedReport(channel=channel, interest=_text(entry), where=where, why=why, points=points)
+
+
+def _unlisted(engine: Engine, peer: Peer) -> Iterator[AskedReport]:
+    """What sinks here still want that a peer has refused without saying whether it has it."""
+    refused = engine.permissions.refused(peer)
+    if not refused:
+        return
+    with engine.node.wiring.lock:
+        wanted = [
+            (channel.name, _text(entry))
+            for channel in engine.node.channels()
+            if channel.name in refused and channel.name not in peer.asked
+            for entry in channel.entries.values()
+            if any(sinks_behind([entry]))
+        ]
+        wanted += [
+            (asked.text, "everything" if asked.where is None else getattr(asked.where, "text", str(asked.where)))
+            for sink in engine.node.subscriptions.values()
+            for asked in sink.asked
+            if asked.text in refused and is_pattern(asked.text)
+        ]
+    for name, interest in wanted:
+        yield AskedReport(channel=name, interest=interest, where="refused", why=f"node {peer.name}: {refused[name]}")
 
 
 def _text(entry: Entry) -> str:

@@ -37,6 +37,7 @@ How = Literal["certificate", "password", "key"]
 
 MAX_WHO = 255
 _SPOKEN = {"advertise": "advertise on", "subscribe": "subscribe to", "install": "install code on"}
+_EVERY_NAME = Pattern("*.**")
 _PREFIXES = ("certificate", "user", "group", "key")
 FINGERPRINT_DIGITS = 64
 _KEY = re.compile(rf"[0-9a-f]{{{ID_DIGITS},{FINGERPRINT_DIGITS}}}")
@@ -160,9 +161,28 @@ class Rules:
                 return Decision(allowed, f"{may if allowed else may_not}: rule {number} ({rule}) decides")
         if self.default:
             return Decision(True, f"{may}: {self.why}")
+        return Decision(False, f"{may_not}: {self._no_rule(principal, action, channel)}")
+
+    def allows_some(self, principal: Principal, action: Action, pattern: Pattern) -> Decision:
+        """Whether the principal may do this on some channel that a pattern fits, if there is one; and which rule says
+        so."""
+        deed = f"{_SPOKEN.get(action, action)} any of {pattern}"
+        may, may_not = f"{principal} may {deed}", f"{principal} may not {deed}"
+        for number, rule in enumerate(self.rules, 1):
+            if not rule.concerns(principal) or not rule._pattern.meets(pattern):
+                continue
+            if action in rule.may:
+                return Decision(True, f"{may}: rule {number} ({rule}) allows some")
+            if rule._pattern.covers(pattern):
+                return Decision(False, f"{may_not}: rule {number} ({rule}) decides")
+        if self.default:
+            return Decision(True, f"{may}: {self.why}")
+        return Decision(False, f"{may_not}: {self._no_rule(principal, action, str(pattern))}")
+
+    def _no_rule(self, principal: Principal, action: Action, channel: str) -> str:
         count = f"none of the {len(self.rules)} rules is about it" if self.rules else "there are no rules"
         hint = f'Rule("{channel}", "{_spelled(principal)}", may=("{action}",))'
-        return Decision(False, f"{may_not}: {count}, and {self.why}; hint: where it is refused, add {hint}")
+        return f"{count}, and {self.why}; hint: where it is refused, add {hint}"
 
     def seen_by(self, principal: Principal) -> Callable[[str], bool]:
         """Whether the principal may know that there is a channel of some name: that is who may do something on it."""
@@ -172,6 +192,16 @@ class Rules:
             return next((anything for matches, anything in about if matches(channel)), self.default)
 
         return sees
+
+    def hides_from(self, principal: Principal) -> bool:
+        """Whether there may be names of channels that the principal may not know of, whatever channels there are."""
+        for rule in self.rules:
+            if rule.concerns(principal):
+                if not rule.may:
+                    return True
+                if rule._pattern.covers(_EVERY_NAME):
+                    return False
+        return not self.default
 
     def deals_with(self, principal: Principal) -> bool:
         """Whether there is anything at all that the principal may do."""

@@ -35,6 +35,7 @@ from typing import Any, ClassVar
 from cryptography import x509
 from cryptography.x509 import verification
 
+from headwater.channel.names import Pattern, is_pattern
 from headwater.channel.settings import Count, Name, Seconds, Settings, near, show
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.federation.endpoints import ENCRYPTED, is_local_scouting, is_loopback, loopback_only, protocol
@@ -227,6 +228,16 @@ class Security:
     def allows(self, principal: Principal, action: Action, channel: str) -> Decision:
         """Whether a principal may advertise, subscribe to or install code on a channel, and why."""
         return self._rules().allows(principal, action, channel)
+
+    def allows_named(self, principal: Principal, action: Action, name: str) -> Decision:
+        """As `allows`; of a pattern of names, whether that may be so of some channel that it fits."""
+        if is_pattern(name):
+            return self._rules().allows_some(principal, action, Pattern(name))
+        return self.allows(principal, action, name)
+
+    def hides_from(self, principal: Principal) -> bool:
+        """Whether there may be channels that a principal may not know of; that does not depend on which there are."""
+        return self._rules().hides_from(principal)
 
     def seen_by(self, principal: Principal) -> Callable[[str], bool]:
         """Of channels, whether a principal may know that they are there: that is who may do something on them."""
