@@ -266,3 +266,20 @@ def test_what_is_posted_to_one_node_is_nothing_to_another_whose_key_it_has_said_
         source.publish(number=number)
     got.wait(20)
     assert got.field("number") == list(range(20))
+
+
+# ── being waited for ──
+
+
+def test_ready_does_not_wait_for_one_that_may_do_nothing(make: Nodes, authority: Path) -> None:
+    lab = joined(make, authority, "lab")
+    lab.channel(CHANNEL, Plan).source("s")
+    eve = joined(make, authority, "eve", EVERYTHING)
+    desk = joined(make, authority, "desk")
+    make.together()
+    assert eve.engine is not None and desk.engine is not None
+    desk.engine.membership.fetch(desk.engine.peers[eve.id], GUARD)  # so far it answers
+    eve.engine.fabric.on_ask = lambda payload: None
+    see(desk, lab)
+    desk.channel(CHANNEL, Plan).subscribe(Log())
+    assert desk.ready(GUARD)

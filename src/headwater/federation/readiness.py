@@ -12,6 +12,7 @@ from headwater.federation.messages import Latest, LatestIs
 if TYPE_CHECKING:
     from headwater.federation.engine import Engine
     from headwater.federation.peer import Peer
+    from headwater.federation.rules import Principal
 
 STRANGER_SECONDS = 2.0  # for which nodes that have proven nothing are waited for
 SILENT_SECONDS = 5.0  # and those that have proven who they are, but do not say what they have
@@ -27,14 +28,15 @@ class Readiness:
     * and each question to it is answered, and what it answered is in force: the mark has come, behind all events of
       before.
 
-    A node that leaves, or is away, is not waited for. A node that is only said to be there is waited for until
-    STRANGER_SECONDS after that was first said, and one that has proven who it is but does not say what it has until
-    SILENT_SECONDS after that; each node that comes later, or is started again, anew."""
+    A node that leaves, is away, or may not advertise anything here is not waited for. A node that is only said to be
+    there is waited for until STRANGER_SECONDS after that was first said, and one that has proven who it is but does
+    not say what it has until SILENT_SECONDS after that; each node that comes later, or is started again, anew."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._asked: set[Peer] = set()
         self._confirmed: set[tuple[Peer, int]] = set()  # peers in an incarnation
+        self._advertisers: dict[Principal, bool] = {}  # whether each may advertise anything here
         self._began = monotonic()
         self._strangers = engine.membership.expected(self._began - STRANGER_SECONDS)
         self.over = False
@@ -48,11 +50,21 @@ class Readiness:
 
     def _reached(self) -> bool:
         engine = self._engine
-        peers = [peer for peer in engine.everyone() if peer.gone is None]
+        peers = [peer for peer in engine.everyone() if peer.gone is None and self._matters(peer)]
         unconfirmed = [peer for peer in peers if not self._has_confirmed(peer)]  # all are asked at once
         if unconfirmed or any(not self._informed(peer) for peer in peers) or self._expects_others():
             return False
         return engine.asking.settled(engine.node.channels(), marks=True)
+
+    def _matters(self, peer: Peer) -> bool:
+        """Whether there may be sources of a peer, as far as the rules go: else it could only keep this one waiting."""
+        principal = peer.principal
+        if principal is None:
+            return True
+        found = self._advertisers.get(principal)
+        if found is None:
+            found = self._advertisers[principal] = self._engine.security.deals_with(principal, "advertise")
+        return found
 
     def _informed(self, peer: Peer) -> bool:
         """Whether all is known here of what a peer has, as it says, and was looked at."""

@@ -203,9 +203,10 @@ class Rules:
                     return False
         return not self.default
 
-    def deals_with(self, principal: Principal) -> bool:
-        """Whether there is anything at all that the principal may do."""
-        return self.default or any(rule.may and rule.concerns(principal) for rule in self.rules)
+    def deals_with(self, principal: Principal, action: Action | None = None) -> bool:
+        """Whether there is anything at all that the principal may do; or any channel on which it may do this."""
+        may = [rule for rule in self.rules if (rule.may if action is None else action in rule.may)]
+        return self.default or any(rule.concerns(principal) for rule in may)
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)

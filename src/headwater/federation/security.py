@@ -243,9 +243,9 @@ class Security:
         """Of channels, whether a principal may know that they are there: that is who may do something on them."""
         return self._rules().seen_by(principal)
 
-    def deals_with(self, principal: Principal) -> bool:
-        """Whether there is anything at all that a principal may do."""
-        return self._rules().deals_with(principal)
+    def deals_with(self, principal: Principal, action: Action | None = None) -> bool:
+        """Whether there is anything at all that a principal may do; or any channel on which it may do this."""
+        return self._rules().deals_with(principal, action)
 
     def _rules(self) -> Rules:
         if self.rules is not None:
