@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headwater import Event, Network, Node, Rule, Security, u32
+from headwater.errors import ChannelError
 from headwater.federation import messages, permissions
 from headwater.federation.certificates import issue, make_authority
 from headwater.federation.messages import Install, MayNot, MaySubscribe, Wish
@@ -44,7 +45,11 @@ def joined(make: Nodes, folder: Path, name: str, rules: tuple[Rule, ...] = ALL, 
     """A node with a certificate; the first one listens, the others connect to it."""
     place = {"connect": make.opened[0].endpoints[0]} if make.opened else {"listen": options.pop("listen", TLS)}
     security = Security(
-        certificate=folder / f"{name}.pem", key=folder / f"{name}.key", authority=folder / "authority.pem", rules=rules
+        limit=options.pop("limit", 1 << 20),
+        certificate=folder / f"{name}.pem",
+        key=folder / f"{name}.key",
+        authority=folder / "authority.pem",
+        rules=rules,
     )
     return make(name, network=Network(security=security), **place, **options)
 
@@ -225,6 +230,20 @@ def test_names_that_are_none_are_an_offence(make: Nodes, authority: Path) -> Non
     assert lab.federation().offences == {guest.id: len(bad)} and not lab.federation().peer("guest").refused
     with pytest.raises(Exception, match="refused"):
         guest.engine.ask(guest.engine.peers[lab.id], MaySubscribe(["a"] * (messages.MAX_NAMES + 1)))
+
+
+def test_a_node_with_little_room_for_answers_answers_all_the_same(make: Nodes, authority: Path) -> None:
+    lab, guest = joined(make, authority, "lab", RULES, limit=16_384), joined(make, authority, "guest", limit=16_384)
+    lab.channel(OPEN, Plan).source("roof")
+    make.together()
+    see(guest, lab)
+    with pytest.raises(ChannelError, match="as far as the rules of lab let this node know of them"):
+        guest.channel(SECRET)
+    long = "x" * 60
+    with guest.wiring.lock:
+        sinks = [guest.channel(f"zeta.{long}.{long}.{long}.c{number}", Plan).subscribe(Log()) for number in range(100)]
+    assert guest.until(lambda: all(sink.refused for sink in sinks), GUARD)
+    assert all("may not subscribe" in why for sink in sinks for why in sink.refused.values())
 
 
 def test_users_with_passwords_are_told_as_well(make: Nodes) -> None:

@@ -194,8 +194,7 @@ def _channel(node: Node, name: str, type: EventType | None, wait: float, ended: 
     if not node.until(lambda: node.has_channel(name) or ended.is_set(), wait):
         known = ", ".join(sorted({ad.name for peer in _peers(node) if peer.state for ad in peer.state.channels}))
         others = f"{len(node.peers)} other nodes" if len(node.peers) != 1 else "1 other node"
-        hiding = ", ".join(sorted(peer.name for peer in _peers(node) if peer.state and peer.state.restricted))
-        hidden = f", as far as the rules of {hiding} let this node know of them" if hiding else ""
+        hidden = "" if node.engine is None else node.engine.permissions.hidden()
         raise FederationError(
             f"channel {name!r}: expected one that a node of the federation has, found none at {others} in {wait:g} s "
             f"(channels there: {known or 'none'}{hidden}); give --type to declare it, or a longer --wait"

@@ -106,9 +106,10 @@ class Node(LocalNode):
                 return self.engine.asking.declare(peer, name)
             with suppress(ChannelError):
                 return super().channel(name)
+            others = f"{len(self.engine.everyone())} other nodes{self.engine.permissions.hidden()}"
             raise ChannelError(
-                f"channel {name!r}: expected one that exists, found none here or at {len(self.engine.everyone())} "
-                "other nodes; declare it with a type, or wait: node.until(lambda: node.has_channel(...))"
+                f"channel {name!r}: expected one that exists, found none here or at {others}; declare it with a "
+                "type, or wait: node.until(lambda: node.has_channel(...))"
             )
         return super().channel(name, type)
 

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from headwater.channel.names import Pattern, check_name, is_pattern
@@ -155,7 +156,7 @@ class Permissions:
             if not current or peer.gone is not None or self._engine.closed:
                 unlisted.busy = False  # if the peer comes back, it is begun again
                 return
-            names = list(unlisted.waiting)[:MAX_NAMES]
+            names = _page(unlisted.waiting, self._engine.security.limit // 4)
         dialogue, keeping = self._engine.dialogue, self._engine.keeping
 
         def answered(result: Answered | FederationError) -> None:
@@ -178,7 +179,13 @@ class Permissions:
         if isinstance(result, FederationError):
             self._failed(peer, unlisted, result)
             return
-        told = result.reply.why if isinstance(result.reply, MayNot) else {}
+        told: dict[str, str] = {}
+        match result.reply:
+            case MayNot(why):
+                told = why
+            case reply:
+                error = getattr(reply, "error", "") or f"it answered with {type(reply).__name__}"
+                log.warning("node %s: %s does not say what may be subscribed to: %s", self._node.name, peer.name, error)
         refused = {name: _spoken(told[name]) for name in names if name in told}
         with self._lock:
             current = self._unlisted.get(peer.id) is unlisted
@@ -241,11 +248,18 @@ class Permissions:
                     if sink.refused.get(place := f"{name}@{peer.name}") == why:
                         del sink.refused[place]
 
+    def hidden(self) -> str:
+        """For people: which nodes may have channels that this one is not told of; nothing if none has."""
+        states = [(peer.name, peer.state) for peer in self._engine.everyone() if peer.gone is None]
+        names = ", ".join(sorted(name for name, state in states if state is not None and state.restricted))
+        return f", as far as the rules of {names} let this node know of them" if names else ""
+
     # ── answering ──
 
     def answer(self, peer: Peer, principal: Principal, request: MaySubscribe) -> MayNot:
         """To which of these names a node may not subscribe. Nothing is looked up here but the rules."""
         found: dict[str, str] = {}
+        most = min(MOST_WHY, self._engine.security.limit // (8 * (len(request.names) or 1)))  # so that all of them fit
         for name in request.names:
             try:
                 if not is_pattern(name):
@@ -253,10 +267,10 @@ class Permissions:
                 decision = self._engine.security.allows_named(principal, "subscribe", name)
             except ChannelError as error:
                 self._engine.offence(peer, f"it asks whether it may subscribe: {error}")
-                found[name] = str(error)[:MOST_WHY]
+                found[name] = str(error)[:most]
                 continue
             if not decision:
-                found[name] = decision.why[:MOST_WHY]
+                found[name] = decision.why[:most]
                 if note_refused(peer, name, decision.why):
                     self._engine.control.denied(peer, name, decision.why)
         return MayNot(found)
@@ -271,6 +285,17 @@ def note_refused(peer: Peer, name: str, why: str) -> bool:
         while len(peer.refused_here) > MOST_REFUSED:
             del peer.refused_here[next(iter(peer.refused_here))]
     return known != why
+
+
+def _page(names: Iterable[str], room: int) -> list[str]:
+    """The first names, as many as fit in a question, and one at least."""
+    found: list[str] = []
+    for name in islice(names, MAX_NAMES):
+        room -= len(name.encode()) + 8
+        if room < 0 and found:
+            break
+        found.append(name)
+    return found
 
 
 def _spoken(why: str) -> str:
