@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from headwater.ir.functional import as_expression, as_outputs
@@ -49,6 +50,7 @@ from headwater.types.model import BOOL, F32, I64, Record, Scalar, Type, promote,
 
 MAX_TEXT = 60_000  # characters; beyond it Spark spends longer on planning than the Arrow function on running
 MAX_NESTING = 250
+MAX_PARENTHESES = 220  # what Spark's parser takes for certain; an operation may need two
 MAX_MEMBERS = 2_000
 MAX_ENTRIES = 200  # Spark looks a map up entry by entry
 
@@ -103,6 +105,8 @@ class Lowering:
         self._nesting -= 1
         if len(sql.text) > MAX_TEXT:
             raise _CannotSay(f"its Column would be longer than {MAX_TEXT:,} characters", expr.span)
+        if not self._nesting and _parentheses(sql.text) > MAX_PARENTHESES:
+            raise _CannotSay(f"its Column would nest deeper than {MAX_PARENTHESES}", expr.span)
         self._done[key] = (expr, sql)
         return sql
 
@@ -295,6 +299,13 @@ def outputs_of(
             return made
         texts[leaf] = made.text
     return Outputs(passes.text, {f.name: _output((f.name,), f.type, texts) for f in program.output.fields})
+
+
+def _parentheses(text: str) -> int:
+    """How deep they nest; those in texts count as well, which does no harm."""
+    if text.count("(") <= MAX_PARENTHESES:
+        return 0
+    return max(accumulate((char == "(") - (char == ")") for char in text if char in "()"))
 
 
 def _output(leaf: tuple[str, ...], type: Type, texts: Mapping[tuple[str, ...], str]) -> str:
