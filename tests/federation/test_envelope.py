@@ -437,7 +437,7 @@ def test_between_nodes_of_one_machine_time_is_free() -> None:
 
 def test_memory_is_bounded_and_forgetting_lets_nothing_in_again(world: World) -> None:
     clock = Clock(START)
-    judge = Verifier(world.ann, "tcd", loopback=False, senders=3, now=clock)
+    judge = Verifier(world.ann, "tcd", loopback=False, senders=6, now=clock)  # 3 of them of one user
     nodes = [Sealer(Identity.ephemeral(f"n{at}"), "tcd", START, world.ann, now=clock) for at in range(5)]
     said = []
     for node in nodes:
@@ -459,6 +459,25 @@ def test_memory_is_bounded_and_forgetting_lets_nothing_in_again(world: World) ->
     judge.open(Sealer(CORK, "tcd", START, world.ann, now=clock).seal("news", b""))
     late = Sealer(nodes[0].identity, "tcd", START, world.ann, now=Clock(clock.now - 10 * SECOND))
     assert "older than what this node remembers" in refused(judge, late.seal("news", b""), "replayed")
+
+
+def test_whoever_begins_anew_without_end_shuts_nobody_else_out(world: World) -> None:
+    clock = Clock(START)
+    bob = Security(user="bob", password="battery", users=USERS)
+    judge = Verifier(world.ann, "tcd", loopback=False, senders=8, runs=True, now=clock)
+    honest = Sealer(DUBLIN, "tcd", START, world.ann, now=clock)
+    before = honest.seal("news", b"")
+    judge.open(before)
+    ahead = Clock(START + 55 * SECOND)  # which is allowed
+    captured = Sealer(CORK, "tcd", 1, bob, now=ahead).seal("news", b"")
+    judge.open(captured)
+    for run in range(2, 30):
+        ahead.now += 1
+        judge.open(Sealer(CORK, "tcd", run, bob, now=ahead).seal("news", b""))
+    refused(judge, before, "replayed")
+    judge.open(honest.seal("news", b""))
+    judge.open(Sealer(Identity.ephemeral("other"), "tcd", START, world.ann, now=clock).seal("news", b""))
+    assert "older than what this node remembers" in refused(judge, captured, "replayed")
 
 
 def test_one_of_many_threads_gets_it() -> None:

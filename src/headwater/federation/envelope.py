@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -150,10 +150,11 @@ class Sealer:
 class _Sender:
     """What is remembered of one sender."""
 
-    __slots__ = ("ended", "fingerprint", "incarnation", "time", "window")
+    __slots__ = ("ended", "fingerprint", "incarnation", "owner", "time", "window")
 
-    def __init__(self, fingerprint: str, incarnation: int, width: int, ended: tuple[int, ...] = ()) -> None:
+    def __init__(self, fingerprint: str, owner: str, incarnation: int, width: int, ended: tuple[int, ...] = ()) -> None:
         self.fingerprint = fingerprint
+        self.owner = owner  # whose it is: of one certificate or user there may be many
         self.incarnation = incarnation
         self.ended = ended  # runs before this one that have a greater number: its clock was set back
         self.time = 0  # of its newest envelope
@@ -164,10 +165,10 @@ class Verifier:
     """Opens what other nodes have sealed. Thread-safe.
 
     `loopback`: whether all endpoints of this node are, so that without any security a bare key is enough to be heard.
-    `me`: this node's id, `run` its incarnation; an envelope for another node, or another run of it, is refused. At most
-    so many `senders` are remembered, those heard last; what one that was forgotten has said before is refused by its
-    time. `runs`: that one sender may be several processes at a time, which share a certificate; else a later run puts
-    an end to those before.
+    `me`: this node's id, `run` its incarnation; an envelope for another node, or another run of it, is refused. At
+    most so many `senders` are remembered, those heard last, and of one owner half as many; what one that was forgotten
+    has said before is refused by its time, and so is what others of the same owner have said by then. `runs`: that one
+    sender may be several processes at a time, which share a certificate; else a later run puts an end to those before.
 
     A later run has a greater number as a rule. Where the clock was set back it has a lesser one: it is believed if it
     answers what this node has just asked, and if the run that is known is not there any more (`lives`).
@@ -197,7 +198,8 @@ class Verifier:
         self._most, self._width = senders, width
         self._now = now
         self._senders: OrderedDict[str, _Sender] = OrderedDict()
-        self._floor = 0  # the newest time of a sender that had to be forgotten too early
+        self._floors: dict[str, int] = {}  # by owner: the newest time of a sender that had to be forgotten too early
+        self._held: Counter[str] = Counter()  # by owner: how many of its senders are remembered
         self._lock = threading.Lock()
 
     def open(
@@ -312,7 +314,7 @@ class Verifier:
     def _check_new(self, content: Content, proven: Proven, retired: int) -> None:
         known = self._senders.get(self._key(content))
         if known is None:
-            if self._bound is not None and content.time <= self._floor:
+            if self._bound is not None and content.time <= self._floors.get(_owner(content, proven), 0):
                 raise refuse("replayed", content.sender, "it is older than what this node remembers")
             return
         if known.fingerprint != proven.fingerprint:
@@ -330,15 +332,38 @@ class Verifier:
         known = self._senders.get(key)
         if known is None or content.incarnation != known.incarnation:
             ended = () if known is None else _ended(known, content.incarnation)
-            known = _Sender(proven.fingerprint, content.incarnation, self._width, ended)
+            owner = _owner(content, proven) if known is None else known.owner
+            if known is None:
+                self._make_room(owner, now)
+            known = _Sender(proven.fingerprint, owner, content.incarnation, self._width, ended)
             self._senders[key] = known
-            if len(self._senders) > self._most:
-                _, oldest = self._senders.popitem(last=False)
-                if self._bound is not None and oldest.time + self._bound >= now:  # else its time alone refuses it
-                    self._floor = max(self._floor, oldest.time)
         self._senders.move_to_end(key)
         known.window.mark(content.counter)
         known.time = max(known.time, content.time)
+
+    def _make_room(self, owner: str, now: int) -> None:
+        """For one more sender. An owner of very many makes room among its own: whatever it says, and however often it
+        starts anew, others are heard."""
+        crowded = self._held[owner] >= max(1, self._most // 2)
+        if crowded or len(self._senders) >= self._most:
+            candidates = (key for key, each in self._senders.items() if not crowded or each.owner == owner)
+            oldest = self._senders.pop(next(candidates))
+            self._held[oldest.owner] -= 1
+            if not self._held[oldest.owner]:
+                del self._held[oldest.owner]
+            bound = self._bound
+            if bound is not None and oldest.time + bound >= now:  # else its time alone refuses it
+                if len(self._floors) >= self._most:
+                    self._floors = {each: time for each, time in self._floors.items() if time + bound >= now}
+                self._floors[oldest.owner] = max(self._floors.get(oldest.owner, 0), oldest.time)
+        self._held[owner] += 1
+
+
+def _owner(content: Content, proven: Proven) -> str:
+    """Whose a sender is: that is proven, or nothing is taken of it."""
+    if proven.name is not None:
+        return f"certificate:{proven.name}"
+    return f"user:{content.user}" if content.user else proven.fingerprint
 
 
 def _ended(known: _Sender, run: int) -> tuple[int, ...]:
