@@ -4,6 +4,7 @@ not other nodes. What it misses is counted, or, where there is a log, read from 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -274,3 +275,38 @@ def test_what_it_could_not_keep_comes_also_if_the_link_broke_meanwhile(tmp_path:
                 peer.link.close("a test")
             kept.wait((turn + 1) * MANY)
             assert kept.field("n") == beside.field("n") == list(range((turn + 1) * MANY))
+
+
+def test_it_may_go_on_in_the_moment_in_which_its_queue_is_found_full(tmp_path: Path) -> None:
+    with nodes() as make:
+        lab = make("lab", network=Network(listen="tcp/127.0.0.1:0"), log=Log(tmp_path / "log"))
+        source = lab.channel(CHANNEL, Count).source("s")
+        desk = make("desk", network=Network(connect=lab.endpoints[0]), state=tmp_path / "state")
+        kept = Seen()
+        queue = Queue(limit=QUEUE)
+        sink = desk.channel(CHANNEL, Count).subscribe(kept, name="kept", delivery=Reliable(durable=True), queue=queue)
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        misses = sink.progress.misses
+
+        def just_then(attachment: Any, letter: Any, full: bool) -> Any:
+            if full and sink.paused is not None:
+                resuming = threading.Thread(target=sink.resume)
+                resuming.start()
+                resuming.join(GUARD)
+            return misses(attachment, letter, full)
+
+        sink.progress.misses = just_then
+        sink.pause()
+        for n in range(2 * QUEUE):
+            source.publish(Count(n))
+        kept.wait(2 * QUEUE)
+        assert kept.field("n") == list(range(2 * QUEUE))
+
+
+def test_a_sink_held_just_after_its_position_was_written_goes_on(tmp_path: Path) -> None:
+    with Node("desk", state=tmp_path / "state") as desk:
+        sink = desk.channel(CHANNEL, Count).subscribe(Seen(), name="kept", delivery=Reliable(durable=True))
+        sink.progress._wait("its position cannot be kept: it can by now")
+        assert sink.mailbox.held
+        eventually(lambda: not sink.mailbox.held and sink.paused is None, "going on")

@@ -17,6 +17,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -158,6 +159,15 @@ class Progress:
         with self._lock:
             return first > self.gaps.setdefault(key, first - 1)
 
+    def misses_no_more(self, attachment: Attachment, letter: Letter | Chunk) -> bool:
+        """Whether these events are the first that the sink could not keep: then it can, for nothing has come since."""
+        key, last = key_of(attachment, letter), _span(letter)[0] - 1
+        with self._lock:
+            if key is None or self.gaps.get(key) != last:
+                return False
+            del self.gaps[key]
+            return True
+
     def gap(self, channel: Any, source: Source) -> int | None:
         """The last event of a source that the sink could keep, if there are others."""
         return self.gaps.get(_key(channel, source) or "")
@@ -266,9 +276,10 @@ class Progress:
             subscription.handling = None
 
     def _prepare(self, item: Item) -> Any:
-        if self._unwritten is not None and not self._caught_up():
+        why = self._unwritten
+        if why is not None and not self._caught_up():
             self.subscription.mailbox.back([item])
-            self._wait(self._unwritten)
+            self._wait(why)
             return None
         fresh = self.fresh(item)
         return None if fresh is None else self.subscription.prepared(fresh)
@@ -334,13 +345,14 @@ class Progress:
     def _wait(self, why: str) -> None:
         self.subscription.hold(why)
         with suppress(ClosedError):  # the node is closing: there is nothing more to wait for
-            self.subscription.node.timers.call_after(RETRY_SECONDS, self._try_again)
+            self.subscription.node.timers.call_after(RETRY_SECONDS, partial(self._try_again, why))
 
-    def _try_again(self) -> None:
-        why = self._unwritten
-        if why is None or self.subscription.cancelled:
+    def _try_again(self, why: str) -> None:
+        if self.subscription.cancelled:
             return
-        if self._caught_up():
+        if self._unwritten is None:  # it was written by who handed the next event over, just before it was held
+            self.subscription.let_go(why)
+        elif self._caught_up():
             log.warning("subscription %r goes on: its position can be kept again", self.subscription.name)
             self.subscription.let_go(why)
         elif self.subscription.paused == why:  # else whoever has paused it goes on with it

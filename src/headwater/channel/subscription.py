@@ -179,8 +179,11 @@ class Subscription(Pulling):
         all that come until then as well. They are counted as skipped."""
         assert self.progress is not None
         mailbox = self.mailbox
-        if not self.progress.misses(attachment, letter, mailbox.held and mailbox.waiting + n > mailbox.limit):
+        full = mailbox.held and mailbox.waiting + n > mailbox.limit
+        if not self.progress.misses(attachment, letter, full):
             return False
+        if full and not mailbox.held and self.progress.misses_no_more(attachment, letter):
+            return False  # it goes on since, and may not have seen that there is something to be read
         with mailbox.lock:
             attachment.passed += n
         self.skip((attachment, letter, n, 0, math.inf), n)
