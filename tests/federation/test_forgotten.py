@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.federation.messages import Install, Wish
-from tests.federation.nodes import Log, eventually, nodes
+from tests.federation.nodes import GUARD, Log, eventually, nodes
 from tests.federation.processes import World, world
 from tests.federation.worker import Count
 
@@ -70,3 +70,21 @@ def test_a_question_that_comes_after_it_was_taken_back_asks_for_nothing() -> Non
         eventually(lambda: not peer.crossings, "the question to withdraw it")
         hill.engine.installing.install(peer, peer.principal, early)
         assert not peer.crossings
+
+
+def test_a_channel_that_its_source_closes_and_opens_again_is_asked_for_again() -> None:
+    with nodes() as made:
+        hill, hall = made("hill"), made("hall")
+        first = hill.channel(CHANNEL, Count)
+        first.source("hill").publish(Count(maker="hill", n=0))
+        made.together()
+        seen = Log()
+        hall.channel(CHANNEL, Count).subscribe(seen)
+        made.ready(hall)
+        for turn in range(1, 4):
+            hill.channel(CHANNEL).close()
+            source = hill.channel(CHANNEL, Count).source("hill")
+            assert hall.ready(GUARD)
+            source.publish(Count(maker="hill", n=turn))
+            seen.wait(turn)
+        assert seen.field("n") == [1, 2, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from headwater.channel.source import Source
 
 
+_NUMBERS = count(1)
+
+
 class Channel:
     """Made by `node.channel(name, type)` and `channel.derive(...)`; without a type (`bytes`) it carries bytes."""
 
@@ -37,6 +41,7 @@ class Channel:
         interest: Interest | None = None,
     ) -> None:
         self.node, self.name, self.type, self.parent, self.interest = node, name, type, parent, interest
+        self.number = next(_NUMBERS)  # of its own, also among those of the same name that were closed
         self.closed = False
         self.sources: dict[str, Source] = {}  # its own
         self.derived: list[Channel] = []

@@ -153,7 +153,7 @@ class Asking:
             if asked.busy:
                 asked.again = True
                 return None
-            if demand.same(asked.demand) and asked.agreed == asked.version and not _doubtful(peer, asked):
+            if demand.same(asked.demand) and asked.agreed == asked.version and not _doubtful(peer, channel.name, asked):
                 if begin and asked.marked >= asked.due:  # nothing was asked for them, and so nothing will come
                     asked.begins.append((asked.version, begin))
                     self._engine.keeping.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
@@ -166,7 +166,7 @@ class Asking:
         """A peer has said which memory it has: what it was asked for in an earlier one, it is asked for again. It may
         have taken this node for gone."""
         with peer.lock:
-            names = {name for name, asked in peer.asked.items() if _doubtful(peer, asked)}
+            names = {name for name, asked in peer.asked.items() if _doubtful(peer, name, asked)}
         for channel in self._node.channels() if names else ():
             if channel.name in names:
                 self.sync(channel, [peer])
@@ -220,6 +220,7 @@ class Asking:
             self._engine.links.call(peer)  # before anything can come
         with peer.lock:
             asked.version = version = next(self._versions)
+            asked.number = 0 if (ad := peer.channel(channel.name)) is None else ad.number
             before, asked.demand = asked.demand, demand
             if begin:
                 asked.begins.append((version, begin))
@@ -459,7 +460,7 @@ class Asking:
                     continue
                 if asked.busy or asked.agreed != asked.version or not asked.demand.same(demand):
                     return False
-                if _doubtful(peer, asked):
+                if _doubtful(peer, channel.name, asked):
                     return False
                 if marks and demand.wishes and asked.marked < asked.due and not _all_refused(asked):
                     return False
@@ -481,9 +482,12 @@ def _place(channel: Channel, peer: Peer) -> str:
     return f"{channel.name}@{peer.name}"
 
 
-def _doubtful(peer: Peer, asked: Installation) -> bool:
-    """Whether a peer may have given up what it was asked for, without being asked to."""
-    return bool(asked.demand.wishes and asked.memory) and peer.memory_there not in (0, asked.memory)
+def _doubtful(peer: Peer, channel: str, asked: Installation) -> bool:
+    """Whether a peer may have given up what it was asked for, without being asked to; or its channel is another one."""
+    if not asked.demand.wishes:
+        return False
+    forgotten = bool(asked.memory) and peer.memory_there not in (0, asked.memory)
+    return forgotten or ((ad := peer.channel(channel)) is not None and ad.number != asked.number)
 
 
 def _all_refused(asked: Installation) -> bool:

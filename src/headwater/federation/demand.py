@@ -80,6 +80,7 @@ class Installation:
     again: bool = False
     incarnation: int = 0
     memory: int = 0  # of the peer, in which that was
+    number: int = 0  # of the channel there, by then
 
 
 class Demands:

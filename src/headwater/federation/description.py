@@ -273,7 +273,7 @@ def _shown(ad: ChannelAd, sees: Sees) -> ChannelAd:
     """A channel as someone sees it: what it is derived from is nothing to who may not know of that."""
     if ad.parent is None or sees(ad.parent):
         return ad
-    return ChannelAd(ad.name, ad.type)
+    return ChannelAd(ad.name, ad.type, number=ad.number)
 
 
 def size_of(state: State) -> int:
@@ -293,8 +293,9 @@ def _source_size(ad: SourceAd) -> int:
 def _channel_ad(channel: Channel, type: bytes | None) -> ChannelAd:
     interest = channel.interest
     if channel.parent is None or interest is None:
-        return ChannelAd(channel.name, type)
-    return ChannelAd(channel.name, type, channel.parent.name, interest.dumps(), pack_params(interest.params))
+        return ChannelAd(channel.name, type, number=channel.number)
+    program, params = interest.dumps(), pack_params(interest.params)
+    return ChannelAd(channel.name, type, channel.parent.name, program, params, channel.number)
 
 
 def describe(source: Source) -> SourceAd:

@@ -44,6 +44,7 @@ class ChannelAd(msgspec.Struct, frozen=True, array_like=True):
     parent: str | None = None  # of a derived channel
     program: bytes | None = None  # how it is derived
     params: bytes | None = None
+    number: Number = 0  # another one if it was closed and opened again
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
