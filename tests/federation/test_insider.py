@@ -12,11 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from headwater import Event, Rule, Security, u32
-from headwater.errors import FederationError
+from headwater.errors import FederationError, SecurityError
 from headwater.federation import membership, messages
 from headwater.federation.certificates import issue, make_authority
 from headwater.federation.envelope import Sealer
 from headwater.federation.identity import Identity
+from headwater.federation.log_client import LogClient
 from headwater.federation.messages import Install, Wish, pack_wishes
 from headwater.federation.network import Network
 from headwater.federation.node import Node
@@ -283,3 +284,32 @@ def test_ready_does_not_wait_for_one_that_may_do_nothing(make: Nodes, authority:
     see(desk, lab)
     desk.channel(CHANNEL, Plan).subscribe(Log())
     assert desk.ready(GUARD)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_logs_are_read_whatever_one_says_that_may_advertise_nothing(
+    make: Nodes, authority: Path, tmp_path: Path, silent: bool
+) -> None:
+    made = []
+    for name, rules in (("lab", RULES), ("eve", EVERYTHING)):
+        place = {"connect": made[0].endpoints[0]} if made else {"listen": TLS}
+        network = Network(security=security_of(authority, name, rules))
+        node = make(name, network=network, log=tmp_path / name, **place)
+        source = node.channel(CHANNEL, Plan).source("s")
+        for number in range(5):
+            source.publish(number=number)
+        made.append(node)
+    make.together()
+    lab, eve = made
+    assert eve.engine is not None and eve.engine.logs is not None
+    if silent:
+        eve.engine.logs._answer = lambda sealed: b""  # type: ignore[method-assign]
+    with LogClient(lab.endpoints[0], security=security_of(authority, "desk", RULES)) as client:
+        assert client.channels() == [CHANNEL]
+        assert [(span.node, span.events) for span in client.sources(CHANNEL)] == [("lab", 5)]
+        assert sum(batch.num_rows for batch in client.read(CHANNEL, "lab", "s")) == 5
+    with (
+        LogClient(lab.endpoints[0], security=security_of(authority, "desk", (Rule("other", "*"),))) as client,
+        pytest.raises(SecurityError, match="may not advertise"),
+    ):
+        client.sources(CHANNEL)

@@ -47,6 +47,7 @@ from headwater.federation.log_messages import ChannelLogged, Head, Listing, Logg
 from headwater.federation.log_union import Union
 from headwater.federation.messages import Card, pack, pack_params
 from headwater.federation.network import Network, endpoints
+from headwater.federation.rules import Principal
 from headwater.federation.security import Security
 from headwater.federation.session import Exchange, is_box
 from headwater.federation.tls import zenoh_settings
@@ -269,11 +270,6 @@ class LogClient:
             part = listing.channel
             if part is None:
                 continue
-            decision = self.security.allows(opened.principal, "advertise", channel)
-            if not decision:
-                raise SecurityError(
-                    f"{opened.sender} may not advertise {channel}: {decision.why}", "rule", opened.sender
-                )
             if listing.node != opened.sender.rpartition(".")[0]:
                 raise SecurityError(f"{opened.sender} speaks of {listing.node}", "sender", opened.sender)
             if listing.node in found:
@@ -292,9 +288,9 @@ class LogClient:
         return found
 
     def _listings(self, channel: str) -> list[tuple[Opened, Listing]]:
-        """What each node says that it has."""
+        """What each node says that it has, of those that may advertise the channel here, or any."""
         under_way = []
-        for node in self._introduce("*"):
+        for node in self._advertisers(channel):
             question = Logged(token_bytes(16), channel)
             under_way.append((node, question, self._ask(node, question, LISTING)))
         found = []
@@ -311,16 +307,34 @@ class LogClient:
             raise Unreachable(f"no node of federation {self.network.federation!r} is connected any more")
         return found
 
+    def _advertisers(self, channel: str) -> list[str]:
+        """The nodes to ask. One that may not advertise what is wanted is not asked, whatever it would say: else it
+        could keep all others from being read."""
+        found, refused = [], None
+        for node, principal in self._introduce("*").items():
+            if not channel:
+                if self.security.rules is None or self.security.deals_with(principal, "advertise"):
+                    found.append(node)
+                continue
+            decision = self.security.allows(principal, "advertise", channel)
+            if decision:
+                found.append(node)
+            else:
+                refused = SecurityError(f"{node} may not advertise {channel}: {decision.why}", "rule", node)
+        if refused is not None and not found:
+            raise refused
+        return found
+
     def _silent(self, answers: Answers) -> Unreachable:
         where = f"not all nodes of federation {self.network.federation!r} have answered"
         return Unreachable(f"{where}; perhaps {answers.hint}" if answers.hint else f"{where} in {LISTING:g} s")
 
-    def _introduce(self, node: str) -> list[str]:
-        """Tell a node, or all, who asks; the ids of those that have told who they are."""
+    def _introduce(self, node: str) -> dict[str, Principal]:
+        """Tell a node, or all, who asks; those that have told who they are, by id."""
         session = self._live()
         card = Card(self.id, self._incarnation, 0, self._exchange.public)
         payload = self._sealer.seal(log_messages.CARD, pack(card), to="" if node == "*" else node)
-        name, found, refused = question_name(payload), [], None
+        name, found, refused = question_name(payload), dict[str, Principal](), None
         answers = self._get(session, node, payload, LISTING)
         for answer in answers.each(LISTING + 1.0):
             try:
@@ -329,7 +343,7 @@ class LogClient:
                 refused = error  # anyone may answer; what is nobody's card is no reason to give up the others
                 continue
             self._keys[opened.sender] = theirs.exchange, theirs.incarnation
-            found.append(opened.sender)
+            found[opened.sender] = opened.principal
         if answers.late:
             self._mend()
             raise self._silent(answers)
