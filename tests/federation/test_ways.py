@@ -165,3 +165,41 @@ def test_without_trouble_nothing_is_lost() -> None:
         world.bring(one, seq, seq + 1, seq + 2)
         world.bring(other, seq, seq + 1, seq + 2)
     assert world.came == list(range(1, 100))
+
+
+def test_a_better_way_waits_for_what_is_on_its_way_by_the_other() -> None:
+    world = World(1000.0)
+    some = world.way(1, "odd")
+    world.bring(some, 1, 3, 5)
+    every = world.way(1)
+    world.bring(every, 8, 9, 10)
+    assert world.came == [1, 3, 5]
+    world.bring(some, 7, 9)
+    world.alarm.ring()
+    assert world.came == [1, 3, 5, 7, 8, 9, 10]
+    world.bring(every, 11)
+    world.bring(some, 11, 13)
+    assert world.came == [1, 3, 5, 7, 8, 9, 10, 11]
+
+
+def test_a_better_way_does_not_wait_for_ever() -> None:
+    world = World(-1.0)
+    some = world.way(1, "odd")
+    world.bring(some, 1)
+    every = world.way(1)
+    world.bring(every, 8, 9)
+    world.alarm.ring()
+    assert world.came == [1, 8, 9]
+
+
+def test_a_better_way_that_ends_before_its_turn_takes_nothing_with_it() -> None:
+    world = World(1000.0)
+    some = world.way(1, "odd")
+    world.bring(some, 1)
+    every = world.way(1)
+    world.bring(every, 3)
+    world.bring(some, 3, 5)
+    every.source.closed = True
+    world.bring(some, 7)
+    world.alarm.ring()
+    assert world.came == [1, 3, 5, 7]

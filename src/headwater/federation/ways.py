@@ -8,8 +8,9 @@ another way follow, from exactly after the last that was taken. At most HELD are
 that, some may be lost at such a change, and are counted as missed.
 
 Ways through gateways with filters pass less than others. One whose filters are all among those of another is better,
-however long; two of which each has filters that the other has not complete each other: each is in order by itself, and
-what both bring is taken once.
+however long: it is taken once the other has brought all from before the first event that it has brought itself, or has
+brought nothing for a lease. Two of which each has filters that the other has not complete each other: each is in order
+by itself, and what both bring is taken once.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class Way:
         self.waiting = 0  # events that are held
         self.overrun: dict[int, int] = {}  # by tag, the last of those of which too many were held
         self.lost = 0
+        self.begins: dict[int, int] = {}  # by tag: the first event that it has brought
+        self.done: set[int] = set()  # tags of which it has brought all from before a better way began
         self.silent = False  # it was left for another, and has brought nothing since
 
     @property
@@ -133,14 +136,27 @@ class Origin:
             rows = [row for row, seq in enumerate(seqs) if first_time(seq, tag)]
             return (Verdict.TAKE if rows else Verdict.DROP), rows
         way.silent = False
+        way.begins.setdefault(tag, seqs[0])
         if way not in self._chosen:
             if not self._first(way):
                 passed = self._passed(way)
                 way.forget(passed)
                 return (Verdict.DROP if seqs[-1] <= passed.get(tag, 0) else Verdict.HOLD), []
+            if self._awaits(way):
+                return Verdict.HOLD, []
             self._choose(way)
             way.flush(ready)
+        end = self._end(way, tag) if len(self.ways) > 1 else None
+        if way.held and (end is None or seqs[0] < end):  # the better one is gone again
+            way.flush(ready)
         last = way.last.get(tag, 0)
+        if end is not None and seqs[-1] >= end:
+            if tag not in way.done:
+                way.done.add(tag)
+                self._keeping.later(0.0, self._look)
+            if seqs[0] >= end:
+                return Verdict.HOLD, []
+            seqs = [seq for seq in seqs if seq < end]
         rows = [row for row, seq in enumerate(seqs) if seq > last and first_time(seq, tag)]
         way.last[tag] = max(last, seqs[-1])
         return (Verdict.TAKE if rows else Verdict.DROP), rows
@@ -155,6 +171,25 @@ class Origin:
         if other.filters != way.filters:
             return other.filters < way.filters
         return other in self._chosen or other.length < way.length
+
+    def _awaits(self, way: Way) -> bool:
+        """Whether one that is taken now, and passes less, may still bring events from before this one began."""
+        return any(
+            tag not in other.done and other.last.get(tag, 0) < first - 1
+            for other in self._chosen
+            if other.alive and not other.silent and way.filters < other.filters
+            for tag, first in way.begins.items()
+        )
+
+    def _end(self, way: Way, tag: int) -> int | None:
+        """Of one that is taken, the first event that a better one brings which is to take its place."""
+        last = way.last.get(tag, 0)
+        firsts = [
+            first
+            for other in self.ways
+            if other.held and other.alive and other.filters < way.filters and (first := other.begins.get(tag, 0)) > last
+        ]
+        return min(firsts, default=None)
 
     def _passed(self, way: Way) -> dict[int, int]:
         """What those that are taken instead have brought."""
@@ -177,6 +212,7 @@ class Origin:
                 stay.append(other)
         self._chosen = [*stay, way]
         way.silent = False
+        way.done.clear()
 
     # ── when one falls silent ──
 
@@ -197,9 +233,9 @@ class Origin:
                 self.watch()
                 if monotonic() - way.held[0].since > self._lease:
                     for other in self.ways:
-                        if other is not way and self._better(other, way):
+                        if other is not way and (self._better(other, way) or way.filters < other.filters):
                             other.silent = True
-                if self._first(way):
+                if self._first(way) and not self._awaits(way):
                     self._choose(way)
                     way.flush(ready)
             go_all(list(dict.fromkeys(ready)))
