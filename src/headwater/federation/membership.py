@@ -34,7 +34,7 @@ MOST_ADS = 1 << 18  # channels and sources of one node that are taken
 MOST_AD_BYTES = 64 << 20  # and about how large they may be together
 FAR = 1 << 32  # versions that a peer may be ahead
 ALIVE = 2.0  # seconds in which a run of a node answers, if it is there, when another says to have come after it
-MOST_EXPELLED = 1024  # nodes that are remembered for having been expelled
+MOST_EXPELLED = 1024  # nodes that are remembered for having been expelled, or for having refused this one
 MOST_SILENT = 1024  # runs that are remembered for not having answered
 
 MOST_APPEARED = 1024  # runs of nodes of which is remembered since when they are said to be there
@@ -365,6 +365,8 @@ class Membership:
     def _refused_by(self, opened: Opened, answer: Accepted) -> None:
         """Another node does not want to know of this one."""
         if opened.sender not in self._refusals and answer.error:
+            if len(self._refusals) >= MOST_EXPELLED:
+                self._refusals.clear()  # they may be said again
             self._refusals.add(opened.sender)
             log.warning("node %s: %s does not let it in: %s", self._engine.node.name, opened.sender, answer.error)
 
