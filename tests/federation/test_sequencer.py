@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headwater import ChannelError, Event, SubscriptionError, i64
+from headwater.federation import sequencer
 from headwater.federation.lane import Lane
 from headwater.federation.node import Node
 from headwater.federation.sequencer import Sequencer, _runs
@@ -222,6 +223,31 @@ def test_a_leader_that_is_elected_anew_loses_nothing() -> None:
         assert steps(logs[0]) == steps(logs[1])
         assert sorted(steps(logs[0])) == [(who, step) for who in range(2) for step in range(rounds * EVENTS)]
         assert leader.missing == 0
+
+
+def test_events_that_will_not_come_hold_up_a_new_leader_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have places, and their source has ended: whoever leads next does not wait for each of them."""
+    monkeypatch.setattr(sequencer, "ON_ITS_WAY", 0.5)
+    with nodes() as make:
+        left, near = make("left"), make("near")
+        make.together()
+        source = near.channel(CHANNEL, Move).source()
+        left.channel(CHANNEL, Move)
+        leader = left.sequence(CHANNEL)
+        eventually(lambda: leader.active)
+        log = Log()
+        ordered(near, log)
+        settle(make)
+        publish(source, 0, 10).join()
+        log.wait(10)
+        lost = 10 * round(GUARD)
+        with leader._lock:  # as it comes to lead: with places that the last leader had given
+            leader._placed.update({("log/gone/1/gone", n): leader.place + n for n in range(1, lost + 1)})
+            leader.place += lost
+        publish(source, 0, 10, first=10).join()
+        log.wait(20)
+        assert steps(log) == [(0, step) for step in range(20)]
+        assert leader.missing == lost
 
 
 class Behind:

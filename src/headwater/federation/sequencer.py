@@ -481,8 +481,9 @@ class Sequencer:
         """A new leader: what has its place, but may not have reached everyone."""
         with self._lock:
             again = sorted((place, key) for key, place in self._placed.items())
+        patience: dict[str, float] = {}  # of each origin: until when its events are waited for
         for place, key in again:
-            letter = self._wait_for(key)
+            letter = self._wait_for(key, patience)
             if not self._renew():
                 return  # the rest when it has a lease again
             if letter is None:
@@ -501,15 +502,19 @@ class Sequencer:
         old, self._out = self._out, self._source()
         self.node.close_source(old)
 
-    def _wait_for(self, key: Key) -> Letter | None:
-        """An event that has its place, but may still be on its way here."""
-        end = monotonic() + ON_ITS_WAY
+    def _wait_for(self, key: Key, patience: dict[str, float]) -> Letter | None:
+        """An event that has its place, but may still be on its way here. Once one of an origin has been waited for in
+        vain, those after it are not waited for anew: they come in order, so none of them is nearer."""
+        end = patience.setdefault(key[0], monotonic() + ON_ITS_WAY)
         while key not in self._held and monotonic() < end and not self.node.closed and self._renew():
             with self._lock:
-                if self._missed(key):
+                if self._missed(key) or len(self._held) >= HELD:  # nothing more is taken before some have gone
                     break
                 self._lock.wait_for(lambda: key in self._held, LOOK)
-        return self._held.get(key)
+        found = self._held.get(key)
+        if found is not None:
+            del patience[key[0]]
+        return found
 
     # ── its lease ──
 
