@@ -126,9 +126,9 @@ def test_a_failure_in_a_thread_shows_in_the_reports() -> None:
 
         assert node.engine is not None
         node.engine.keeping.later(0.0, fail)
-        eventually(lambda: any("fail" in name for name in node.federation().crashes), "the report")
+        eventually(lambda: any("Boom: bad luck" in note for note in node.report().notes), "the report")
+        assert any("headwater-lab: " in name and "fail" in name for name in node.federation().crashes)
         assert "failed in threads" in str(node.federation())
-        assert any("Boom: bad luck" in note for note in node.report().notes)
         done = threading.Event()
         node.engine.keeping.later(0.0, done.set)
         assert done.wait(GUARD)

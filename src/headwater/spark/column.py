@@ -50,7 +50,7 @@ from headwater.types.model import BOOL, F32, I64, Record, Scalar, Type, promote,
 
 MAX_TEXT = 60_000  # characters; beyond it Spark spends longer on planning than the Arrow function on running
 MAX_NESTING = 250
-MAX_PARENTHESES = 220  # what Spark's parser takes for certain; an operation may need two
+MAX_PARENTHESES = 300  # what the parser of Spark takes with the usual stack; an operation may need two
 MAX_MEMBERS = 2_000
 MAX_ENTRIES = 200  # Spark looks a map up entry by entry
 
