@@ -58,13 +58,31 @@ def test_the_search_goes_on_after_an_error_of_zenoh(monkeypatch: pytest.MonkeyPa
     try:
         monkeypatch.setattr(module.zenoh, "open", failing)
         found.connected("aa", "tcp/127.0.0.1:1", there.endpoints[0])
-        found.disconnected("aa")
+        found.disconnected("aa", "tcp/127.0.0.1:1", there.endpoints[0])
         eventually(lambda: ("there", 1) in here.alive and ("here", 1) in there.alive, "their reunion")
         assert found.attempts >= 3 and sum(crashes.counts.values()) >= 2
     finally:
         found.close()
         here.close()
         there.close()
+
+
+def test_a_connection_that_is_told_twice_is_lost_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zenoh tells twice of a connection that comes while it is asked which there are. Of two connections to one node,
+    one may end."""
+    monkeypatch.setattr(module, "FIRST", 60.0)  # nobody is called
+    home, there = locator("tcp/127.0.0.1:1"), "tcp/127.0.0.1:3"
+    found = Reunion({"connect": {"endpoints": []}}, [home], "here", Crashes())
+    try:
+        for _ in range(2):
+            found.connected("aa", "tcp/127.0.0.1:2", there)
+        found.connected("aa", "tcp/127.0.0.1:1", "tcp/127.0.0.1:4")
+        found.disconnected("aa", "tcp/127.0.0.1:1", "tcp/127.0.0.1:4")
+        assert found.lost == ()
+        found.disconnected("aa", "tcp/127.0.0.1:2", there)
+        assert found.lost == (there,)
+    finally:
+        found.close()
 
 
 def test_what_is_lost_later_is_looked_for_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +99,7 @@ def test_what_is_lost_later_is_looked_for_as_well(monkeypatch: pytest.MonkeyPatc
     try:
         for zid in ("aa", "bb"):
             found.connected(zid, "tcp/127.0.0.1:2", "tcp/127.0.0.1:3")
-            found.disconnected(zid)
+            found.disconnected(zid, "tcp/127.0.0.1:2", "tcp/127.0.0.1:3")
             assert tried.acquire(timeout=30)
             assert tried.acquire(timeout=30)
     finally:

@@ -643,7 +643,7 @@ class Fabric:
         if event.kind == zenoh.SampleKind.PUT:
             reunion.connected(str(link.zid), str(link.src), str(link.dst))
         else:
-            reunion.disconnected(str(link.zid))
+            reunion.disconnected(str(link.zid), str(link.src), str(link.dst))
 
     def _took_roll(self, query: Any) -> None:
         self._took_query("roll", query, self._control, lambda: self.on_roll)

@@ -13,7 +13,7 @@ import json
 import logging
 import random
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
@@ -42,7 +42,7 @@ class Reunion:
         self._home = homes[0]
         self._ports = {str(home.port) for home in homes if not home.unix}
         self._name = name
-        self._links: Counter[str] = Counter()  # Zenoh id -> connections there are now
+        self._links: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)  # Zenoh id -> connections there are now
         self._dialled: dict[str, str] = {}  # Zenoh id -> where it was dialled
         self._lost: dict[str, tuple[str, float]] = {}  # Zenoh id -> where, and since when
         self._known = set(config["connect"]["endpoints"])
@@ -53,9 +53,11 @@ class Reunion:
         self.attempts = 0
 
     def connected(self, zid: str, source: str, destination: str) -> None:
-        """A connection is there; `source` tells whether this node dialled (else it is the other's to bring back)."""
+        """A connection is there; `source` tells whether this node dialled (else it is the other's to bring back).
+
+        Zenoh says twice of one that comes while it is asked which there are: so they are known by their ends."""
         with self._lock:
-            self._links[zid] += 1
+            self._links[zid].add((source, destination))
             found = self._lost.pop(zid, None)
             for endpoint in self._known:  # with the first connection the others are found, or Zenoh tries again
                 found = self._lost.pop(endpoint, None) or found
@@ -65,13 +67,13 @@ class Reunion:
             if networked and source.rpartition(":")[2] not in self._ports and destination not in self._known:
                 self._dialled[zid] = destination
 
-    def disconnected(self, zid: str) -> None:
+    def disconnected(self, zid: str, source: str, destination: str) -> None:
         """A connection is gone; look for its node if it was the last one, and this one had dialled.
 
         If both had dialled there were two for a moment, and one of them was closed: nothing is lost with that."""
         with self._lock:
-            self._links[zid] -= 1
-            if self._links[zid] > 0:
+            self._links[zid].discard((source, destination))
+            if self._links[zid]:
                 return
             del self._links[zid]
             where = self._dialled.pop(zid, None)
