@@ -13,6 +13,7 @@ from pathlib import Path
 # Lowest first; rooms on one line stand side by side and do not know each other.
 ROOMS: tuple[tuple[str, ...], ...] = (
     ("errors", "threads"),
+    ("extras",),
     ("types",),
     ("ir",),
     ("lang", "native"),

@@ -15,6 +15,7 @@ from typing import Any
 
 from headwater.errors import ConfigError, HeadwaterError
 from headwater.explain import explain
+from headwater.extras import extra_of, how_to_install
 from headwater.federation.replaying import add_replay
 from headwater.interest import NOTATIONS, Interest, as_event_type
 from headwater.spark.backtest.command import add_backtest
@@ -62,6 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except (HeadwaterError, UsageError) as error:
         print(f"headwater {args.command}: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if (extra := extra_of(error.name)) is None:
+            raise
+        print(f"headwater {args.command}: {error}: {how_to_install(extra)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

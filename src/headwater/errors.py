@@ -10,6 +10,7 @@
     ├── SerialError            bytes are not the serial form of an interest
     ├── ParameterError         a parameter's value is missing, unknown or of another type
     ├── ExecutionError         an execution cannot run this interest on this input
+    ├── MissingExtra           a package is not installed that this needs, and not everything   (carries .extra)
     └── ServiceError           an event service cannot do this
         ├── ChannelError       a channel's name or type does not fit, or there is no such channel
         ├── ClosedError        the node, channel, source or subscription is closed
@@ -125,6 +126,14 @@ class ParameterError(HeadwaterError, ValueError):
 
 class ExecutionError(HeadwaterError, RuntimeError):
     """An execution cannot run this interest on this input."""
+
+
+class MissingExtra(HeadwaterError, ImportError):
+    """A package is not installed that this needs, and not everything; `extra` is the extra that brings it."""
+
+    def __init__(self, message: str, extra: str = "") -> None:
+        super().__init__(message)
+        self.extra = extra
 
 
 class ServiceError(HeadwaterError):

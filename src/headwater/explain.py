@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headwater.extras import how_to_install, installed
 from headwater.interest import Interest
 from headwater.ir.nodes import Binary, Cast, Elem, Expr, Load, Loop, Unary
 from headwater.ir.show import show
@@ -116,13 +117,12 @@ def _executions(interest: Interest) -> str:
         f"one record    {first}",
         "batch         native code over Arrow buffers",
     ]
-    try:
-        from headwater.spark import choice
-    except ImportError:
-        lines.append("Spark         pyspark is not installed: pip install 'headwater[spark]'")
-    else:
-        chosen = choice(interest)
-        lines.append(f"Spark         as {chosen.kind}: {chosen.reason}")
-        if chosen.sql:
-            lines.append(f"              {chosen.sql}")
+    from headwater.spark import choice
+
+    chosen = choice(interest)
+    lines.append(f"Spark         as {chosen.kind}: {chosen.reason}")
+    if chosen.sql:
+        lines.append(f"              {chosen.sql}")
+    if not installed("spark"):
+        lines.append(f"              PySpark is not installed here: {how_to_install('spark')}")
     return "\n".join(lines)

@@ -103,7 +103,14 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Live:
 def counted(spark: Any, live: Live) -> Any:
     """A backtest of the same interests, while the events are not at rest yet."""
     given = [Subscription(name=f"w{i}", where=interest) for i, interest in enumerate(live.wanted)]
-    return given, backtest(spark, live.root, given)
+    found = backtest(spark, live.root, given)
+    assert plainly(found) == plainly(backtest(None, live.root, given))
+    return given, found
+
+
+def plainly(report: Any) -> dict[str, Any]:
+    """All of a report but what differs from run to run."""
+    return {key: value for key, value in report.to_dict().items() if key not in ("seconds", "engine", "how")}
 
 
 @pytest.fixture(scope="module")
@@ -147,21 +154,23 @@ def test_two_nodes_with_sources_of_one_name_have_a_state_each(live: Live, rows: 
 def test_a_backtest_counts_what_the_service_counted(spark: Any, live: Live, counted: Any, rows: Any) -> None:
     given, before = counted
     assert any("not at rest" in note for note in before.notes)
-    after = backtest(spark, live.root, given)
+    after, here = backtest(spark, live.root, given), backtest(None, live.root, given)
+    assert (after.engine, here.engine) == ("spark", "local")
     of_frame = backtest(spark, rows, given, type=TYPE)
     for number, sums in enumerate(live.counts):
-        for found in (before, after, of_frame):
+        for found in (before, after, of_frame, here):
             row = found.subscriptions[number]
             got = {"evaluated": row.evaluated, "passed": row.passed, "rejected": row.rejected,
                    "undecided": row.undecided, **row.faults}  # fmt: skip
             assert +Counter(got) == +sums, live.wanted[number].program.body
     assert before.links == after.links == of_frame.links and before.times == after.times == of_frame.times
+    assert plainly(here) == plainly(after)
 
 
 def test_stateless_subscriptions_are_read_from_the_files(spark: Any, live: Live, rows: Any) -> None:
     some = [Subscription(name=f"w{i}", where=it) for i, it in enumerate(live.wanted) if not it.program.stateful]
     found, of_frame = backtest(spark, live.root, some), backtest(spark, rows, some, type=TYPE)
-    assert not found.notes
+    assert not found.notes and plainly(found) == plainly(backtest(None, live.root, some))
     assert (found.subscriptions, found.links, found.sources) == (
         of_frame.subscriptions,
         of_frame.links,

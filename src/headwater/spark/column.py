@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from headwater.extras import require
 from headwater.ir.functional import as_expression, as_outputs
 from headwater.ir.nodes import (
     NOWHERE,
@@ -330,6 +331,7 @@ def column_of(
     truth: bool = False,
 ) -> Any:
     """The program's verdict as a Spark Column, or `Unsupported`. Needs a running Spark session."""
+    require("spark", "a Spark Column")
     from pyspark.sql import functions as F
 
     sql = sql_of(program, params, columns=columns, meta=meta, truth=truth)

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from headwater.errors import ExecutionError
+from headwater.extras import require
 from headwater.interest import as_event_type
 from headwater.spark.frame import LOG_META
 from headwater.spark.schema import spark_schema
@@ -23,6 +24,7 @@ def declared(frame: Any, columns: Any, *, meta: Collection[str] = tuple(LOG_META
     the query, and one of another type when it runs it. Made for `where`, `derive`, `outcome` and `ingest.split`, which
     give a DataFrame again.
     """
+    require("spark", "declared()")
     from pyspark.sql import types as T
 
     if isinstance(columns, T.StructType):

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import ExecutionError
+from headwater.extras import require
 from headwater.types.conform import conform
 from headwater.types.event_type import EventType, event_type
 from headwater.types.model import Array, Enum, Field, List, Record, Scalar, Type
@@ -43,6 +44,7 @@ _ARROW: dict[str, Any] = {
 
 def spark_type(type: Type, *, optional: bool = False) -> Any:
     """The Spark data type of a field's type; `optional` if the field is, or lies in a record that is."""
+    require("spark", "a Spark type")
     from pyspark.sql import types as T
 
     scalars: dict[str, Any] = {
@@ -79,6 +81,7 @@ def spark_type(type: Type, *, optional: bool = False) -> Any:
 
 def spark_schema(record: Record) -> Any:
     """The Spark schema (a `StructType`) of an event type's record."""
+    require("spark", "a Spark schema")
     from pyspark.sql import types as T
 
     return T.StructType([_spark_field(f, False) for f in record.fields])

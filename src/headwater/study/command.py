@@ -117,11 +117,13 @@ def _check(args: argparse.Namespace, kind: str) -> None:
 
 
 def _badges(args: argparse.Namespace) -> int:
+    from headwater.spark.session import require_spark
     from headwater.study.badges import page
     from headwater.study.badges.run import study
     from headwater.study.report.files import write
     from headwater.study.report.plain import plain
 
+    require_spark("the active badge study", remote=args.remote)
     out = args.out or Path("studies") / BADGES
     result = study(out, speed=args.speed, master=args.master, remote=args.remote, say=_say)
     table = page.summary(result)
@@ -138,12 +140,14 @@ def _equal_on_spark(result: Any) -> bool:
 
 
 def _own(args: argparse.Namespace) -> int:
+    from headwater.spark.session import require_spark
     from headwater.study.own import study
     from headwater.study.own_page import page, summary
     from headwater.study.report.files import write
     from headwater.study.report.plain import plain
 
     file = Path(args.what)
+    require_spark("a study of a recording", remote=args.remote)
     out = args.out or Path("studies") / file.stem
     result = study(
         file,

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.errors import EncodeError, EvolutionError
+from headwater.extras import require
 from headwater.types.arrow import arrow_type
 from headwater.types.buffers import is_plain
 from headwater.types.conform import conform
@@ -27,6 +28,7 @@ _NULLABLE = {
 
 def batch_to_frame(record: Record, batch: Any) -> Any:
     """A pandas DataFrame of a batch that conforms to the record's schema."""
+    require("pandas", "a DataFrame of events")
     import pandas as pd
 
     columns = {}

@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 
-from headwater.errors import ConfigError, StoreError
+from headwater.errors import ConfigError, MissingExtra, StoreError
+from headwater.extras import EXTRAS
 from headwater.interest import Interest, as_event_type
 from headwater.spark import where
-from headwater.spark.backtest import Backtest, Subscription, Traffic, backtest
-from headwater.spark.backtest.backtest import bucket_width, spread
+from headwater.spark.backtest import Backtest, Subscription, Traffic, backtest, engine
+from headwater.spark.backtest.backtest import bucket_width
 from headwater.spark.backtest.command import add_backtest
+from headwater.spark.backtest.engine import engine_of
+from headwater.spark.backtest.job import spread
 from headwater.spark.backtest.report import DATAGRAM, FRAME
 from headwater.store.log import ChannelLog, Log
+from headwater.store.log.reading import ChannelReader
 from tests.spark.backtest.support import START, rows_of, write_log
 
 CHANNEL = "orl.sighting"
@@ -66,6 +70,17 @@ def found(spark: Any, log: Path, subscriptions: Path) -> Backtest:
 
 def size(network: str, badge: str) -> int:
     return len(TYPE.encode({"badge": badge, "network": network, "level": 0.5})) + FRAME
+
+
+def test_without_spark_the_report_is_the_same(log: Path, subscriptions: Path, found: Backtest) -> None:
+    here = backtest(None, log, subscriptions)
+    assert (found.engine, here.engine) == ("spark", "local")
+    left = ("seconds", "engine")
+    ours, theirs = ({key: of[key] for key in of if key not in left} for of in (here.to_dict(), found.to_dict()))
+    assert ours == theirs
+    assert "without Spark" in str(here) and "on Spark" in str(found)
+    with pytest.raises(ConfigError, match="a DataFrame of Spark, found dict"):
+        backtest(None, {}, subscriptions, type=TYPE)
 
 
 def test_what_each_would_have_received(found: Backtest) -> None:
@@ -153,6 +168,7 @@ def test_older_events_lack_the_only_field_that_is_read(spark: Any, tmp_path: Pat
             log.roll(wait=True)
             log.append_batch("s", 4, START * 1000, type.to_arrow([event]))
     made = backtest(spark, tmp_path, [Subscription(name="b", where=where)])
+    assert backtest(None, tmp_path, [Subscription(name="b", where=where)]).subscriptions == made.subscriptions
     assert [(row.passed, row.undecided) for row in made.subscriptions] == [(4, 4)]
     assert "required fields that some events lack are missing there: b" in made.notes
 
@@ -164,6 +180,7 @@ def test_state_over_a_field_that_has_widened(spark: Any, tmp_path: Path) -> None
             log.append_batch("s", first, START * 1000, as_event_type(type).to_arrow([{"a": value}] * 3))
             log.roll(wait=True)
     made = backtest(spark, tmp_path, [Subscription(name="b", where=counting)])
+    assert backtest(None, tmp_path, [Subscription(name="b", where=counting)]).subscriptions == made.subscriptions
     assert made.subscription("b").events == 3
 
 
@@ -195,6 +212,26 @@ def test_the_command(spark: Any, log: Path, subscriptions: Path, tmp_path: Path,
         with pytest.raises(error):
             args.run(args)
     assert spark.range(2).count() == 2
+
+
+def test_the_command_chooses_what_does_the_work(
+    log: Path, subscriptions: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    reader = ChannelReader(log, CHANNEL)
+
+    def chosen(asked: str = "auto", *, most: int = 3600, **cluster: str | None) -> str:
+        return engine_of(asked, reader, **{"master": None, "remote": None, **cluster}, most=most)
+
+    monkeypatch.setattr(engine, "running", lambda: None)
+    assert chosen() == chosen("local", most=0) == "local"
+    assert chosen(most=3599) == chosen("spark") == chosen(master="local[2]") == chosen(remote="sc://h") == "spark"
+    with pytest.raises(ConfigError, match="no Spark, found --master; leave out --master"):
+        chosen("local", master="local[2]")
+    monkeypatch.setitem(EXTRAS, "spark", ("no_such_package",))
+    assert chosen(most=10) == "local"
+    assert "3,600 events in this process" in capsys.readouterr().err
+    with pytest.raises(MissingExtra, match=r"--engine spark.*headwater\[spark\]"):
+        chosen("spark")
 
 
 def test_widths() -> None:

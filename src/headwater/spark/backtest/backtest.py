@@ -2,7 +2,7 @@
 
 One pass over the data, however many subscriptions there are. Of a log the workers read the Parquet files themselves, so
 nothing goes through the JVM; a DataFrame's batches come from Spark. With an interest that has state, each source's
-events are first brought together and into order.
+events are first brought together and into order. Without Spark, this process does for a log what the workers do.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pyarrow as pa
 
-from headwater.errors import ConfigError, ConfigProblem, ExecutionError, StoreError
+from headwater.errors import ExecutionError, StoreError
 from headwater.spark.backtest import worker
-from headwater.spark.backtest.chunk import Chunk
-from headwater.spark.backtest.judging import Judge, pack
+from headwater.spark.backtest.job import Job, LogJob, Plan, problem
+from headwater.spark.backtest.local import LocalLogJob
 from headwater.spark.backtest.report import Backtest
-from headwater.spark.backtest.subscriptions import Subscription, Subscriptions, Wanted, checked, load, resolve
+from headwater.spark.backtest.subscriptions import Subscription, Subscriptions, checked, load
 from headwater.spark.backtest.summing import report
 from headwater.spark.backtest.tally import Tally
 from headwater.spark.columns import bind_columns, bind_meta
@@ -31,15 +30,11 @@ from headwater.spark.frame import LOG_META, log_meta
 from headwater.spark.schema import spark_schema, to_spark_arrow
 from headwater.spark.sql import name as quoted
 from headwater.store.log.layout import channels
-from headwater.store.log.opening import Rested, Snapshot
+from headwater.store.log.opening import Snapshot
 from headwater.store.log.reading import ChannelReader
-from headwater.store.log.schema import BYTES_RECORD
-from headwater.types import EventType, event_type
+from headwater.types import EventType
 from headwater.types.model import Field, Record
 
-TASKS = 4  # for each core, so that the last one to end is not waited for long
-LEAST = 1 << 17  # events of a task
-MOST = 1 << 24
 ROWS = 1 << 17  # of the batches that Spark hands over
 _WIDTH = re.compile(r"(\d+)\s*(s|m|h|d)")
 _UNITS = {"s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
@@ -57,6 +52,8 @@ def backtest(
 ) -> Backtest:
     """What these subscriptions would have received of these events, and what would have crossed between nodes.
 
+    `spark` is the session that does the work; with None this process does it, for a log, without Spark: the report
+    is the same, and its `engine` says which it was.
     `events` is the folder of a log (with `channel`, where it has several and the subscriptions do not say), a
     `ChannelReader`, or a DataFrame (with `type`, where the subscriptions do not say it, and `meta` as for `where`).
     `subscriptions` is a file, or subscriptions made in code. `bucket` is how long the stretches of time are that
@@ -70,16 +67,30 @@ def backtest(
     kind = _type(type, given)
     if isinstance(events, ChannelReader):
         with Snapshot(events.root, events.channel, nodes=events.nodes) as snapshot:
-            job: _Job = _LogJob(spark, snapshot, kind, given, width)
+            job: Job
+            if spark is None:
+                job = LocalLogJob(events, snapshot, kind, given, width)
+            else:
+                job = _LogJob(spark, snapshot, kind, given, width)
             tally = job.run()
         where: str | None = events.channel
     else:
         if kind is None:
-            raise _problem("type", "the event type of the DataFrame's rows", "none", "give type=, or type in the file")
+            raise problem("type", "the event type of the DataFrame's rows", "none", "give type=, or type in the file")
+        if spark is None:
+            spark = _session_of(events)
         job, where = _FrameJob(spark, events, kind, given, width, meta), channel or given.channel
         tally = job.run()
     seconds = monotonic() - started
-    return report(tally, job.wanted, channel=where, type=job.type.name, seconds=seconds, notes=tuple(job.notes))
+    return report(
+        tally,
+        job.wanted,
+        channel=where,
+        type=job.type.name,
+        seconds=seconds,
+        engine=job.engine,
+        notes=tuple(job.notes),
+    )
 
 
 def bucket_width(text: str) -> int | None:
@@ -88,7 +99,7 @@ def bucket_width(text: str) -> int | None:
         return 0 if text == "auto" else None
     found = _WIDTH.fullmatch(text) if isinstance(text, str) else None
     if found is None or not int(found[1]):
-        raise _problem("bucket", "auto, none, or a length such as 15m, 1h or 1d", repr(text))
+        raise problem("bucket", "auto, none, or a length such as 15m, 1h or 1d", repr(text))
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -107,8 +118,16 @@ def _channel(root: str | os.PathLike[str], named: str | None) -> str:
         raise StoreError(f"log {os.fspath(root)!r}: expected a folder with a log, found none; name another")
     found = channels(root)
     if len(found) != 1:
-        raise _problem("channel", f"one of {', '.join(found) or 'none'}", "none", "name the channel")
+        raise problem("channel", f"one of {', '.join(found) or 'none'}", "none", "name the channel")
     return found[0]
+
+
+def _session_of(frame: Any) -> Any:
+    found = getattr(frame, "sparkSession", None)
+    if found is None:
+        expected = "the folder of a log, a ChannelReader, or a DataFrame of Spark"
+        raise problem("events", expected, frame.__class__.__name__)
+    return found
 
 
 def _type(type: Any, given: Subscriptions) -> EventType | None:
@@ -117,44 +136,18 @@ def _type(type: Any, given: Subscriptions) -> EventType | None:
     return given.type if type is None else as_event_type(type)
 
 
-def _problem(place: str, expected: str, found: str, hint: str | None = None) -> ConfigError:
-    return ConfigError([ConfigProblem(f"backtest: {place}", expected, found, hint)])
+class _OnSpark(Job):
+    """What Spark's workers judge; `spark` is the session."""
 
-
-@dataclass
-class _Plan:
-    """What is sent to the workers."""
-
-    package: bytes
-    judge: Judge
-
-
-class _Job:
-    """Makes the interests, sends them to the workers, and adds up what comes back."""
-
-    def __init__(self, spark: Any, type: EventType, given: Subscriptions, width: int | None) -> None:
-        if not len(given):
-            raise _problem("subscriptions", "at least one", "none")
-        self.spark, self.type, self.width = spark, type, width
-        self.wanted: list[Wanted] = resolve(given, type)
-        self.notes: list[str] = []
-
-    def run(self) -> Tally:
-        raise AssertionError
-
-    def plan(self, lacking: Iterable[str] = ()) -> _Plan:
-        package = pack(self.wanted, self.type.record, lacking=lacking)
-        return _Plan(package, Judge(package))
-
-    def tally(self, plan: _Plan) -> Tally:
-        return Tally(plan.judge.items, self.width)
+    engine = "spark"
+    spark: Any
 
     def collect(self, tally: Tally, frame: Any) -> Tally:
         for row in frame.collect():
             tally.absorb(bytes(row[0]))
         return tally
 
-    def in_order(self, plan: _Plan, frame: Any) -> Any:
+    def in_order(self, plan: Plan, frame: Any) -> Any:
         """A frame with the columns of a log: each source's rows in sequence order, in one task."""
         source = [column for column in (LOG_META["node"], LOG_META["source"]) if column in frame.columns]
         rows = frame.repartition(*source).sortWithinPartitions(*source, LOG_META["seq"])
@@ -182,7 +175,7 @@ def _large_batches(spark: Any) -> Iterator[None]:
 # ── a DataFrame ──
 
 
-class _FrameJob(_Job):
+class _FrameJob(_OnSpark):
     def __init__(
         self,
         spark: Any,
@@ -192,8 +185,8 @@ class _FrameJob(_Job):
         width: int | None,
         meta: Mapping[str, str] | None,
     ) -> None:
-        super().__init__(spark, type, given, width)
-        self.frame = frame
+        super().__init__(type, given, width)
+        self.spark, self.frame = spark, frame
         taken = [field.name for field in type.record.fields if field.name in LOG_META.values()]
         if taken:
             raise ExecutionError(f"{type.name} has a field {taken[0]!r}, which is a column of logs; rename the field")
@@ -227,76 +220,25 @@ class _FrameJob(_Job):
 # ── a log ──
 
 
-class _LogJob(_Job):
+class _LogJob(_OnSpark, LogJob):
     def __init__(
         self, spark: Any, snapshot: Snapshot, type: EventType | None, given: Subscriptions, width: int | None
     ) -> None:
-        kind = type or snapshot.table.type or event_type(BYTES_RECORD)
-        super().__init__(spark, kind, given, width)
-        self.snapshot = snapshot
-        self.rested = [part for part in snapshot.parts if isinstance(part, Rested)]
+        super().__init__(snapshot, type, given, width)
+        self.spark = spark
 
-    def run(self) -> Tally:
-        lacking, perhaps = self._lacking()
-        if lacking:
-            self.notes.append(f"required fields that some events lack are missing there: {', '.join(lacking)}")
-        plan = self.plan((*lacking, *perhaps))
-        tail = list(self._tail(plan.judge))
-        if tail:
-            count = sum(batch.num_rows for batch in tail)
-            self.notes.append(f"{count:,} of the events were not at rest yet")
-        if plan.judge.stateful:
-            self.notes.append("interests with state: the events were brought into order per source")
-            with _large_batches(self.spark):
-                return self._in_order(plan, tail)
-        tally = self.tally(plan)
-        if tail:  # it is small: at most what one segment of each node has
-            chunks = (Chunk.of(batch, plan.judge) for batch in tail)
-            tally.absorb(worker.of_chunks(plan.judge, self.width, chunks))
-        tasks = spread([(str(part.path), [g.rows for g in part.groups]) for part in self.rested], cores(self.spark))
+    def judge_files(self, plan: Plan, tally: Tally) -> None:
+        tasks = self.tasks(cores(self.spark))
         if tasks:
             function = _file_function(plan.package, self.width, tasks)
             ids = self.spark.range(0, len(tasks), 1, len(tasks))
             self.collect(tally, ids.mapInArrow(function, worker.RESULT))
-        return tally
 
-    def _lacking(self) -> tuple[list[str], list[str]]:
-        """Required fields that are null, or not there, in some file, as footers say; and those of which a footer does
-        not say, because their statistics are of what is within them."""
-        required = [field.name for field in self.type.record.fields if not field.optional]
-        found: set[str] = set()
-        inner: set[str] = set()
-        for part in self.rested:
-            metadata = part.footer.metadata
-            found.update(name for name in required if name not in part.schema.names)
-            at = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-            inner.update(path.split(".")[0] for path in at if "." in path)
-            for number in range(metadata.num_row_groups):
-                group = metadata.row_group(number)
-                for name in required:
-                    if name in at and name not in found:
-                        statistics = group.column(at[name]).statistics
-                        if statistics is None or not statistics.has_null_count or statistics.null_count:
-                            found.add(name)
-        table = self.snapshot.table
-        for tail in self.snapshot.parts:
-            if not tail.at_rest:  # it has no footer, and may be of an older type than the newest
-                found.update(name for name in required if name not in table.schema.names)
-                for tailing in tail.groups:
-                    batch = tail.load(table, tailing.index, required)
-                    found.update(name for name in batch.schema.names if batch.column(name).null_count)
-        return [n for n in required if n in found], [n for n in required if n in inner and n not in found]
+    def judge_in_order(self, plan: Plan, tail: Sequence[Any]) -> Tally:
+        with _large_batches(self.spark):
+            return self._in_order(plan, tail)
 
-    def _tail(self, judge: Judge) -> Iterator[Any]:
-        columns = [*LOG_META.values(), *judge.columns]
-        for part in self.snapshot.parts:
-            if not part.at_rest:
-                for group in part.groups:
-                    batch = part.load(self.snapshot.table, group.index, columns)
-                    if batch.num_rows:
-                        yield batch
-
-    def _in_order(self, plan: _Plan, tail: Sequence[Any]) -> Tally:
+    def _in_order(self, plan: Plan, tail: Sequence[Any]) -> Tally:
         fields = tuple(Field(f.name, f.type, True) for f in self.snapshot.table.fields.record.fields)
         of = {field.name: field for field in (*_KNOWN, *fields)}
         parts = []
@@ -348,30 +290,4 @@ def cores(spark: Any) -> int:
         return 8
 
 
-def spread(files: Sequence[tuple[str, Sequence[int]]], cores: int) -> list[list[worker.Task]]:
-    """The row groups of files (the rows of each), in order, as tasks of about equal numbers of rows."""
-    total = sum(sum(groups) for _, groups in files)
-    target = min(MOST, max(LEAST, -(-total // (cores * TASKS))))
-    tasks: list[list[worker.Task]] = []
-    here: list[worker.Task] = []
-    rows = 0
-    for path, groups in files:
-        chosen: list[int] = []
-        for number, count in enumerate(groups):
-            if not count:
-                continue
-            if rows and rows + count // 2 > target:
-                if chosen:
-                    here.append(worker.Task(path, chosen))
-                tasks.append(here)
-                here, chosen, rows = [], [], 0
-            chosen.append(number)
-            rows += count
-        if chosen:
-            here.append(worker.Task(path, chosen))
-    if here:
-        tasks.append(here)
-    return tasks
-
-
-__all__ = ["backtest", "bucket_width", "cores", "spread"]
+__all__ = ["backtest", "bucket_width", "cores"]

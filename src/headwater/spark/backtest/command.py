@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+LOCAL_EVENTS = 10_000_000  # of a log: about as many are judged here while Spark starts elsewhere
+
 EXAMPLES = """\
 examples:
   headwater backtest subscriptions.toml events/
@@ -27,8 +29,11 @@ def add_backtest(commands: Any) -> None:
     sub.add_argument("subscriptions", type=Path, help="a TOML or Python file")
     sub.add_argument("log", type=Path, help="the folder of a log")
     sub.add_argument("--channel", help="its name; default: as the file says, or the only one in the log")
-    sub.add_argument("--master", default="local[*]", help="of a Spark cluster (default: %(default)s)")
-    sub.add_argument("--remote", help="of a Spark Connect server, as in sc://host:15002")
+    sub.add_argument("--engine", choices=("auto", "local", "spark"), default="auto", help="local: this process, "
+                     f"without Spark; auto: local for up to {LOCAL_EVENTS:,} events, or where Spark is not installed, "
+                     "else spark (default: %(default)s)")  # fmt: skip
+    sub.add_argument("--master", help="of a Spark cluster (default: local[*]); implies --engine spark")
+    sub.add_argument("--remote", help="of a Spark Connect server, as in sc://host:15002; implies the same")
     sub.add_argument("--bucket", default="auto", help="stretches of time: 15m, 1h, 1d, none (default: %(default)s)")
     sub.add_argument("--json", type=Path, metavar="FILE", help="write the whole report as JSON (- for standard output)")
     sub.add_argument("--csv", type=Path, metavar="FOLDER", help="write its tables as CSV files")
@@ -38,8 +43,8 @@ def add_backtest(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; what is wrong with the arguments shows before Spark starts."""
     from headwater.spark.backtest.backtest import backtest, bucket_width
+    from headwater.spark.backtest.engine import engine_of, session_of
     from headwater.spark.backtest.subscriptions import load
-    from headwater.spark.session import running, session
     from headwater.store.log.reading import ChannelReader, channels
 
     bucket_width(args.bucket)
@@ -48,13 +53,9 @@ def run(args: argparse.Namespace) -> int:
     if channel is None and len(found := channels(args.log)) == 1:
         channel = found[0]
     events: Any = args.log if channel is None else ChannelReader(args.log, channel)
-    here = running()
-    spark = here if here is not None else session("headwater backtest", args.master, remote=args.remote)
-    try:
+    engine = engine_of(args.engine, events, master=args.master, remote=args.remote, most=LOCAL_EVENTS)
+    with session_of(engine, args.master, args.remote) as spark:
         found_all = backtest(spark, events, given, channel=channel, bucket=args.bucket)
-    finally:
-        if here is None:  # a session that ran before is somebody else's
-            spark.stop()
     if args.csv is not None:
         found_all.write_csv(args.csv)
     if args.json is not None and str(args.json) == "-":

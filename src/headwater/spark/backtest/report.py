@@ -33,6 +33,7 @@ MODEL = (
     "of TCP, UDP and IP"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ENGINES = {"spark": "on Spark", "local": "in this process, without Spark"}
 SHOWN = 40  # rows of a table that are printed; files have them all
 
 
@@ -145,6 +146,7 @@ class Backtest:
     times: tuple[TimeRow, ...]
     seconds: float
     how: str
+    engine: str = "spark"  # what judged the events: "spark", or "local", which is the process that asked
     notes: tuple[str, ...] = ()
     model: str = MODEL
 
@@ -242,7 +244,7 @@ class Backtest:
         columns = [f"{what} {of}" for what in ("unfiltered", "filtered", "merged") for of in ("events", "bytes")]
         lines += _table(["from", "to", *columns], body)
         lines += _more(links)
-        lines += ["", self.model, f"judged by {self.how}"]
+        lines += ["", self.model, f"judged by {self.how}, {ENGINES.get(self.engine, self.engine)}"]
         lines += [f"note: {note}" for note in self.notes]
         return lines
 

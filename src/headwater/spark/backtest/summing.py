@@ -37,6 +37,7 @@ def report(
     channel: str | None,
     type: str,
     seconds: float,
+    engine: str = "spark",
     notes: tuple[str, ...] = (),
 ) -> Backtest:
     """The tables of what was counted."""
@@ -69,6 +70,7 @@ def report(
         times=times,
         seconds=seconds,
         how=_how(tally),
+        engine=engine,
         notes=notes,
     )
 

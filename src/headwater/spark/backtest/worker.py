@@ -55,9 +55,9 @@ def of_files(package: bytes, width: int | None, tasks: Sequence[bytes], ids: Ite
     yield work.result()
 
 
-def of_chunks(judge: Judge, width: int | None, chunks: Iterable[Chunk]) -> bytes:
-    """The same where the caller is: what it has in memory."""
-    work = _Work(judge, width)
+def of_chunks(judge: Judge, width: int | None, chunks: Iterable[Chunk], *, ordered: bool = False) -> bytes:
+    """The same where the caller is: what it has in memory, or reads. `ordered`: sorted by source and number."""
+    work = _Work(judge, width, ordered=ordered)
     for chunk in chunks:
         work.judge_chunk(chunk)
     return work.dumps()

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from headwater.extras import require
+
 UNREAD = 3  # exit code: some files could not be read, everything else went in
 
 
@@ -58,6 +60,7 @@ def _ingest(args: argparse.Namespace) -> int:
     from headwater.spark.ingest import IngestMapping, ingest
     from headwater.spark.session import session
 
+    require("spark", "headwater ingest")
     mapping = IngestMapping.load(args.mapping)
     if args.node:
         mapping = replace(mapping, node=args.node)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headwater.extras import require
+
 
 def register(spark: Any) -> None:
     """Make `format("headwater")` known to a session, classic or Connect.
@@ -11,6 +13,7 @@ def register(spark: Any) -> None:
     Spark does this by itself where the package `pyspark_headwater` is on the Python path of the driver (of the server,
     with Connect), as it is after `pip install headwater`.
     """
+    require("spark", 'format("headwater")')
     from headwater.spark.live.source import HeadwaterSource
 
     spark.dataSource.register(HeadwaterSource)

@@ -159,19 +159,16 @@ class ChannelReader:
 
     def _scan(self, wanted: _Wanted) -> Iterator[pa.RecordBatch]:
         with self._snapshot(wanted.file_matters, wanted.node) as snapshot:
-            loads = [
-                merging.Piece(low, lambda part=part, group=group: wanted.load(snapshot.table, part, group))  # type: ignore[misc]
-                for part in snapshot.parts
-                for group, low in wanted.groups(part)
-            ]
-            if wanted.node is not None and wanted.source is not None:
-                found: Iterable[pa.RecordBatch] = merging.by_sequence(loads, rows=wanted.rows)
-            else:
-                found = (each.load() for each in loads)
-            for batch in found:
-                picked = batch.select(wanted.columns) if batch.schema.names != wanted.columns else batch
-                for start in range(0, picked.num_rows, wanted.rows):
-                    yield picked.slice(start, wanted.rows)
+            yield from _batches(snapshot, wanted)
+
+    def by_source(
+        self, snapshot: Snapshot, columns: Collection[str] | None = None, *, rows: int = ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """What a snapshot of this channel has, one source after another, by node and name, each in the order of its
+        numbers; a batch is of one source."""
+        for node, source in sorted({key for part in snapshot.parts for key in part.spans()}):
+            if self.nodes is None or node in self.nodes:
+                yield from _batches(snapshot, _Wanted(self, node, source, 0, None, None, None, columns, rows))
 
     def merged(
         self,
@@ -305,6 +302,23 @@ class _Wanted:
         for test in tests[1:]:
             mask = pc.and_(mask, test)
         return mask
+
+
+def _batches(snapshot: Snapshot, wanted: _Wanted) -> Iterator[pa.RecordBatch]:
+    """What is asked for of a snapshot."""
+    loads = [
+        merging.Piece(low, lambda part=part, group=group: wanted.load(snapshot.table, part, group))  # type: ignore[misc]
+        for part in snapshot.parts
+        for group, low in wanted.groups(part)
+    ]
+    if wanted.node is not None and wanted.source is not None:
+        found: Iterable[pa.RecordBatch] = merging.by_sequence(loads, rows=wanted.rows)
+    else:
+        found = (each.load() for each in loads)
+    for batch in found:
+        picked = batch.select(wanted.columns) if batch.schema.names != wanted.columns else batch
+        for start in range(0, picked.num_rows, wanted.rows):
+            yield picked.slice(start, wanted.rows)
 
 
 def _filtered(batch: pa.RecordBatch, mask: Any) -> pa.RecordBatch:

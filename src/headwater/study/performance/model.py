@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 from headwater.errors import ExecutionError
+from headwater.extras import how_to_install, installed
 from headwater.study.performance.bench import Bench, Found
 
 TITLE = "larger federations, a model"
@@ -14,8 +14,8 @@ TITLE = "larger federations, a model"
 def model(bench: Bench, *, log: Path | None = None, subscriptions: Path | None = None) -> Found:
     """Federations of up to a million nodes. With `log` and `subscriptions` (a file as for a backtest) they are made of
     these instead of the badge day and its subscribers."""
-    if find_spec("pyspark") is None:
-        return Found(not_run={TITLE: "PySpark is not installed; pip install 'headwater[spark]'"})
+    if not installed("spark"):
+        return Found(not_run={TITLE: f"PySpark is not installed; {how_to_install('spark')}"})
     # They import Spark, which need not be there.
     from headwater.study.performance.model_run import modelled
 
