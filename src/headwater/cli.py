@@ -230,7 +230,7 @@ def _add_joining(sub: argparse.ArgumentParser, *, config: bool = False) -> None:
     group = sub.add_argument_group("the federation")
     group.add_argument("--name", help="of the node")
     group.add_argument("--connect", action="append", default=[], metavar="ENDPOINT",
-                       help="of a node, as in tcp/127.0.0.1:7447; may be given again")  # fmt: skip
+                       help="of a node, as in 127.0.0.1:7447; may be given again")  # fmt: skip
     group.add_argument("--listen", action="append", default=[], metavar="ENDPOINT",
                        help="where others may connect; may be given again")  # fmt: skip
     group.add_argument("--scout", nargs="?", const=True, default=False, metavar="GROUP", help="find nodes by multicast")

@@ -37,8 +37,8 @@ def test_names_that_do_not(name: str) -> None:
     ("kwargs", "expected"),
     [
         ({"listen": "tcp/127.0.0.1:0"}, "listen: expected a list of endpoints"),
-        ({"listen": [7]}, "listen: expected an endpoint such as"),
-        ({"listen": ["127.0.0.1:7447"]}, "listen: expected an endpoint such as"),
+        ({"listen": [7.5]}, "listen: expected an endpoint such as"),
+        ({"listen": ["tcp:127.0.0.1:7447"]}, "listen: expected an endpoint such as"),
         ({"listen": ["carrier/pigeon:1"]}, "listen: expected one of the protocols tcp, tls"),
         ({"listen": ["tcp/127.0.0.1"]}, "listen: expected 'tcp/host:port' with a port from 0 to 65535"),
         ({"listen": ["tcp/127.0.0.1:65536"]}, "listen: expected 'tcp/host:port'"),
@@ -130,5 +130,5 @@ def test_endpoints_are_read_and_written_alike(protocol: str, host: str, port: in
 def test_any_text_is_an_endpoint_or_a_problem(text: str) -> None:
     locator = parse_locator("here", text)
     if isinstance(locator, Locator):
-        assert str(locator) == text
+        assert parse_locator("here", str(locator)) == locator and locator.written == text
         assert isinstance(locator.loopback, bool) and isinstance(locator.wildcard, bool)

@@ -472,7 +472,7 @@ def test_addresses_that_cannot_be_listened_at(tmp_path: Path) -> None:
         near = dial(listener.endpoints[1])  # the socket of the one that was there first is still good
         near.close()
     with pytest.raises(ConfigError, match="2 problems") as caught:
-        Listener(["127.0.0.1:7447", "udp/x:1", "tcp/127.0.0.1:0"], Stream.close)
+        Listener(["127.0.0.1", "udp/x:1", "tcp/127.0.0.1:0"], Stream.close)
     with pytest.raises(ConfigError, match=r"write \['tcp/127.0.0.1:0'\]"):
         Listener("tcp/127.0.0.1:0", Stream.close)
 
@@ -649,11 +649,11 @@ def test_any_other_text_is_refused_with_the_forms(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", "tcp/host:port, tls/host:port or unix//path"),
-        ("127.0.0.1:7447", "tcp/127.0.0.1:7447 perhaps"),
+        ("", "an endpoint such as '127.0.0.1:7447'"),
+        ("tcp:127.0.0.1:7447", "write tcp/127.0.0.1:7447"),
         ("udp/127.0.0.1:7447", "tcp/host:port, tls/host:port or unix//path"),
         ("tcp/127.0.0.1", "name the host and the port"),
-        ("tcp/:7447", "name the host and the port"),
+        ("tcp/:7447", "name the host"),
         ("tcp/host:65536", "a port from 0 to 65535"),
         ("tcp/host:+1", "a port from 0 to 65535"),
         ("tcp/::1:7447", "tcp/[::1]:7447"),
@@ -662,7 +662,8 @@ def test_any_other_text_is_refused_with_the_forms(text: str) -> None:
         ("unix/relative.sock", "the absolute path"),
         ("unix//folder/", "the absolute path"),
         ("unix//" + "x" * 107, "at most 107 bytes"),
-        (7, "a int"),
+        (7.5, "found 7.5"),
+        ("tcp/127.0.0.1:7447#iface=lo", "nothing may follow"),
     ],
 )
 def test_messages_say_what_is_wrong(text: str, part: str) -> None:

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from headwater.errors import (
+    ConfigError,
+    ConfigProblem,
     FederationError,
     FrameError,
     HeadwaterError,
@@ -37,7 +39,7 @@ from headwater.federation.credentials import Credentials
 from headwater.federation.demand import Demands
 from headwater.federation.dialogue import ANSWER, Dialogue
 from headwater.federation.election import Ballots
-from headwater.federation.endpoints import ENCRYPTED, protocol
+from headwater.federation.endpoints import ENCRYPTED, protocol, resolve
 from headwater.federation.envelope import Opened, Sealer, Verifier
 from headwater.federation.fabric import Fabric
 from headwater.federation.failures import Failures
@@ -84,8 +86,8 @@ class Engine:
 
     def __init__(self, node: Node, network: Network) -> None:
         self.node, self.network, self.security = node, network, network.security
-        streams = stream_endpoints(network, secure=self.security.authority is not None)
-        endpoints = [*network.listen, *network.connect, *streams]
+        # Streams are accepted where Zenoh listens, unless `direct` says otherwise: what the user wrote is what counts.
+        endpoints = [*network.listen_at, *network.connect_to, *(network.direct_at or ())]
         self.loopback = self.security.check_endpoints(endpoints, scout=network.scout, place=f"node {node.name}")
         self.credentials = Credentials(self.security, self._identity())
         self.id = self.credentials.identity.id
@@ -139,8 +141,8 @@ class Engine:
             network.federation,
             self.id,
             self.incarnation,
-            listen=network.listen,
-            connect=network.connect,
+            listen=network.listen_at,
+            connect=network.connect_to,
             scout=network.scout,
             mode="router" if network.router else "client" if network.client else "peer",
             lease=network.lease,
@@ -160,6 +162,7 @@ class Engine:
     def open(self) -> None:
         """Join the federation."""
         wanted = stream_endpoints(self.network, secure=self.credentials.contexts is not None)
+        self._check_names()
         try:
             if wanted:
                 contexts = self.credentials.contexts
@@ -182,6 +185,18 @@ class Engine:
         self.node.wiring.rearranged = self.demands.touch
         self.keeping.start()
         self.keeping.work(self.membership.roll_call)
+
+    def _check_names(self) -> None:
+        """Names at which it is to listen must resolve. (Those it connects to may come to do so.)"""
+        problems = []
+        for each in self.network.listen_at:
+            try:
+                resolve(each)
+            except OSError as error:
+                place = f"node {self.node.name}: {each.place}"
+                problems.append(ConfigProblem(place, "a name or an address of this machine", each.shown, str(error)))
+        if problems:
+            raise ConfigError(problems)
 
     def _check_endpoints(self) -> None:
         """Where it really listens, which Zenoh may have chosen, must be as harmless as what was asked for."""
@@ -288,7 +303,7 @@ class Engine:
             if self.listener is not None and contexts is not None:
                 self.listener.renew(contexts[0])
             self.membership.tell_again()  # so that others know of the new certificate before the old one expires
-            if any(protocol(each) in ENCRYPTED for each in (*self.fabric.endpoints, *self.network.connect)):
+            if any(protocol(str(each)) in ENCRYPTED for each in (*self.fabric.endpoints, *self.network.connect_to)):
                 self.fabric.reopen()
         self.membership.check_vouched()
 

@@ -54,8 +54,9 @@ from headwater.errors import (
     Unreachable,
 )
 from headwater.federation import fabric_settings as wiring
+from headwater.federation.endpoints import Locator, parse_locator
 from headwater.federation.fabric_parts import KINDS, Counters, Worker, bounded
-from headwater.federation.fabric_settings import Locator, Mode, Ports, Wiring, plain
+from headwater.federation.fabric_settings import Mode, Ports, Wiring, plain
 from headwater.federation.questions import BROKEN, BUSY, FAILED, REFUSED, TOO_LARGE, Answer, Questions
 from headwater.federation.reunion import Reunion
 from headwater.threads import PROCESS, Crashes, Supervised
@@ -102,8 +103,8 @@ class Fabric:
         node: str,
         incarnation: int,
         *,
-        listen: Sequence[str] = (),
-        connect: Sequence[str] = (),
+        listen: Sequence[str | Locator] = (),
+        connect: Sequence[str | Locator] = (),
         scout: bool | str = False,
         mode: Mode = "peer",
         lease: float = LEASE,
@@ -211,7 +212,7 @@ class Fabric:
             try:
                 ports = Ports(self._wiring.listen)
             except OSError as error:
-                listen = ", ".join(map(str, self._wiring.listen))
+                listen = ", ".join(each.written or str(each) for each in self._wiring.listen)
                 raise FederationError(f"node {self.node}: cannot listen at {listen}: {error}") from error
             config = wiring.session_config(self._wiring, ports.endpoints)
             try:
@@ -263,7 +264,7 @@ class Fabric:
                     return
                 self._generation += 1
                 self._announced = set()
-                found = (wiring.parse_locator("listen", each) for each in self.endpoints)
+                found = (parse_locator("listen", each) for each in self.endpoints)
                 self._wiring = replace(self._wiring, listen=tuple(each for each in found if isinstance(each, Locator)))
             if self._reunion is not None:
                 self._reunion.close()

@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from typing import Any, Literal
 
 from headwater.errors import ConfigError, ConfigProblem
+from headwater.federation.endpoints import STREAMS, Locator, parse_locator
 from headwater.federation.file_limit import share_of_files
 
 Mode = Literal["peer", "router", "client"]
@@ -32,11 +33,6 @@ STUCK = 0.55
 # honest node on a busy machine. (100 places unless told otherwise: a hundred connections then keep every node out.)
 UNGREETED = 2048  # if the process may have four times as many files open
 
-STREAMS = ("tcp", "tls", "ws")
-DATAGRAMS = ("udp", "quic")
-SOCKETS = ("unix", "unixsock-stream")
-PROTOCOLS = (*STREAMS, *DATAGRAMS, *SOCKETS)
-
 _NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _LONGEST = 200
 
@@ -47,80 +43,6 @@ def name_problem(place: str, name: object) -> ConfigProblem | None:
         return None
     found = repr(name) if len(repr(name)) <= 60 else f"{repr(name)[:60]}…"
     return ConfigProblem(place, f"1 to {_LONGEST} letters, digits, '.', '_' or '-'", found)
-
-
-@dataclass(frozen=True, slots=True)
-class Locator:
-    """Where a Zenoh session listens or connects: `protocol/address`, and what may follow (Zenoh's "#settings").
-
-    A Unix socket is written as for direct streams, `unix//path`, or with Zenoh's word `unixsock-stream`.
-    """
-
-    protocol: str
-    address: str
-    tail: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.protocol}/{self.address}{self.tail}"
-
-    @property
-    def zenoh(self) -> str:
-        """As Zenoh wants it."""
-        return f"unixsock-stream/{self.address}{self.tail}" if self.unix else str(self)
-
-    @property
-    def unix(self) -> bool:
-        return self.protocol in SOCKETS
-
-    @property
-    def host(self) -> str:
-        """The host, an IPv6 address without its brackets; of a Unix socket ""."""
-        return "" if self.unix else self.address.rpartition(":")[0].strip("[]")
-
-    @property
-    def port(self) -> int:
-        return 0 if self.unix else int(self.address.rpartition(":")[2])
-
-    def at(self, host: str, port: int) -> Locator:
-        return Locator(self.protocol, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", self.tail)
-
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can be at this endpoint."""
-        if self.unix or self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    @property
-    def wildcard(self) -> bool:
-        """Whether this listens at every address of the machine."""
-        try:
-            return not self.unix and ip_address(self.host).is_unspecified
-        except ValueError:
-            return False
-
-
-def parse_locator(place: str, text: object) -> Locator | ConfigProblem:
-    """An endpoint from its text, or what is wrong with it."""
-    expected = "an endpoint such as 'tcp/127.0.0.1:7447'"
-    if not isinstance(text, str):
-        return ConfigProblem(place, expected, repr(text))
-    cut = min((at for at in (text.find("?"), text.find("#")) if at >= 0), default=len(text))
-    protocol, slash, address = text[:cut].partition("/")
-    if not slash or not address:
-        return ConfigProblem(place, expected, repr(text), "write protocol, '/', address")
-    if protocol not in PROTOCOLS:
-        return ConfigProblem(place, f"one of the protocols {', '.join(PROTOCOLS)}", repr(text))
-    if protocol not in SOCKETS:
-        host, colon, port = address.rpartition(":")
-        if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-            return ConfigProblem(place, f"'{protocol}/host:port' with a port from 0 to 65535", repr(text))
-        if ":" in host and not (host.startswith("[") and host.endswith("]")):
-            return ConfigProblem(place, "an IPv6 address in brackets", repr(text), f"write [{host}]:{port}")
-    return Locator(protocol, address, text[cut:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +89,8 @@ def check(
     federation: object,
     node: object,
     *,
-    listen: Sequence[str],
-    connect: Sequence[str],
+    listen: Sequence[str | Locator],
+    connect: Sequence[str | Locator],
     scout: object,
     mode: object,
     lease: object,
@@ -189,7 +111,7 @@ def check(
                 found[place].append(endpoint)
     for endpoint in found["connect"]:
         if not endpoint.unix and endpoint.port == 0:
-            problems.append(ConfigProblem("connect", "the port at which the other node listens", repr(str(endpoint))))
+            problems.append(ConfigProblem("connect", "the port at which the other node listens", endpoint.shown))
     scouting = parse_scout("scout", scout)
     if isinstance(scouting, ConfigProblem):
         problems.append(scouting)

@@ -5,13 +5,13 @@ tcp/127.0.0.1:7447     tcp/[::1]:7447     tls/lab.example:7447     unix//run/hea
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from headwater.errors import ConfigError, ConfigProblem
+from headwater.federation.endpoints import Locator, parse_locator
 
 FORMS = "tcp/host:port, tls/host:port or unix//path"
 LONGEST_PATH = 107  # bytes of a Unix socket's path that every Linux takes
@@ -55,14 +55,15 @@ class Endpoint:
         return f"{self.kind}/[{self.host}]:{self.port}" if ":" in self.host else f"{self.kind}/{self.host}:{self.port}"
 
 
-def parse_endpoint(text: str, *, place: str = "endpoint") -> Endpoint:
-    """Read "tcp/host:port", "tls/host:port" or "unix//path"; anything else is a ConfigError that says what is wrong."""
-    if not isinstance(text, str):
-        _refuse(place, FORMS, f"{text!r}, a {type(text).__name__}")
-    kind, slash, rest = text.partition("/")
-    if not slash or kind not in ("tcp", "tls", "unix"):
-        hint = f"tcp/{text} perhaps" if not slash and text.count(":") == 1 else None
-        _refuse(place, FORMS, repr(text), hint)
+def parse_endpoint(text: str | Locator, *, place: str = "endpoint") -> Endpoint:
+    """Read "tcp/host:port", "tls/host:port" or "unix//path", in any of the forms of an endpoint; anything else is a
+    ConfigError that says what is wrong."""
+    found = parse_locator(place, text)
+    if isinstance(found, ConfigProblem):
+        raise ConfigError([found])
+    kind, rest = found.protocol, found.address
+    if kind not in ("tcp", "tls", "unix") or found.tail:
+        _refuse(place, FORMS, repr(text), "nothing may follow the address" if found.tail else None)
     if kind == "unix":
         if not rest.startswith("/") or rest.endswith("/") or "\0" in rest:
             _refuse(place, "unix//path with the absolute path of a socket", repr(text), f"write unix/{os.sep}...")
@@ -74,25 +75,10 @@ def parse_endpoint(text: str, *, place: str = "endpoint") -> Endpoint:
                 "choose a shorter folder",
             )
         return Endpoint("unix", path=rest)
-    host, colon, port = rest.rpartition(":")
-    if not colon or not host:
-        _refuse(place, f"{kind}/host:port", repr(text), "name the host and the port; port 0 listens at any free one")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-        try:
-            ipaddress.IPv6Address(host)
-        except ValueError:
-            _refuse(place, "an IPv6 address in [ ]", repr(text))
-    elif ":" in host:
-        _refuse(place, f"{kind}/host:port", repr(text), f"an IPv6 address stands in brackets: {kind}/[{host}]:{port}")
-    elif not all(part.isprintable() and not part.isspace() for part in host) or set(host) & set("/[]@#?"):
-        _refuse(place, f"a host's name or address in {kind}/host:port", repr(text))
-    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
-        _refuse(place, "a port from 0 to 65535", repr(text))
-    return Endpoint(kind, host, int(port))
+    return Endpoint(kind, found.host, found.port)
 
 
-def parse_endpoints(texts: Sequence[str], *, place: str = "endpoint") -> list[Endpoint]:
+def parse_endpoints(texts: Sequence[str | Locator], *, place: str = "endpoint") -> list[Endpoint]:
     """All of them; a ConfigError names every faulty one at once."""
     if isinstance(texts, str):
         _refuse(place, f"a list of {FORMS}", repr(texts), f"write [{texts!r}]")

@@ -90,7 +90,7 @@ class LogClient:
 
     def __init__(
         self,
-        connect: str | Sequence[str] | None = None,
+        connect: str | int | Sequence[str] | None = None,
         *,
         federation: str | None = None,
         security: Security | Mapping[str, Any] | str | None = None,
@@ -108,7 +108,7 @@ class LogClient:
         if compress not in ("", "lz4", "zstd"):
             raise ConfigError([ConfigProblem("LogClient: compress", "nothing, lz4 or zstd", repr(compress))])
         self._compress, self._timeout = compress, timeout
-        self._loopback = self.security.check_endpoints(self.network.connect, place="LogClient")
+        self._loopback = self.security.check_endpoints(self.network.connect_to, place="LogClient")
         self._lock = threading.Lock()
         self._session: Any = None
         self._pid = os.getpid()
@@ -138,7 +138,7 @@ class LogClient:
             security, federation, loopback=self._loopback, me=self.id, run=self._incarnation, runs=True
         )
         wired = wiring.check(
-            federation, self.id, listen=(), connect=self.network.connect, scout=False, mode="client",
+            federation, self.id, listen=(), connect=self.network.connect_to, scout=False, mode="client",
             lease=self.network.lease, settings=zenoh_settings(security),
         )  # fmt: skip
         try:
@@ -214,7 +214,7 @@ class LogClient:
         self.close()
 
     @classmethod
-    def shared(cls, connect: str | Sequence[str] | None = None, **settings: Any) -> LogClient:
+    def shared(cls, connect: str | int | Sequence[str] | None = None, **settings: Any) -> LogClient:
         """The client of this process with these settings: opened when first asked for, open until the process ends,
         and opened anew where its connection broke."""
         wanted = endpoints(connect), settings

@@ -7,7 +7,7 @@ The same in a node's TOML file is the table [network].
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from headwater.channel.config import Queue
 from headwater.channel.settings import Choice, Count, Seconds, Settings, near, show
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.federation.address_map import AddressMap, FixedGroups, HashedGroups
+from headwater.federation.endpoints import Locator, parse_locator
 from headwater.federation.security import Security
 
 FEDERATION = "headwater"
@@ -54,7 +55,8 @@ class Budget:
 class Network:
     """How a node takes part in a federation.
 
-    listen, connect  endpoints of Zenoh: "tcp/127.0.0.1:7447", "tls/lab.example:7447", several in a list
+    listen, connect  endpoints: "127.0.0.1:7447", "tls/lab.example:7447", "unix//run/lab.sock", several in a list. One
+                     without a protocol is "tls" where there are certificates, else "tcp"; "7447" is of this machine
     scout            find nodes by multicast: True, or the address; else only those that `connect` leads to
     federation       its name; nodes of different federations never see each other
     direct           endpoints for direct streams: as a rule chosen by the node; () for none, so that all goes by Zenoh
@@ -105,10 +107,8 @@ class Network:
     def __post_init__(self) -> None:
         for name in ("listen", "connect", "direct"):
             given = getattr(self, name)
-            if isinstance(given, str):
-                object.__setattr__(self, name, (given,))
-            elif given is not None:
-                object.__setattr__(self, name, tuple(given))
+            if given is not None:
+                object.__setattr__(self, name, endpoints(given))
         if isinstance(self.multicast, bool):
             object.__setattr__(self, "multicast", HashedGroups() if self.multicast else None)
         problems = self.settings.problems({name: getattr(self, name) for name in self.settings}, "Network:")
@@ -122,8 +122,30 @@ class Network:
         for name, kind in (("link", Queue), ("budget", Budget), ("security", Security)):
             if not isinstance(value := getattr(self, name), kind):
                 problems.append(ConfigProblem(f"Network: {name}", f"a {kind.__name__}", show(value)))
+        if not problems:  # else there may be no security to go by
+            located = [each for name in ("listen", "connect", "direct") for each in self._located(name)]
+            problems = [each for each in located if isinstance(each, ConfigProblem)]
         if problems:
             raise ConfigError(problems)
+
+    def _located(self, name: str) -> Iterator[Locator | ConfigProblem]:
+        """Endpoints as they were written, understood."""
+        default = "tcp" if self.security.authority is None else "tls"
+        return (parse_locator(name, each, default=default) for each in getattr(self, name) or ())
+
+    @property
+    def listen_at(self) -> tuple[Locator, ...]:
+        return tuple(each for each in self._located("listen") if isinstance(each, Locator))
+
+    @property
+    def connect_to(self) -> tuple[Locator, ...]:
+        return tuple(each for each in self._located("connect") if isinstance(each, Locator))
+
+    @property
+    def direct_at(self) -> tuple[Locator, ...] | None:
+        if self.direct is None:
+            return None
+        return tuple(each for each in self._located("direct") if isinstance(each, Locator))
 
     def _multicast_problems(self) -> list[ConfigProblem]:
         found = []
@@ -165,8 +187,9 @@ class Network:
         return cls(**made)
 
 
-def endpoints(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """One endpoint, or several."""
+def endpoints(given: str | int | Sequence[str | int] | None) -> tuple[str, ...]:
+    """One endpoint, or several; a number is a port. What can be none is refused by who reads them."""
     if given is None:
         return ()
-    return (given,) if isinstance(given, str) else tuple(given)
+    several: Iterable[Any] = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else given
+    return tuple(str(each) if isinstance(each, int) and not isinstance(each, bool) else each for each in several)

@@ -37,7 +37,7 @@ READY = 10.0  # seconds
 class Node(LocalNode):
     """The event service of this process, alone or in a federation with others.
 
-    `listen` and `connect` are endpoints such as "tcp/127.0.0.1:7447": nodes that lead to each other in any way find
+    `listen` and `connect` are endpoints such as "127.0.0.1:7447": nodes that lead to each other in any way find
     each other, and sinks at one get the events of sources at all. Without them no network is opened. `scout` finds
     nodes by multicast. `security` has certificates, users and rules, without which nothing but this machine is reached.
     `network` is all of this, and more, as one value. `state` is the file in which durable subscriptions, and the node's
@@ -57,8 +57,8 @@ class Node(LocalNode):
         self,
         name: str | None = None,
         *,
-        listen: str | Sequence[str] | None = None,
-        connect: str | Sequence[str] | None = None,
+        listen: str | int | Sequence[str] | None = None,
+        connect: str | int | Sequence[str] | None = None,
         scout: bool | str | None = None,
         federation: str | None = None,
         network: Network | Mapping[str, Any] | None = None,

@@ -16,22 +16,14 @@ _ANY = ("0.0.0.0", "::", "")
 def stream_endpoints(network: Network, *, secure: bool) -> list[str]:
     """Where to listen for direct streams: as configured, else on the hosts on which Zenoh is to listen."""
     if network.direct is not None:
-        return list(network.direct)
+        return [str(each) for each in network.direct_at or ()]
     if network.client:
         return []
     kind = "tls" if secure else "tcp"
-    given = [text.split("#")[0].split("?")[0] for text in network.listen]
-    hosts = [host for text in given if (host := _host(text)) is not None]
+    hosts = [each.address.rpartition(":")[0] for each in network.listen_at if not each.unix]
     if not hosts:
-        hosts = ["127.0.0.1" if all(map(is_loopback, network.connect)) else "0.0.0.0"]
+        hosts = ["127.0.0.1" if all(map(is_loopback, network.connect_to)) else "0.0.0.0"]
     return [f"{kind}/{host}:0" for host in dict.fromkeys(hosts)]
-
-
-def _host(endpoint: str) -> str | None:
-    kind, _, rest = endpoint.partition("/")
-    if kind not in ("tcp", "tls", "udp", "quic", "ws"):
-        return None
-    return rest.rpartition(":")[0] or None
 
 
 def announced(endpoints: Iterable[str]) -> list[str]:

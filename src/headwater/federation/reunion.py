@@ -20,7 +20,8 @@ from typing import Any
 
 import zenoh
 
-from headwater.federation.fabric_settings import DATAGRAMS, STREAMS, Locator, matchmaker_config, plain
+from headwater.federation.endpoints import DATAGRAMS, STREAMS, Locator
+from headwater.federation.fabric_settings import matchmaker_config, plain
 from headwater.threads import PROCESS, Crashes, Supervised
 
 log = logging.getLogger("headwater.federation")

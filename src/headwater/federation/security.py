@@ -38,7 +38,7 @@ from cryptography.x509 import verification
 from headwater.channel.names import Pattern, is_pattern
 from headwater.channel.settings import Count, Name, Seconds, Settings, near, show
 from headwater.errors import ConfigError, ConfigProblem
-from headwater.federation.endpoints import ENCRYPTED, is_local_scouting, is_loopback, loopback_only, protocol
+from headwater.federation.endpoints import ENCRYPTED, Locator, is_local_scouting, is_loopback, loopback_only, protocol
 from headwater.federation.identity import Identity, read_certificates
 from headwater.federation.proof import Credential, VouchError, vouched
 from headwater.federation.rules import ACTIONS, Action, Decision, Principal, Rule, Rules
@@ -257,14 +257,16 @@ class Security:
         # A bare key is heard on loopback only: the verifier sees to that.
         return Rules(default=True, why="without any security everything is allowed between nodes of one machine")
 
-    def check_endpoints(self, endpoints: Iterable[str], *, scout: object = None, place: str = "node") -> bool:
+    def check_endpoints(self, endpoints: Iterable[str | Locator], *, scout: object = None, place: str = "node") -> bool:
         """Whether these endpoints (listened on, or connected to) all stay on this machine; ConfigError if they do not
         and nothing says who may come in, or if they would carry in the clear what certificates are there to protect."""
         endpoints = [endpoints] if isinstance(endpoints, str) else list(endpoints)
         beyond = [each for each in endpoints if not is_loopback(each)]
-        shown = [show(each) for each in beyond]
+        shown = [_shown(each) for each in beyond]
+        places = [_place(each) for each in beyond]
         if not is_local_scouting(scout):
             shown.append("scouting on the network")
+            places.append("scout")
         if shown and not self.proves and not self.open:
             hint = (
                 "give Security(certificate=, key=, authority=) (headwater.federation.certificates makes them) or "
@@ -274,17 +276,19 @@ class Security:
             expected = "only endpoints of this machine, for there is no security"
             if self.rules is not None:
                 expected += " (rules alone prove nothing)"
-            raise ConfigError([ConfigProblem(f"{place}: endpoints", expected, each, hint) for each in shown])
+            raise ConfigError(
+                [ConfigProblem(f"{place}: {at}", expected, each, hint) for at, each in zip(places, shown, strict=True)]
+            )
         if shown and self.open:
             log.warning(
                 "%s: OPEN to everybody at %s: anyone who can reach it can read, publish and run interests here, "
                 "because of Security(open=True)", place, ", ".join(shown),
             )  # fmt: skip
-        if self.authority is not None and (clear := [each for each in beyond if protocol(each) not in ENCRYPTED]):
+        if self.authority is not None and (clear := [each for each in beyond if protocol(str(each)) not in ENCRYPTED]):
             raise ConfigError(
                 [
-                    ConfigProblem(f"{place}: endpoints", "tls or quic beyond this machine, for there are certificates",
-                                  show(each), f"write {show('tls/' + str(each).partition('/')[2])}")
+                    ConfigProblem(f"{place}: {_place(each)}", "tls or quic beyond this machine, for there are "
+                                  "certificates", _shown(each), f"write {show('tls/' + str(each).partition('/')[2])}")
                     for each in clear
                 ]
             )  # fmt: skip
@@ -323,6 +327,16 @@ class Security:
     def users_by_name(self) -> Mapping[str, User]:
         """The users that this node knows."""
         return self._known
+
+
+def _shown(endpoint: str | Locator) -> str:
+    """An endpoint as the user wrote it."""
+    return endpoint.shown if isinstance(endpoint, Locator) else show(endpoint)
+
+
+def _place(endpoint: str | Locator) -> str:
+    """The setting in which an endpoint stands."""
+    return (endpoint.place if isinstance(endpoint, Locator) else "") or "endpoints"
 
 
 def _contradictions(security: Security, users: Mapping[str, User]) -> list[ConfigProblem]:
