@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from headwater.channel.clock import SystemClock
 from headwater.channel.config import STRATEGIES, AsyncLoop, Config, Deadline, Inline, Pool, Priority, Queue
 from headwater.errors import ConfigError, HeadwaterError, ServiceError
+from headwater.store.log import Log
 
 POOLS = [Pool, Priority, Deadline]
 
@@ -112,7 +115,7 @@ def test_a_dict_may_hold_values() -> None:
 
 def test_what_holds_can_be_shown() -> None:
     assert str(Config(name="dublin", dispatch=Pool(maximum=4))) == (
-        'name = "dublin"\nfailures = 10\nclose_timeout = 30.0\n\n'
+        'name = "dublin"\nfailures = 10\nhistory = 0\nclose_timeout = 30.0\n\n'
         '[dispatch]\nstrategy = "pool"\nminimum = 1\nmaximum = 4\nlow = 0\nhigh = 0\nidle = 5.0\n\n'
         '[queue]\nlimit = 1024\npolicy = "block"\nwait = 30.0\n'
     )
@@ -134,13 +137,28 @@ pools = st.builds(
 queues = st.builds(
     Queue, limit=st.integers(1, 10**6), policy=st.sampled_from(["block", "fail", "drop_oldest", "drop_newest"])
 ) | st.builds(Queue, wait=st.floats(0.001, 1e6))
+positive = st.floats(0.001, 1e9) | st.integers(1, 10**9)
+paths = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+logs = st.builds(
+    Log,
+    paths,
+    channels=st.sampled_from(["**", "ie.tcd.*", ("ie.**", "uk.cl")]),
+    sync=st.sampled_from(["publish", "interval", "roll"]),
+    interval=positive,
+    roll_bytes=st.integers(4096, 1 << 30),
+    roll_seconds=positive,
+    keep_seconds=st.none() | positive,
+    keep_bytes=st.none() | st.integers(0, 1 << 40),
+)
 configs = st.builds(
     Config,
     name=st.none() | st.from_regex(r'\A[\w"\\.-]{1,20}\Z'),
     dispatch=st.just(Inline()) | st.just(AsyncLoop()) | pools,
     queue=queues,
     failures=st.integers(0, 1000),
+    history=st.integers(0, 10_000_000),
     close_timeout=seconds,
+    log=st.none() | logs,
 )
 
 
@@ -148,6 +166,23 @@ configs = st.builds(
 @settings(max_examples=100, deadline=None)
 def test_what_is_shown_means_the_same(config: Config) -> None:
     assert Config.parse(config.to_toml()) == config
+
+
+def test_no_field_is_left_out() -> None:
+    """Each field with a value of its own: so that one that is added later is not forgotten."""
+    log = Log("events", channels=("a", "b"), sync="roll", interval=2.0, roll_bytes=9999, roll_seconds=3.0,
+              keep_seconds=4.0, keep_bytes=5)  # fmt: skip
+    queue = Queue(limit=7, policy="block", wait=1.5)
+    pool = Priority(minimum=2, maximum=5, low=1, high=3, idle=0.5)
+    config = Config(name="n", dispatch=pool, queue=queue, failures=3, history=77, close_timeout=1.25, log=log)
+    for value in (config, log, queue, pool):
+        default = type(value)("other") if value is log else type(value)()
+        same = [item.name for item in fields(value) if getattr(value, item.name) == getattr(default, item.name)]
+        assert same in ([], ["policy"])
+    text = config.to_toml()
+    assert Config.parse(text) == config
+    named = {item.name for value in (config, log, queue, pool) for item in fields(value)}
+    assert all(re.search(rf"^(\[{name}\]|{name} = )", text, re.MULTILINE) for name in named), text
 
 
 # ── what cannot be ──

@@ -52,6 +52,39 @@ def test_a_handler_gets_every_event_or_those_of_its_interest() -> None:
         assert everything == many(1, 2, 3) and some == many(2, 3)
 
 
+@pytest.mark.parametrize("where", ["level > 0.15", Interest("level > 0.15", Sighting)], ids=["text", "interest"])
+def test_an_interest_may_come_first(where: Any) -> None:
+    with Node() as node:
+        channel = node.channel("a", Sighting)
+        pulled, by_name = channel.subscribe(where), node.subscribe("a", where)
+        called: list[Sighting] = []
+        channel.subscribe(where, called.append)
+        node.subscribe("*", where, called.append)
+        source = channel.source()
+        for event in many(1, 2):
+            source.publish(event)
+        assert pulled.poll() == by_name.poll() == many(2)[0] and pulled.poll() is None
+        assert called == 2 * many(2)
+
+
+def test_what_is_neither_an_interest_nor_a_handler_is_told_where_to_go() -> None:
+    with Node() as node:
+        channel = node.channel("a", "level: f64, open: bool")
+        with pytest.raises(SubscriptionError, match=r"expected a function, found 'handle', .*where="):
+            channel.subscribe("handle")
+        with pytest.raises(SubscriptionError, match=r"expected a function, found 7; an interest comes as where="):
+            channel.subscribe(7)  # type: ignore[arg-type]
+        with pytest.raises(SubscriptionError, match=r"'level > 1', and another one as where='level < 2'; combine"):
+            channel.subscribe("level > 1", "level < 2")
+        with pytest.raises(InterestError, match="lvl"):
+            channel.subscribe("lvl > 1")
+        open_ones = channel.subscribe("open")
+        source = channel.source()
+        source.publish(level=1.0, open=False)
+        source.publish(level=2.0, open=True)
+        assert open_ones.get(0).level == 2.0 and open_ones.poll() is None
+
+
 @pytest.mark.parametrize(
     "where",
     [

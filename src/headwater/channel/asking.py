@@ -83,6 +83,24 @@ class Options:
     history: int = 0  # past events to begin with; below 0 for all there are
 
 
+def parted(handler: Any, where: Any, type: EventType | None) -> tuple[Any, Any]:
+    """The handler and the interest, whichever came first: text, or an Interest, is no handler. `type` is the channel's,
+    if it is known: a single word that is none of its fields is not taken for an interest."""
+    if not isinstance(handler, str | Interest):
+        return handler, where
+    if isinstance(handler, str) and handler.isidentifier() and (type is None or handler not in type.record.by_name):
+        raise SubscriptionError(
+            f"handler: expected a function, found {handler!r}, which is not a field either; an interest may "
+            "stand here, or come as where="
+        )
+    if where is not None and not callable(where):
+        raise SubscriptionError(
+            f"handler: expected a function, found the interest {handler!r}, and another one as where={where!r}; "
+            "combine them in one: where='... and ...'"
+        )
+    return where, handler
+
+
 def make_options(
     config: Config,
     handler: Any,
@@ -104,7 +122,8 @@ def make_options(
     """Checked options; what is not given is the configuration's."""
     for what, function in (("handler", handler), ("before", before), ("after", after)):
         if function is not None and not callable(function):
-            raise SubscriptionError(f"{what}: expected a function, found {function!r}")
+            hint = "; an interest comes as where=" if what == "handler" else ""
+            raise SubscriptionError(f"{what}: expected a function, found {function!r}{hint}")
     for what, function in (("before", before), ("after", after)):
         if function is not None and handler is None:
             raise SubscriptionError(f"{what}: it is a constraint of the handler, and there is none; remove it")

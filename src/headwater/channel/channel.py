@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from headwater.channel import reporting
-from headwater.channel.asking import Asked, make_options
+from headwater.channel.asking import Asked, make_options, parted
 from headwater.channel.attachment import Stage
 from headwater.channel.config import Dispatch, Queue
 from headwater.channel.delivery import Delivery, Order
@@ -91,7 +91,7 @@ class Channel:
 
     def subscribe(
         self,
-        handler: Callable[..., Any] | None = None,
+        handler: Callable[..., Any] | str | Interest | None = None,
         where: Any = None,
         *,
         params: Mapping[str, object] | None = None,
@@ -114,7 +114,8 @@ class Channel:
         """Ask for this channel's events, or those that pass the interest `where`.
 
         `handler` is a function or a coroutine function of the event, or of the event and what is known of it (`About`).
-        Without one, events are pulled: `get`, `poll`, `for event in`, `async for event in`.
+        Without one, events are pulled: `get`, `poll`, `for event in`, `async for event in`. An interest that is text or
+        an `Interest` may come first: `subscribe("level > 0.5")` pulls, `subscribe("level > 0.5", handler)` does not.
 
         where, params   an Interest, predicate text, E-Code or a Python function, and its parameters
         type            the sink's own event type, where it wants fewer fields than the channel's, or wider ones
@@ -132,9 +133,10 @@ class Channel:
         zones           only events in one of these zones, or of sources in none: a name, or several; else all events
         history         how many past events to begin with, or "all" that are still there
         """
+        function, where = parted(handler, where, self.type)
         options = make_options(
             self.node.config,
-            handler,
+            function,
             priority=priority,
             lifetime=lifetime,
             queue=queue,

@@ -313,8 +313,7 @@ class Config:
 
     def to_toml(self) -> str:
         """The configuration as a TOML file, everything that holds spelled out."""
-        lines = [f"name = {json.dumps(self.name, ensure_ascii=False)}"] if self.name is not None else []
-        lines += [f"failures = {self.failures}", f"close_timeout = {self.close_timeout}"]
+        lines = _lines(self)
         lines += ["", "[dispatch]", f'strategy = "{self.dispatch.name}"', *_lines(self.dispatch)]
         lines += ["", "[queue]", *_lines(self.queue)]
         if self.log is not None:
@@ -394,7 +393,12 @@ def _read_table(cls: type[Queue] | type[Dispatch], found: Any, place: str, probl
 def _lines(value: Any) -> list[str]:
     """A table's settings, as TOML."""
     shown = ((item.name, getattr(value, item.name)) for item in fields(value) if item.name in type(value).settings)
-    return [f"{name} = {json.dumps(found)}" for name, found in shown if found is not None]
+    return [f"{name} = {_toml(found)}" for name, found in shown if found is not None]
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML has it: as JSON has it, but for one character that TOML wants escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def log_of(given: Log | str | os.PathLike[str] | Mapping[str, Any] | None) -> Log | None:
@@ -449,7 +453,7 @@ def _read_log(found: Any, place: str, problems: list[ConfigProblem]) -> Log | No
 def _log_lines(log: Log) -> list[str]:
     shown = {item.name: getattr(log, item.name) for item in fields(log)}
     shown["path"] = log.folder
-    return [f"{name} = {json.dumps(found, ensure_ascii=False)}" for name, found in shown.items() if found is not None]
+    return [f"{name} = {_toml(found)}" for name, found in shown.items() if found is not None]
 
 
 def _title(problems: list[ConfigProblem], place: str) -> str:

@@ -24,6 +24,7 @@ from headwater.channel.asking import (
     interest_for,
     known_options,
     make_options,
+    parted,
     spoken,
 )
 from headwater.channel.attachment import Attachment
@@ -49,7 +50,7 @@ from headwater.channel.timers import Timers
 from headwater.channel.timing import Deadline, Timer, Timing
 from headwater.channel.wiring import Move, Wiring
 from headwater.errors import ChannelError, ClosedError, ConfigError, HeadwaterError, SubscriptionError
-from headwater.interest import as_event_type
+from headwater.interest import Interest, as_event_type
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
 from headwater.threads import Crashes
@@ -256,7 +257,7 @@ class Node:
     def subscribe(
         self,
         target: str,
-        handler: Callable[..., Any] | None = None,
+        handler: Callable[..., Any] | str | Interest | None = None,
         where: Any = None,
         *,
         params: Mapping[str, object] | None = None,
@@ -269,9 +270,10 @@ class Node:
         `*` stands for one part of a name, `**` for any number: `ie.tcd.**`. The rest is as for `channel.subscribe`. The
         interest is checked against each channel's type; channels that it does not fit are in `subscription.refused`."""
         wanted = Pattern(target) if is_pattern(target) else self.channel(target)
+        function, where = parted(handler, where, wanted.type if isinstance(wanted, Channel) else None)
         asked = Asked(wanted, where, params, None if type is None else as_event_type(type))
         made: Subscription = self.start(
-            Subscription, [asked], make_options(self.config, handler, **known_options(options)), name
+            Subscription, [asked], make_options(self.config, function, **known_options(options)), name
         )
         return made
 
