@@ -22,10 +22,10 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, Literal, Self, Union, get_args, get_origin
 
 import msgspec
 
@@ -95,6 +95,8 @@ class Shape:
 
 if TYPE_CHECKING:
     from typing import Annotated as Array
+
+    from headwater.types.event_type import EventType
 else:
 
     class Array:
@@ -187,6 +189,16 @@ if TYPE_CHECKING:
 
         @classmethod
         def __event_binding__(cls) -> Binding: ...
+
+        def to_dict(self) -> dict[str, Any]: ...
+
+        @classmethod
+        def from_dict(cls, fields: Mapping[str, Any]) -> Self: ...
+
+        def to_json(self, *, indent: int | None = None) -> str: ...
+
+        @classmethod
+        def from_json(cls, text: str | bytes | bytearray) -> Self: ...
 else:
 
     class Event(msgspec.Struct, metaclass=EventMeta):
@@ -195,6 +207,30 @@ else:
         @classmethod
         def __event_binding__(cls) -> Binding:
             return binding_of(cls)
+
+        def to_dict(self):
+            """The fields by name, as Python values; nested events are dicts, too."""
+            return _type_of(self).to_dict(self)
+
+        @classmethod
+        def from_dict(cls, fields):
+            """The event that a dict describes; `EncodeError`, which names the field, if it describes none."""
+            return _type_of(cls).from_dict(fields)
+
+        def to_json(self, *, indent=None):
+            """The event as JSON text: times as ISO 8601, bytes as base64, members of enumerations by name."""
+            return _type_of(self).to_json(self, indent=indent)
+
+        @classmethod
+        def from_json(cls, text):
+            """The event in JSON text; `EncodeError`, which names the field, if there is none."""
+            return _type_of(cls).from_json(text)
+
+
+def _type_of(what: Any) -> EventType:
+    from headwater.types.event_type import event_type
+
+    return event_type(what)
 
 
 def binding_of(cls: type[Event]) -> Binding:

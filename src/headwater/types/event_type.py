@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from headwater.errors import TypeDeclarationError
-from headwater.types import columns, frames
+from headwater.types import columns, frames, plain
 from headwater.types.arrow import arrow_schema, record_from_schema
 from headwater.types.binding import Binding, bind
 from headwater.types.codec import Codec, Data, split
@@ -88,6 +88,22 @@ class EventType:
     def from_raw(self, raw: dict[str, Any]) -> Any:
         """The instance of a raw form."""
         return self._codec.from_raw(raw)
+
+    def to_dict(self, event: Any) -> dict[str, Any]:
+        """The fields of an instance, or a dict, by name, as Python values; nested events are dicts, too."""
+        return plain.to_dict(self, event)
+
+    def from_dict(self, fields: Mapping[str, Any]) -> Any:
+        """The instance that a dict describes; `EncodeError`, which names the field, if it describes none."""
+        return plain.from_dict(self, fields)
+
+    def to_json(self, event: Any, *, indent: int | None = None) -> str:
+        """JSON text of an instance or dict, from which `from_json` makes an equal one (see `plain.py`)."""
+        return plain.to_json(self, event, indent=indent)
+
+    def from_json(self, text: str | bytes | bytearray) -> Any:
+        """The instance in JSON text; `EncodeError`, which names the field, if there is none."""
+        return plain.from_json(self, text)
 
     def validate(self, data: Data) -> None:
         """Raise `DecodeError` unless the bytes are exactly one record in its one canonical form."""
