@@ -90,6 +90,7 @@ from headwater.types import (
     u64,
 )
 from headwater.types.evolution import plan as evolution
+from headwater.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from headwater.channel.replay import replay
@@ -171,6 +172,7 @@ __all__ = [
     "Timeout",
     "TypeDeclarationError",
     "Unreachable",
+    "__version__",
     "all_of",
     "any_of",
     "event_type",

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from headwater.completion import SHELLS, script
 from headwater.errors import ConfigError, HeadwaterError
 from headwater.explain import explain
 from headwater.extras import extra_of, how_to_install
@@ -24,6 +25,7 @@ from headwater.store.log.command import add_log
 from headwater.study.command import add_study
 from headwater.types import EventType, event_type
 from headwater.types.model import SCALARS
+from headwater.version import VERSION
 
 EXAMPLES = """\
 examples:
@@ -31,18 +33,25 @@ examples:
   headwater explain "level > :limit" --type mymodule:Sighting --param limit=0.5
   headwater explain --file filter.c --notation ecode --type recording.parquet --asm
 """
+COMPLETION = """\
+examples:
+  eval "$(headwater completion bash)"                                        in ~/.bashrc
+  eval "$(headwater completion zsh)"                                         in ~/.zshrc, after compinit
+  headwater completion fish > ~/.config/fish/completions/headwater.fish
+"""
 
 
 class UsageError(Exception):
     """Something on the command line is off."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+def make_parser() -> argparse.ArgumentParser:
+    """The command line: all commands with their options."""
     parser = argparse.ArgumentParser(
         prog="headwater",
         description="A distributed, typed event service in which interest travels to the event.",
     )
+    parser.add_argument("--version", action="version", version=f"headwater {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     _add_explain(commands)
     _add_node(commands)
@@ -55,7 +64,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_ingest(commands)
     add_backtest(commands)
     add_study(commands)
-    args = parser.parse_args(argv)
+    _add_completion(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    args = make_parser().parse_args(argv)
     try:
         result: int = args.run(args)
     except ConfigError as error:
@@ -111,6 +126,23 @@ def _explain(args: argparse.Namespace) -> int:
     interest = Interest(text, on, output=output, params=params, notation=args.notation)
     print(explain(interest, asm=args.asm, llvm=args.llvm))
     return 0
+
+
+def _add_completion(commands: Any) -> None:
+    sub = commands.add_parser(
+        "completion",
+        help="print a script that has a shell complete this command",
+        description="Print a script that has a shell complete this command, its options and their values.",
+        epilog=COMPLETION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    sub.add_argument("shell", choices=tuple(SHELLS), help="which shell")
+
+    def run(args: argparse.Namespace) -> int:
+        sys.stdout.write(script(args.shell, make_parser()))
+        return 0
+
+    sub.set_defaults(run=run)
 
 
 # ── the federation: imported when it is needed, for it brings Zenoh along ──
