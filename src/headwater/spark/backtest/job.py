@@ -108,17 +108,10 @@ class LogJob(Job):
         found: set[str] = set()
         inner: set[str] = set()
         for part in self.rested:
-            metadata = part.footer.metadata
             found.update(name for name in required if name not in part.schema.names)
-            at = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-            inner.update(path.split(".")[0] for path in at if "." in path)
-            for number in range(metadata.num_row_groups):
-                group = metadata.row_group(number)
-                for name in required:
-                    if name in at and name not in found:
-                        statistics = group.column(at[name]).statistics
-                        if statistics is None or not statistics.has_null_count or statistics.null_count:
-                            found.add(name)
+            for group in part.footer.row_groups:
+                inner.update(path.split(".")[0] for path in group.chunks if "." in path)
+                found.update(n for n in required if n in group.chunks and group.chunks[n].nulls != 0)
         table = self.snapshot.table
         for tail in self.snapshot.parts:
             if not tail.at_rest:  # it has no footer, and may be of an older type than the newest

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from headwater.spark.backtest.judging import Entry, Judge, fault_row, passed
 from headwater.spark.backtest.sizes import record_sizes
 from headwater.spark.backtest.tally import Key, Tally
 from headwater.spark.frame import LOG_META
+from headwater.store.log.parquet_footer import row_groups
 from headwater.types.layout import Layout
 from headwater.types.model import TEXT
 
@@ -83,7 +85,7 @@ def read(task: Task, judge: Judge) -> Iterator[Chunk]:
     """The row groups of a task, only the columns that are needed."""
     with _opened(task.path) as file:
         names = set(file.schema_arrow.names)
-        slender = _slender(file.metadata, judge, task.groups)
+        slender = _slender(Path(task.path), judge, task.groups)
     wanted = [name for name in (*LOG_META.values(), *judge.columns) if name in names]
     if not judge.needs_source:
         wanted = [name for name in wanted if name not in (LOG_META["source"], LOG_META["seq"])]
@@ -113,17 +115,15 @@ def _whole(column: Any) -> Any:
     return made if isinstance(made, pa.Array) else made.chunk(0)
 
 
-def _slender(metadata: Any, judge: Judge, groups: Sequence[int]) -> list[str]:
+def _slender(path: Path, judge: Judge, groups: Sequence[int]) -> list[str]:
     """Columns of text whose values come again and again, as the size that they take says."""
     text = {name for name in judge.columns if judge.record.by_name[name].type == TEXT}
     made = [LOG_META["node"], LOG_META["source"]]
     if not groups:
         return made
-    group = metadata.row_group(groups[0])
-    for at in range(group.num_columns):
-        column = group.column(at)
-        if column.path_in_schema in text and column.total_uncompressed_size < SLENDER * max(1, column.num_values):
-            made.append(column.path_in_schema)
+    for chunk in row_groups(path)[groups[0]].chunks.values():
+        if chunk.path in text and chunk.bytes < SLENDER * max(1, chunk.values):
+            made.append(chunk.path)
     return made
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headwater.store.log.footers import footer
 from headwater.store.log.merging import Piece, by_sequence
 from headwater.store.log.schema import SEQ, SOURCE, TIME
 
@@ -79,18 +80,14 @@ def order_of(files: list[Path], bounds: tuple[float, ...]) -> Order:
 
 def _pieces(files: list[Path]) -> Iterator[Piece]:
     for path in files:
-        metadata = pq.read_metadata(path)
-        column = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == SEQ)
-        for group in range(metadata.num_row_groups):
-            if metadata.row_group(group).num_rows:
-                yield Piece(
-                    int(metadata.row_group(group).column(column).statistics.min), _loader(path, group, metadata)
-                )
+        for number, group in enumerate(footer(path).groups):
+            if group.rows:
+                yield Piece(group.seqs[0], _loader(path, number))
 
 
-def _loader(path: Path, group: int, metadata: Any) -> Any:
+def _loader(path: Path, group: int) -> Any:
     def load() -> pa.RecordBatch:
-        with pq.ParquetFile(path, metadata=metadata, read_dictionary=[SOURCE]) as file:
+        with pq.ParquetFile(path, read_dictionary=[SOURCE]) as file:
             table = file.read_row_group(group, columns=list(_COLUMNS), use_threads=False).select(list(_COLUMNS))
         columns = [_one(column) for column in table.columns]
         columns[0] = columns[0].cast(pa.utf8()) if not pa.types.is_dictionary(columns[0].type) else columns[0]

@@ -143,8 +143,7 @@ def _plan(folder: ChannelFolder, path: Path, target: int) -> list[_Merge]:
 
 
 def _memory(part: Rested) -> int:
-    metadata = part.footer.metadata
-    return sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    return sum(group.bytes for group in part.footer.row_groups)
 
 
 def _segments(part: Rested) -> tuple[int, int]:

@@ -7,7 +7,6 @@ import os
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,13 @@ import pyarrow.parquet as pq
 
 from headwater.errors import StoreError
 from headwater.store.log.layout import DAY_MICROSECONDS, day_of
+from headwater.store.log.parquet_footer import Chunk, RowGroup, row_groups
 from headwater.store.log.schema import NODE, SEQ, SOURCE, TIME
 from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN
 
 KEPT = 4096  # footers that are remembered
 LEAST, GREATEST = -(2**63), 2**63 - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+_MICROSECONDS = {"us": 1, "ms": 1000, "s": 1_000_000}  # of a unit of time
 
 Range = tuple[int, int, int]  # the first and the last sequence number, and how many events
 
@@ -58,8 +57,9 @@ def _within(text: str | None, bounds: tuple[str, str] | None) -> bool:
 class Footer:
     """Of one file. `node`, `segment` and `sources` are what the writer has noted; files of others have none."""
 
-    metadata: Any
+    metadata: Any  # for Arrow, when it reads rows; nothing else of it is safe to look at if the file is damaged
     schema: pa.Schema
+    row_groups: list[RowGroup]
     groups: list[Group]
     notes: dict[str, str]
     node: str | None = None
@@ -69,7 +69,7 @@ class Footer:
 
     @property
     def rows(self) -> int:
-        return int(self.metadata.num_rows)
+        return sum(group.rows for group in self.groups)
 
 
 _known: OrderedDict[tuple[Any, ...], Footer] = OrderedDict()
@@ -98,6 +98,7 @@ def footer(path: Path) -> Footer:
 
 def _read(path: Path) -> Footer:
     try:
+        found = row_groups(path)
         with pq.ParquetFile(path) as file:
             metadata, schema = file.metadata, file.schema_arrow
     except (OSError, pa.ArrowException, ValueError) as error:  # a name in it may be no text
@@ -116,13 +117,13 @@ def _read(path: Path) -> Footer:
         if name.startswith(b"headwater."):
             notes[name.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
     try:
-        groups = _groups(path, metadata)
-    except (OSError, pa.ArrowException, ValueError, TypeError, AttributeError, OverflowError) as error:
+        groups = _groups(path, found, schema)
+    except ValueError as error:
         raise StoreError(
             f"log file {os.fspath(path)!r}: expected bounds of its columns, found: {error}; `headwater log repair` "
             "sets such files aside"
         ) from error
-    made = Footer(metadata, schema, groups, notes)
+    made = Footer(metadata, schema, found, groups, notes)
     made.node = notes.get("headwater.node")
     try:
         if "headwater.segment" in notes:
@@ -139,43 +140,49 @@ def _read(path: Path) -> Footer:
     return made
 
 
-def _groups(path: Path, metadata: Any) -> list[Group]:
+def _groups(path: Path, found: list[RowGroup], schema: pa.Schema) -> list[Group]:
     day = day_of(path.parent.name)
     least, most = TIMESTAMP_MIN, TIMESTAMP_MAX
     if day is not None:
         least, most = day * DAY_MICROSECONDS, (day + 1) * DAY_MICROSECONDS - 1
-    at = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-    groups = []
-    for index in range(metadata.num_row_groups):
-        group = metadata.row_group(index)
-        times = _bounds(group, at.get(TIME))
-        seqs = _bounds(group, at.get(SEQ))
-        nodes, sources = _bounds(group, at.get(NODE)), _bounds(group, at.get(SOURCE))
-        groups.append(
-            Group(
-                index,
-                group.num_rows,
-                (least, most) if times is None else (micros(times[0]), micros(times[1])),
-                (LEAST, GREATEST) if seqs is None else (int(seqs[0]), int(seqs[1])),
-                None if nodes is None else (str(nodes[0]), str(nodes[1])),
-                None if sources is None else (str(sources[0]), str(sources[1])),
-            )
+    return [
+        Group(
+            index,
+            group.rows,
+            _times(group.chunks.get(TIME), schema.field(TIME).type) or (least, most),
+            _integers(group.chunks.get(SEQ), schema.field(SEQ).type) or (LEAST, GREATEST),
+            _texts(group.chunks.get(NODE)),
+            _texts(group.chunks.get(SOURCE)),
         )
-    return groups
+        for index, group in enumerate(found)
+    ]
 
 
-def _bounds(group: Any, column: int | None) -> tuple[Any, Any] | None:
-    if column is None:
+def _integers(chunk: Chunk | None, type: pa.DataType) -> tuple[int, int] | None:
+    if chunk is None or chunk.least is None or chunk.greatest is None:
         return None
-    chunk = group.column(column)
-    if not chunk.is_stats_set or not chunk.statistics.has_min_max:
+    if len(chunk.least) not in (4, 8) or len(chunk.least) != len(chunk.greatest):
+        raise ValueError(f"bounds of {chunk.path} of {len(chunk.least)} and {len(chunk.greatest)} bytes")
+    signed = not pa.types.is_unsigned_integer(type)
+    least, greatest = (int.from_bytes(each, "little", signed=signed) for each in (chunk.least, chunk.greatest))
+    return least, greatest
+
+
+def _times(chunk: Chunk | None, type: pa.DataType) -> tuple[int, int] | None:
+    """In microseconds since 1970."""
+    found = _integers(chunk, type) if pa.types.is_timestamp(type) else None
+    if found is None:
         return None
-    return chunk.statistics.min, chunk.statistics.max
+    if type.unit == "ns":
+        least, greatest = found[0] // 1000, -(-found[1] // 1000)
+    else:
+        least, greatest = (each * _MICROSECONDS[type.unit] for each in found)
+    if not TIMESTAMP_MIN <= least <= greatest <= TIMESTAMP_MAX:
+        raise ValueError(f"times from {least} to {greatest}, which are no times")
+    return least, greatest
 
 
-def micros(when: Any) -> int:
-    """A time of statistics in microseconds since 1970."""
-    if isinstance(when, int):
-        return when
-    aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
-    return int((aware - _EPOCH) // _MICROSECOND)
+def _texts(chunk: Chunk | None) -> tuple[str, str] | None:
+    if chunk is None or chunk.least is None or chunk.greatest is None:
+        return None
+    return chunk.least.decode(), chunk.greatest.decode()
