@@ -50,7 +50,7 @@ from headwater.ir.nodes import (
     Var,
     Variable,
 )
-from headwater.ir.outputs import blank, blank_value, complete, copied
+from headwater.ir.outputs import blank, blank_value, complete, copied, is_sound
 from headwater.types.model import (
     BOOL,
     F32,
@@ -466,5 +466,7 @@ def run(
         state.update({slot: variables[slot] for slot in state})
     filled = program.output is None or (not it.spoiled and complete(program.output, it.output or {}))
     if it.verdict is True and filled:
+        if program.output is not None and not is_sound(program.output, it.output):
+            return Outcome(Status.UNDECIDED, it.faults | Fault.MALFORMED)
         return Outcome(Status.PASSED, it.faults, it.output)
     return Outcome(Status.REJECTED if it.verdict is False else Status.UNDECIDED, it.faults)

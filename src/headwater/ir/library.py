@@ -53,7 +53,8 @@ def _ascii(x: str, change: Callable[[str], str]) -> str:
 
 
 def like(text: str, pattern: str) -> bool:
-    """SQL's LIKE: % any run, _ one code point, backslash takes the next character as itself."""
+    """SQL's LIKE: % any run, _ one code point, backslash takes the next character as itself, and is itself at the
+    end."""
     tokens: list[str | None] = []  # a character, "" for %, None for _
     escaped = False
     for c in pattern:
@@ -64,6 +65,8 @@ def like(text: str, pattern: str) -> bool:
             escaped = True
         else:
             tokens.append("" if c == "%" else None)
+    if escaped:
+        tokens.append("\\")
     reached = {0}  # positions of the text that the tokens so far can end at
     for token in tokens:
         if token == "":

@@ -56,6 +56,7 @@ from headwater.types.model import (
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "tdiv": "/", "tmod": "%", "fdiv": "//", "fmod": "%"}
 _SIGNS |= {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
 _COMPARE_SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+LEAST = -(1 << 63)  # the i64 that has no counterpart
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -132,7 +133,7 @@ class Operators(Notes):
         if is_bad(a):
             return a
         if op == "neg":
-            if isinstance(a, Const):
+            if isinstance(a, Const) and a.value != LEAST:  # a sign before a literal is a part of it
                 return self.const(-cast(int, a.value), span)
             a = self.coerce(a, I64, span) if a.type == U64 else a
         elif a.type == F64:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headwater.types.model import TIMESTAMP, Array, Record, Scalar, Type
+from headwater.types.model import TEXT, TIMESTAMP, Array, Enum, List, Record, Scalar, Type
 
 
 def blank(record: Record) -> dict[str, Any]:
@@ -55,3 +55,24 @@ def complete(record: Record, value: Mapping[str, Any]) -> bool:
         if isinstance(f.type, Record) and inner is not None and not complete(f.type, inner):
             return False
     return True
+
+
+def is_sound(type: Type, value: Any) -> bool:
+    """Whether a value is one of its type: malformed events have times in no year, texts that are no UTF-8 and codes of
+    no member."""
+    match type:
+        case Record(fields=fields):
+            return all(value[f.name] is None or is_sound(f.type, value[f.name]) for f in fields)
+        case Array(element=element, shape=shape):
+            inner = Array(element, shape[1:]) if len(shape) > 1 else element
+            return all(is_sound(inner, item) for item in value)
+        case List(element=element):
+            return all(is_sound(element, item) for item in value)
+        case Enum():
+            return type.name_of(value) is not None
+        case Scalar() if type == TIMESTAMP:
+            return bool(type.range[0] <= value <= type.range[1])
+        case Scalar() if type == TEXT:
+            return not any("\ud800" <= c <= "\udfff" for c in value)
+        case _:
+            return True

@@ -2,12 +2,16 @@
 
 The function may be called again with a larger buffer: it reads the stage and the input and changes neither, and it
 says how many bytes the record takes whether or not they fit.
+
+The input may be malformed: whatever comes from it as it is (texts, times, codes, and lists with all that is in them) is
+checked on the way (`validity.py`), so that the record is a valid event or none.
 """
 
 from __future__ import annotations
 
 from headwater.native.emit import Fn, Module, is_text
 from headwater.native.runtime import SIGNATURES
+from headwater.native.validity import Validity, is_checked
 from headwater.native.writer import Node, has_references, stage_of
 from headwater.types.layout import HEADER_SIZE, MAX_SIZE, Layout, record_layout, size_align, stride
 from headwater.types.model import Array, List, Record, Type
@@ -21,7 +25,8 @@ ALIGNMENT = 64
 def assemble(module: Module, record: Record, limit: int) -> None:
     """Define `i64 @assemble(ptr %rec, i64 %len, ptr %out)`; `limit` is where the input's heap begins.
 
-    Returns the size of the record, or -1 where a reference of the input points outside it.
+    Returns the size of the record, or -1 where a reference of the input points outside it, or a value of the input is
+    none of its type.
     """
     _Assembler(module, record, limit).write()
 
@@ -40,6 +45,7 @@ class _Assembler:
         self.cursor, self.bad, self.most = fn.alloca("i64"), fn.alloca("i1"), fn.alloca("i64")
         self.buffer = fn.load("ptr", fn.gep("%out", BUFFER), 8)
         self.stage = fn.gep("%out", STAGE)
+        self.validity = Validity(fn, self.bad)
         fn.store("i64", str(self.layout.size), self.cursor, 8)
         fn.store("i1", "false", self.bad)
         self.copy(fn.gep(self.buffer, HEADER_SIZE), self.stage, str(self.plan.fixed))
@@ -61,7 +67,8 @@ class _Assembler:
     def node(self, node: Node) -> None:
         """A field of the stage: its presence bit, then what it has on the heap."""
         fn = self.fn
-        if node.bit is None and not has_references(node.type) and not node.children and node.ref < 0:
+        checked = is_checked(node.type) and not node.children and node.ref < 0
+        if node.bit is None and not has_references(node.type) and not node.children and node.ref < 0 and not checked:
             return
 
         def there() -> None:
@@ -73,13 +80,17 @@ class _Assembler:
             ref = fn.gep(self.stage, node.ref) if node.ref >= 0 else ""
             if is_text(node.type):
                 fold = fn.v(f"trunc i64 {fn.load('i64', fn.gep(ref, 16), 8)} to i8")
-                self.text(slot, fn.load("ptr", ref, 8), fn.load("i64", fn.gep(ref, 8), 8), fold)
+                source, length = fn.load("ptr", ref, 8), fn.load("i64", fn.gep(ref, 8), 8)
+                self.validity.text(node.type, source, length)
+                self.text(slot, source, length, fold)
             elif isinstance(node.type, List):
                 self.items(slot, node.type, fn.load("ptr", ref, 8), fn.load("i64", fn.gep(ref, 8), 8))
             elif node.ref >= 0:
                 source = fn.load("ptr", ref, 8)
                 self.copy(fn.gep(self.buffer, slot), source, str(node.size))
                 self.fix(node.type, source, slot)
+            elif checked:
+                self.validity.value(node.type, fn.gep(self.stage, node.offset))
             if not is_text(node.type):
                 self.overdone()
             for child in node.children:
@@ -113,7 +124,7 @@ class _Assembler:
         self.each(type.element, source, start, count)
 
     def each(self, element: Type, source: str, slot: str, count: str) -> None:
-        if not has_references(element):
+        if not has_references(element) and not is_checked(element):
             return
         fn, size = self.fn, stride(element)
         count = fn.select(self.overdone(), "i64", "0", count)
@@ -125,15 +136,17 @@ class _Assembler:
         fn.loop(count, one)
 
     def fix(self, type: Type, source: str, slot: str) -> None:
-        """Copy what a value, already copied as it was, refers to; `slot` is its offset in the new record."""
+        """Copy what a value, already copied as it was, refers to; `slot` is its offset in the new record. Whatever is
+        not followed further is checked."""
         fn = self.fn
         match type:
             case Array(element=element, count=count):
                 self.each(element, source, slot, str(count))
             case Record():
                 level = record_layout(type)
+                self.validity.gaps(type, source)
                 for part in level.slots.values():
-                    if not has_references(part.type):
+                    if not has_references(part.type) and not is_checked(part.type):
                         continue
                     inner = fn.v(f"add i64 {slot}, {part.offset}")
                     at = fn.gep(source, part.offset)
@@ -148,9 +161,10 @@ class _Assembler:
                 self.items(slot, type, start, count_)
             case _ if is_text(type):
                 start, length = self.follow(source, 1)
+                self.validity.text(type, start, length)
                 self.text(slot, start, length, "0")
             case _:
-                return
+                self.validity.value(type, source)
 
     def follow(self, slot: str, size: int) -> tuple[str, str]:
         """A reference of the input; one that points outside is empty and spoils the record."""

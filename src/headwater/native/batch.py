@@ -29,7 +29,7 @@ from headwater.ir.walk import all_expressions
 from headwater.native import cache, engine
 from headwater.native.codegen_expr import Exprs
 from headwater.native.codegen_stmt import Stmts
-from headwater.native.columns import output_columns
+from headwater.native.columns import malformed_rows, output_columns
 from headwater.native.depth import room_for
 from headwater.native.emit import Fn, Module
 from headwater.native.env import FUEL_WORD, OUTPUT, PARAMS, STATE, WORDS, ParamBlock, ParamSlots
@@ -317,7 +317,22 @@ class _Job:
             pieces[0] = output_columns(plan, np.empty((0, plan.size), np.uint8), self.buffers)
         parts = zip(*(pieces[lo] for lo in sorted(pieces)), strict=True)
         columns = [part[0] if len(part) == 1 else pa.concat_arrays(part) for part in parts]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        made = pa.RecordBatch.from_arrays(columns, schema=schema)
+        bad = malformed_rows(record, made)
+        return made if bad is None else self.without(made, bad)
+
+    def without(self, made: Any, bad: Any) -> Any:
+        """The output without rows that are no valid events; those are undecided after all."""
+        assert self.valid is not None
+        passed, valid = (np.frombuffer(bits, np.uint8) for bits in (self.passed, self.valid))
+        for row in np.flatnonzero(np.unpackbits(passed, count=self.rows, bitorder="little"))[bad]:
+            passed[row >> 3] &= ~np.uint8(1 << (row & 7))
+            valid[row >> 3] &= ~np.uint8(1 << (row & 7))
+        count = int(bad.sum())
+        self.counts[1] -= np.uint64(count)
+        self.counts[2] += np.uint64(count)
+        self.counts[3 + FAULTS.index(Fault.MALFORMED)] += np.uint64(count)
+        return made.filter(pa.array(~bad))
 
     def selection(self) -> Any:
         valid = self.valid if self.counts[2] else None

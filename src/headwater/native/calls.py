@@ -146,7 +146,7 @@ def like_tokens(pattern: str) -> list[int]:
             tokens.append(256)
         elif not tokens or tokens[-1] != 257:
             tokens.append(257)
-    return tokens
+    return [*tokens, ord("\\")] if escaped else tokens
 
 
 def _like(g: Exprs, a: Val, pattern: object) -> Val:

@@ -17,7 +17,7 @@ from headwater.native.writer import Node, Stage, is_pending
 from headwater.types.arrow import arrow_type
 from headwater.types.buffers import numpy_dtype
 from headwater.types.layout import stride
-from headwater.types.model import BOOL, Array, Enum, Record, Scalar, Type
+from headwater.types.model import BOOL, TEXT, TIMESTAMP, Array, Enum, List, Record, Scalar, Type
 
 
 @once
@@ -123,3 +123,83 @@ def _nested(array: Array, type: Any, values: Any, count: int, bitmap: Any) -> An
         inner = Array(array.element, array.shape[1:])
         values = _nested(inner, type.value_type, values, count * array.shape[0], None)
     return pa.Array.from_buffers(type, count, [bitmap], children=[values])
+
+
+# ── what came from malformed input ──
+
+
+def malformed_rows(record: Record, batch: Any) -> Any:
+    """Which rows hold times in no year or texts that are no UTF-8, as a mask; None if none does."""
+    found = None
+    for field in record.fields:
+        bad = _malformed(field.type, batch.column(batch.schema.get_field_index(field.name)))
+        if bad is not None:
+            found = bad if found is None else found | bad
+    return found
+
+
+def _malformed(type: Type, array: Any) -> Any:
+    match type:
+        case Scalar() if type == TIMESTAMP:
+            return _some(_untimely(array))
+        case Scalar() if type == TEXT:
+            return _some(_not_utf8(array))
+        case Record(fields=fields):
+            parts = [_malformed(field.type, array.field(at)) for at, field in enumerate(fields)]
+            parts = [part for part in parts if part is not None]
+            return _some(np.logical_or.reduce(parts) & _there(array)) if parts else None
+        case Array(element=element, shape=shape):
+            inner = _malformed(Array(element, shape[1:]) if len(shape) > 1 else element, _items(array, shape[0]))
+            return None if inner is None else _some(inner.reshape(-1, shape[0]).any(axis=1) & _there(array))
+        case List(element=element):
+            return _malformed_lists(element, array)
+    return None
+
+
+def _malformed_lists(element: Type, array: Any) -> Any:
+    inner = _malformed(element, array.values)
+    if inner is None:
+        return None
+    before = np.concatenate(([0], np.cumsum(inner)))
+    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
+    return _some((before[offsets[1:]] > before[offsets[:-1]]) & _there(array))
+
+
+def _items(array: Any, size: int) -> Any:
+    return array.values.slice(array.offset * size, len(array) * size)
+
+
+def _there(array: Any) -> Any:
+    return array.is_valid().to_numpy(zero_copy_only=False)
+
+
+def _some(mask: Any) -> Any:
+    return mask if mask is not None and mask.any() else None
+
+
+def _untimely(array: Any) -> Any:
+    if not len(array):
+        return None
+    micros = np.frombuffer(array.buffers()[1], np.int64, len(array), 8 * array.offset)
+    least, greatest = TIMESTAMP.range
+    outside = (micros < least) | (micros > greatest)
+    return outside & _there(array) if outside.any() else None
+
+
+def _not_utf8(array: Any) -> Any:
+    """One look at all texts; only where that fails, one at each."""
+    try:
+        array.validate(full=True)
+        return None
+    except pa.ArrowInvalid:
+        return np.array([not _is_utf8(item) for item in array.view(pa.binary())])
+
+
+def _is_utf8(item: Any) -> bool:
+    if not item.is_valid:
+        return True
+    try:
+        item.as_buffer().to_pybytes().decode()
+    except UnicodeDecodeError:
+        return False
+    return True

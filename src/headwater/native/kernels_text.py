@@ -199,6 +199,101 @@ end:
   ret i64 %k
 }
 
+; whether bytes are UTF-8: continuations where they belong, the shortest form, no surrogates, nothing above 10FFFF
+define i1 @hw_utf8(ptr %p, i64 %n) {
+entry:
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%i8, %ascii], [%i1, %single], [%e, %long]
+  %more = icmp ult i64 %i, %n
+  br i1 %more, label %look, label %yes
+look:
+  %a = getelementptr i8, ptr %p, i64 %i
+  %left = sub i64 %n, %i
+  %eight = icmp uge i64 %left, 8
+  br i1 %eight, label %word, label %byte
+word:
+  %w = load i64, ptr %a, align 1
+  %high = and i64 %w, -9187201950435737472
+  %plain = icmp eq i64 %high, 0
+  br i1 %plain, label %ascii, label %byte
+ascii:
+  %i8 = add i64 %i, 8
+  br label %head ; PLAIN
+byte:
+  %b0 = load i8, ptr %a
+  %b = zext i8 %b0 to i64
+  %i1 = add i64 %i, 1
+  %one = icmp ult i64 %b, 128
+  br i1 %one, label %single, label %multi
+single:
+  br label %head ; PLAIN
+multi:
+  %t3 = icmp uge i64 %b, 224
+  %t4 = icmp uge i64 %b, 240
+  %c3 = select i1 %t3, i64 3, i64 2
+  %count = select i1 %t4, i64 4, i64 %c3
+  %low = icmp ult i64 %b, 194
+  %beyond = icmp ugt i64 %b, 244
+  %short = icmp ult i64 %left, %count
+  %no1 = or i1 %low, %beyond
+  %no2 = or i1 %no1, %short
+  br i1 %no2, label %no, label %second
+second:
+  %a1 = getelementptr i8, ptr %a, i64 1
+  %s0 = load i8, ptr %a1
+  %s = zext i8 %s0 to i64
+  %is.e0 = icmp eq i64 %b, 224
+  %is.ed = icmp eq i64 %b, 237
+  %is.f0 = icmp eq i64 %b, 240
+  %is.f4 = icmp eq i64 %b, 244
+  %lo1 = select i1 %is.e0, i64 160, i64 128
+  %lo = select i1 %is.f0, i64 144, i64 %lo1
+  %hi1 = select i1 %is.ed, i64 159, i64 191
+  %hi = select i1 %is.f4, i64 143, i64 %hi1
+  %under = icmp ult i64 %s, %lo
+  %over = icmp ugt i64 %s, %hi
+  %out = or i1 %under, %over
+  br i1 %out, label %no, label %rest
+rest:
+  %k = phi i64 [2, %second], [%k1, %tail]
+  %done = icmp uge i64 %k, %count
+  br i1 %done, label %long, label %tail
+tail:
+  %ak = getelementptr i8, ptr %a, i64 %k
+  %bk = load i8, ptr %ak
+  %k1 = add i64 %k, 1
+  %goes = icmp sle i8 %bk, -65
+  br i1 %goes, label %rest, label %no
+long:
+  %e = add i64 %i, %count
+  br label %head ; PLAIN
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; whether all bytes are zero
+define i1 @hw_zero(ptr %p, i64 %n) {
+entry:
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%i1, %body]
+  %more = icmp ult i64 %i, %n
+  br i1 %more, label %body, label %yes
+body:
+  %a = getelementptr i8, ptr %p, i64 %i
+  %b = load i8, ptr %a
+  %i1 = add i64 %i, 1
+  %zero = icmp eq i8 %b, 0
+  br i1 %zero, label %head, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
 ; tokens: 0-255 a byte, 256 one code point, 257 any run; goes back to the last run only
 define i1 @hw_like(ptr %p, i64 %n, i8 %f, ptr %toks, i64 %m) {
 entry:

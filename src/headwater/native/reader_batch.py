@@ -189,6 +189,25 @@ def _checked(array: Any) -> Any:
     return array
 
 
+def _followable(array: Any) -> None:
+    """Every offset within lies inside; texts may be anything, of which the output of its row will tell."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        _checked(array.view(_untexted(array.type)))
+
+
+def _untexted(type: Any) -> Any:
+    """The type with bytes in the place of texts."""
+    if pa.types.is_string(type):
+        return pa.binary()
+    if pa.types.is_struct(type):
+        return pa.struct([field.with_type(_untexted(field.type)) for field in type])
+    if pa.types.is_fixed_size_list(type):
+        return pa.list_(type.value_field.with_type(_untexted(type.value_type)), type.list_size)
+    return pa.list_(type.value_field.with_type(_untexted(type.value_type))) if pa.types.is_list(type) else type
+
+
 def check_offsets(buffer: Any, start: int, count: int, node: Node) -> None:
     """With the ends checked, offsets that never go down all lie inside: native code follows them as they are."""
     offsets = np.frombuffer(buffer, np.int32, count + 1, 4 * start)
@@ -227,7 +246,7 @@ class Buffers:
             expand += [self._word(node, kind), self._word(node, kind + " offset")]
         self.expand = np.array(expand or [0], np.uint64)
         for node in plan.sources:
-            _checked(self.array(node)[0])  # Arrow copies from it, and trusts every offset
+            _followable(self.array(node)[0])  # Arrow copies from it, and trusts every offset
 
     def array(self, node: Node) -> tuple[Any, int]:
         """The values of a node, and how many of them one index of an empty one may reach."""

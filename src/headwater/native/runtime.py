@@ -33,6 +33,8 @@ SIGNATURES = {
     "hw_ends": f"i1 %s({_TEXT})",
     "hw_contains": f"i1 %s({_TEXT})",
     "hw_chars": "i64 %s(ptr, i64)",
+    "hw_utf8": "i1 %s(ptr, i64)",
+    "hw_zero": "i1 %s(ptr, i64)",
     "hw_like": "i1 %s(ptr, i64, i8, ptr, i64)",
     "hw_civil": "i64 %s(i64)",
     "hw_find_i64": "i64 %s(ptr, i64, i64)",

@@ -47,6 +47,7 @@ from headwater.ir.walk import statements
 from headwater.spark import arithmetic, library
 from headwater.spark.compare import compare, known, member, negated
 from headwater.spark.sql import Sql, is_sayable, literal, name, null, sql_type, text_literal, type_name
+from headwater.spark.validity import any_of, malformed, takes_over
 from headwater.types.model import BOOL, F32, I64, Record, Scalar, Type, promote, walk
 
 MAX_TEXT = 60_000  # characters; beyond it Spark spends longer on planning than the Arrow function on running
@@ -294,12 +295,35 @@ def outputs_of(
     if isinstance(passes, Unsupported):
         return passes
     texts: dict[tuple[str, ...], str] = {}
+    bad: list[str] = []
     for leaf, value in leaves.items():
         made = lowering.lower(value)
         if isinstance(made, Unsupported):
             return made
         texts[leaf] = made.text
-    return Outputs(passes.text, {f.name: _output((f.name,), f.type, texts) for f in program.output.fields})
+        wrong = malformed(made.text, _leaf_type(program.output, leaf)) if takes_over(value) else None
+        if wrong is not None:
+            bad.append(wrong)
+    verdict_text = _sound(passes.text, bad, truth=truth)
+    return Outputs(verdict_text, {f.name: _output((f.name,), f.type, texts) for f in program.output.fields})
+
+
+def _leaf_type(record: Record, leaf: tuple[str, ...]) -> Type:
+    here: Type = record
+    for step in leaf:
+        assert isinstance(here, Record)
+        here = here.by_name[step].type
+    return here
+
+
+def _sound(passes: str, bad: list[str], *, truth: bool) -> str:
+    """What passes, undecided where a part of its output is malformed."""
+    wrong = any_of(bad)
+    if wrong is None:
+        return passes
+    return (
+        f"({passes} AND NOT {wrong})" if truth else f"CASE WHEN {wrong} THEN nullif({passes}, TRUE) ELSE {passes} END"
+    )
 
 
 def _parentheses(text: str) -> int:

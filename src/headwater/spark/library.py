@@ -116,6 +116,7 @@ def _like(a: Sql, pattern: str) -> str:
             continue
         clean += f"!{c}" if c == "!" or (escaped and c in "%_") else c
         escaped = False
+    clean += "\\" if escaped else ""
     return f"like({a}, {text_literal(clean)}, '!')"
 
 
