@@ -23,7 +23,7 @@ from headwater.ir.params import bind, declare
 from headwater.ir.rebind import rebind
 from headwater.ir.rewrite import normalise
 from headwater.ir.show import show
-from headwater.ir.uses import by_use, is_flexible
+from headwater.ir.uses import by_use, check_used, is_flexible
 from headwater.types import Event, EventType, event_type
 from headwater.types.declaration import parse_record
 from headwater.types.model import Record
@@ -235,9 +235,13 @@ def parse(
     read = partial(_read, definition, input, output, params or {}, notation)
     decls = None if notation == "python" else declare(params or {})  # of a function, its signature says more
     if decls is not None and not any(is_flexible(decl, (params or {})[decl.name]) for decl in decls):
-        return read(decls, builder)
+        program, values = read(decls, builder)
+        check_used(program)
+        return program, values
     look: Any = type(builder.__name__, (builder,), {"settled": False, "doubts": []})
     program, values = read(decls or (), look)
+    if decls is not None:
+        check_used(program)
     meant = by_use(program, values)
     if meant == program.params and not look.doubts:
         return program, values

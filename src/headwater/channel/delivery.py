@@ -72,6 +72,14 @@ Delivery = Reliable | BestEffort
 DELIVERIES: Mapping[str, type[Delivery]] = {cls.name: cls for cls in (Reliable, BestEffort)}
 
 
+_DURABLE = "for delivery through restarts write Reliable(durable=True), with name= and Node(state=...)"
+_ELSEWHERE = {  # what others call a delivery
+    **dict.fromkeys(("durable", "persistent"), _DURABLE),
+    **dict.fromkeys(("at_least_once", "at-least-once", "exactly_once", "exactly-once"), f'"reliable" does; {_DURABLE}'),
+    **dict.fromkeys(("at_most_once", "at-most-once", "unreliable", "best-effort"), 'write "best_effort"'),
+}
+
+
 def _has(value: object, part: str) -> bool:
     try:
         return hasattr(value, part)
@@ -88,7 +96,7 @@ def check_delivery(given: Delivery | str | None, handler: Any) -> Delivery:
         return Reliable()
     if isinstance(given, str):
         if given not in DELIVERIES:
-            hint = near(given, DELIVERIES)
+            hint = _ELSEWHERE.get(given) or near(given, DELIVERIES)
             raise SubscriptionError(
                 f"delivery: expected one of {quoted(DELIVERIES)}, found {show(given)}{f'; {hint}' if hint else ''}"
             )

@@ -109,7 +109,7 @@ class Builder(Operators):
         if is_bad(base):
             return base
         if not (isinstance(base, Load) and isinstance(base.stored, Record)):
-            return self.problem(span, f"no field {name!r} here", expected="a record", found=describe(base.type))
+            return self.problem(span, f"no field {name!r} here", expected="a record", found=self.kind(base))
         found = base.stored.by_name.get(name)
         if found is None:
             hint = self.suggest(name, base.stored.by_name, "its fields are")
@@ -122,7 +122,7 @@ class Builder(Operators):
         if is_bad(base) or is_bad(at):
             return base if is_bad(base) else at
         if not (isinstance(base, Load) and isinstance(base.stored, Array | List)):
-            return self.problem(span, "this cannot be indexed", expected="an array or list", found=describe(base.type))
+            return self.problem(span, "this cannot be indexed", expected="an array or list", found=self.kind(base))
         inner = inside(base.stored)
         return self.keep(Load(Path((*base.path.steps, at)), inner, promote(inner), span), base, at)
 
@@ -136,6 +136,11 @@ class Builder(Operators):
         """A scalar parameter."""
         decl = self.declared(name, span, ("scalar",))
         return self.keep(Param(name, decl.type, span)) if decl else Missing(BAD, span)
+
+    def kind(self, expr: Expr) -> str:
+        if isinstance(expr, Var | Elem):
+            return describe(self.variables[expr.slot].type)
+        return super().kind(expr)
 
     # ── variables ──
 
@@ -240,7 +245,7 @@ class Builder(Operators):
         path = Path(tuple(self.integer(s, "an index") if not isinstance(s, str) else s for s in steps))
         if isinstance(stored, Array | List | Record):
             if not isinstance(value, Load) or value.stored != stored:
-                found = describe(value.stored if isinstance(value, Load) else value.type)
+                found = self.kind(value)
                 expected = f"{describe(stored)} of the input, or set its parts one by one"
                 self.problem(span, "the types do not fit", expected=expected, found=found)
                 return []

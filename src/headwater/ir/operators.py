@@ -137,7 +137,7 @@ class Operators(Notes):
                 return self.const(-cast(int, a.value), span)
             a = self.coerce(a, I64, span) if a.type == U64 else a
         elif a.type == F64:
-            return self.problem(span, "~ takes integers", found=describe(a.type))
+            return self.problem(span, "~ takes integers", found=self.kind(a))
         return self.keep(Unary(op, a, a.type, span), a)
 
     def binary(self, op: BinaryOp, a: Expr, b: Expr, span: Span) -> Expr:
@@ -152,7 +152,9 @@ class Operators(Notes):
         common = F64 if op == "div" else common_number(a, b)
         if common == F64 and op not in ("add", "sub", "mul", "div", "tdiv"):
             hint = "use fmod(a, b)" if op in ("tmod", "fmod") else "use floor(a / b)" if op == "fdiv" else "cast to int"
-            return self.problem(span, f"{_SIGNS[op]} takes integers", found=f"{a.type} and {b.type}", hint=hint)
+            return self.problem(
+                span, f"{_SIGNS[op]} takes integers", found=f"{self.kind(a)} and {self.kind(b)}", hint=hint
+            )
         a, b = self.coerce(a, common, span), self.coerce(b, common, span)
         if common == F64 and op == "tdiv":
             op = "div"
@@ -168,7 +170,7 @@ class Operators(Notes):
                 span,
                 f"{_SIGNS[op]} of these",
                 expected="timestamp ± integer microseconds, or timestamp - timestamp",
-                found=f"{describe(a.type)} and {describe(b.type)}",
+                found=f"{self.kind(a)} and {self.kind(b)}",
                 hint="seconds(5) is 5 seconds in microseconds",
             )
         b = self.coerce(b, I64, span)
@@ -186,7 +188,7 @@ class Operators(Notes):
             return self._mismatch(a, b, f"{_COMPARE_SIGNS[op]} compares values of one kind", span)
         if not is_scalar(a.type) or not (ordered or op in ("eq", "ne")):
             hint = "use code(…) for the order of members" if isinstance(a.type, Enum) else None
-            what = f"{_COMPARE_SIGNS[op]} of {describe(a.type)}"
+            what = f"{_COMPARE_SIGNS[op]} of {self.kind(a)}"
             return self.problem(span, what, expected="== or !=" if is_scalar(a.type) else "a scalar", hint=hint)
         if numbers and F64 in (a.type, b.type):
             a, b = self.coerce(a, F64, span), self.coerce(b, F64, span)
@@ -197,14 +199,25 @@ class Operators(Notes):
         if BOOL in (a.type, b.type) and (is_number(a.type) or is_number(b.type)):
             hint = "a boolean is a condition by itself; compare it with true or false"
         elif TEXT in (a.type, b.type) and (is_number(a.type) or is_number(b.type)):
-            hint = "write numbers without quotes"
+            hint = self._quotes(*((a, b) if a.type == TEXT else (b, a)))
         elif any(isinstance(x.type, Array | List) for x in (a, b)):
             hint = "take an element, e.g. x[0], or min, max, sum, mean or len of it"
         elif any(isinstance(x.type, Enum) for x in (a, b)) and (is_number(a.type) or is_number(b.type)):
             hint = "compare it with a member's name; code(x) is its number"
         elif TIMESTAMP in (a.type, b.type) and (is_number(a.type) or is_number(b.type)):
             hint = "a time is written '2026-01-31T09:30:00Z'; micros(x) is its number"
-        return self.problem(span, message, found=f"{describe(a.type)} and {describe(b.type)}", hint=hint)
+        fixed = next((x for x in (a, b) if not isinstance(x, Const)), None)
+        expected = f"{self.kind(fixed)} on both sides" if fixed is not None else None
+        return self.problem(span, message, expected=expected, found=f"{self.kind(a)} and {self.kind(b)}", hint=hint)
+
+    def _quotes(self, text: Expr, number: Expr) -> str:
+        """What to do about a text beside a number."""
+        if isinstance(text, Const):
+            return "write numbers without quotes"
+        if isinstance(number, Const):
+            quote = '"' if getattr(self, "notation", "") == "ecode" else "'"
+            return f"text is written in quotes: {quote}{cast(float, number.value)}{quote}"
+        return "text and numbers cannot be turned into each other; compare fields of one kind"
 
     def _alike(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
         """Literals take the other side's type: text beside timestamps and enumerations; C's booleans."""
@@ -248,7 +261,7 @@ class Operators(Notes):
         if self.c_truth and is_number(a.type):
             return self.keep(Cast(a, BOOL, BOOL, a.span), a)
         hint = "compare it, e.g. with != 0" if is_number(a.type) else None
-        return self.problem(a.span, "this is used as a condition", expected="bool", found=describe(a.type), hint=hint)
+        return self.problem(a.span, "this is used as a condition", expected="bool", found=self.kind(a), hint=hint)
 
     def cond(self, test: Expr, then: Expr, other: Expr, span: Span) -> Expr:
         test = self.condition(test)
@@ -276,7 +289,7 @@ class Operators(Notes):
         )
         if not allowed:
             hint = "use code(…)" if isinstance(a.type, Enum) else None
-            return self.problem(span, f"no cast from {describe(a.type)} to {to}", hint=hint)
+            return self.problem(span, f"no cast from {self.kind(a)} to {to}", hint=hint)
         return a if a.type == to else self.keep(Cast(a, to, promote(to), span), a)
 
     def coerce(self, a: Expr, to: Type, span: Span) -> Expr:
@@ -293,7 +306,7 @@ class Operators(Notes):
         numeric = isinstance(to, Scalar) and to.is_number and is_number(a.type)
         if not numeric or (a.type == F64 and promote(to) != F64 and not self.c_truth):
             hint = "cast it to an integer first" if numeric else None
-            return self.problem(span, "the types do not fit", expected=describe(to), found=describe(a.type), hint=hint)
+            return self.problem(span, "the types do not fit", expected=describe(to), found=self.kind(a), hint=hint)
         return self.keep(Cast(a, to, promote(to), span), a)
 
     def in_set(self, a: Expr, values: Sequence[Expr], span: Span) -> Expr:
@@ -345,18 +358,28 @@ class Operators(Notes):
     def _key_of(self, a: Expr, decl: ParamDecl, span: Span) -> Expr:
         a = self._adapt(a, decl.type)
         if isinstance(a.type, Enum) and decl.type == TEXT:
-            return self.problem(span, f"keys of {decl.name!r}", expected="numbers", found="text",
-                                hint="use code(…) and a set of codes")  # fmt: skip
+            return self._unlike(a, decl, span, "use code(…) and a set of codes")
         if is_number(a.type) and is_number(decl.type):
             if a.type == F64 and decl.type != F64:
                 if not self.settled:
                     self.doubts.append(decl.name)
                     return a
-                return self.problem(span, f"keys of {decl.name!r}", expected=str(decl.type), found="f64")
+                return self._unlike(a, decl, span, f"give {decl.name!r} floats, e.g. 1.0, or look a whole number up")
             return self.coerce(a, decl.type, span)
         if a.type != decl.type:
-            return self.problem(span, f"keys of {decl.name!r}", expected=str(decl.type), found=describe(a.type))
+            return self._unlike(a, decl, span, None)
         return a
+
+    def _unlike(self, a: Expr, decl: ParamDecl, span: Span, hint: str | None) -> Expr:
+        """A problem: what is looked up is of another kind than what it is looked up in."""
+        what = "members" if decl.kind == "set" else "keys"
+        return self.problem(
+            span,
+            f"this cannot be among the {what} of parameter {decl.name!r}",
+            expected=f"{describe(decl.type)}, as its {what} are",
+            found=self.kind(a),
+            hint=hint or f"give {decl.name!r} {what} of the type that is looked up",
+        )
 
     def declared(self, name: str, span: Span, kinds: tuple[str, ...]) -> ParamDecl | None:
         decl = self.params.get(name)
@@ -382,7 +405,7 @@ class Operators(Notes):
         function = FUNCTIONS.get(name)
         if function is None:
             if name in REDUCTIONS:
-                found = describe(args[0].type) if len(args) == 1 else f"{len(args)} arguments"
+                found = self.kind(args[0]) if len(args) == 1 else f"{len(args)} arguments"
                 return self.problem(span, f"{name}() takes an array or list of the event", found=found)
             hint = self.suggest(name, [*FUNCTIONS, *REDUCTIONS], "there are")
             return self.problem(span, f"no function {name!r}", hint=hint)
@@ -414,7 +437,7 @@ class Operators(Notes):
             "a": (is_scalar(arg.type), "a scalar"),
         }[letter]
         if not fits and not is_bad(arg):
-            return self.problem(arg.span, f"argument of {name}()", expected=expected, found=describe(arg.type))
+            return self.problem(arg.span, f"argument of {name}()", expected=expected, found=self.kind(arg))
         return self.coerce(arg, F64, arg.span) if letter == "f" else arg
 
     def reduce(self, op: str, over: Expr, span: Span) -> Expr:
@@ -432,6 +455,10 @@ class Operators(Notes):
 
     # ── helpers ──
 
+    def kind(self, expr: Expr) -> str:
+        """The type of an operand for messages: as it was declared, not as it is computed in."""
+        return describe(expr.stored if isinstance(expr, Load) else expr.type)
+
     def _c_number(self, a: Expr) -> Expr:
         return self.keep(Cast(a, I64, I64, a.span), a) if a.type == BOOL else a
 
@@ -439,13 +466,13 @@ class Operators(Notes):
         a = self._c_number(a) if self.c_truth else a
         if is_bad(a) or is_number(a.type):
             return a
-        return self.problem(a.span, what, expected="a number", found=describe(a.type))
+        return self.problem(a.span, what, expected="a number", found=self.kind(a))
 
     def integer(self, a: Expr, what: str) -> Expr:
         a = self._c_number(a) if self.c_truth else a
         if is_bad(a) or a.type in (I64, U64):
             return a
-        return self.problem(a.span, what, expected="an integer", found=describe(a.type))
+        return self.problem(a.span, what, expected="an integer", found=self.kind(a))
 
     def _common(self, args: Sequence[Expr], span: Span, what: str) -> list[Expr]:
         """All of one type: numbers by the rules of arithmetic, everything else equal."""
@@ -456,7 +483,7 @@ class Operators(Notes):
             args = [first, *args[1:i], other, *args[i + 1 :]]
         if all(is_number(arg.type) for arg in args):
             if self._mixes_signs(args):
-                found = " and ".join(dict.fromkeys(describe(arg.type) for arg in args))
+                found = " and ".join(dict.fromkeys(map(self.kind, args)))
                 to = {"ecode": "(long) x", "python": "int(x)"}.get(getattr(self, "notation", ""), "cast(x as i64)")
                 hint = (
                     f"no integer type holds all of both; say which you mean, e.g. {to}, missing where it does not fit"
@@ -467,10 +494,10 @@ class Operators(Notes):
                 common = common_number(Missing(common), arg)
             return [self.coerce(arg, common, span) for arg in args]
         if any(arg.type != args[0].type for arg in args):
-            found = " and ".join(dict.fromkeys(describe(arg.type) for arg in args))
+            found = " and ".join(dict.fromkeys(map(self.kind, args)))
             return [self.problem(span, f"{what} must be of one kind", found=found)]
         if not is_scalar(args[0].type):
-            return [self.problem(span, what, expected="scalars", found=describe(args[0].type))]
+            return [self.problem(span, what, expected="scalars", found=self.kind(args[0]))]
         return list(args)
 
     def _mixes_signs(self, args: Sequence[Expr]) -> bool:

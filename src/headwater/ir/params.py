@@ -87,8 +87,14 @@ def _type_of(name: str, value: object) -> Scalar:
             return U64 if type == I64 and isinstance(value, int) and value >= 1 << 63 else type
     raise ParameterError(
         f"parameter {name!r}: expected a number, bool, text, bytes, aware datetime, or a set or dict of them; "
-        f"found {value.__class__.__name__}"
+        f"found {value.__class__.__name__}{_instead(value)}"
     )
+
+
+def _instead(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return "; write a set: {1, 2}"
+    return "; give it tzinfo=UTC" if isinstance(value, datetime) else ""
 
 
 def _common(name: str, values: Iterable[object], what: str) -> Type:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
+from headwater.errors import ParameterError
 from headwater.ir import walk
 from headwater.ir.nodes import (
     Binary,
@@ -37,6 +39,25 @@ Use = tuple[str, str, Type]  # a parameter, "key" or "value" of it, and the type
 def is_flexible(decl: ParamDecl, value: object) -> bool:
     """Whether its type came from integers, so that another may turn out to be meant."""
     return not isinstance(value, ParamDecl) and (decl.type in _INTEGERS or decl.value in _INTEGERS)
+
+
+def check_used(program: Program) -> None:
+    """Raise ParameterError for a parameter that was given and that the program never reads: most likely a misspelt
+    name, and in any case one whose changes would change nothing."""
+    if not program.params:
+        return
+    used: set[str] = set()
+    for expr in walk.all_expressions(program.body):
+        match expr:
+            case Param(name=name) | InSet(param=str(name)) | Lookup(param=name):
+                used.add(name)
+    for decl in program.params:
+        if decl.name not in used:
+            close = get_close_matches(decl.name, sorted(used), 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; it reads {', '.join(sorted(used)) or 'none'}"
+            raise ParameterError(
+                f"no parameter {decl.name!r} in this interest: remove it from params=, or use it{hint}"
+            )
 
 
 def by_use(program: Program, values: Mapping[str, object]) -> tuple[ParamDecl, ...]:

@@ -60,7 +60,9 @@ class Declarations(Expressions):
             stmts = self._fill(slot, kind, shape, items, span) if slot is not None and items else []
         else:  # as in C the name is already the new variable in its own initial value, and still missing there
             slot = self.b.declare(node.name, kind, span)
+            self.declaring = node.name
             value = self.expr(items[0][1], kind) if items else None
+            self.declaring = None
             stmts = self.b.assign(slot, value, Span(span.start, value.span.end)) if slot is not None and value else []
         if slot is not None and _is_const(node):
             self.constants.add(slot)

@@ -18,7 +18,7 @@ from headwater.ir.nodes import BinaryOp, CompareOp, Const, Expr, Span
 from headwater.ir.notes import is_bad
 from headwater.lang.ecode_text import Source, character, floating, integer, refused, string
 from headwater.lang.ecode_types import Ast, Types, spoken
-from headwater.types.model import BOOL, F64, I64, TEXT, U64, Enum, Type, describe, walk
+from headwater.types.model import BOOL, F64, I64, TEXT, U64, Enum, Type, walk
 
 MAX_EXPRESSION = 180  # levels of the syntax tree; the builder's own limit is on typed nodes
 
@@ -28,6 +28,7 @@ BINARY |= {"&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "shr"}
 _COMPARE: dict[str, CompareOp] = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _MIRROR: dict[CompareOp, CompareOp] = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _LOGIC: dict[str, Literal["and", "or"]] = {"&&": "and", "||": "or"}
+NOTHING = ("None", "null", "nil", "nullptr", "undefined")  # what other languages call a missing value
 _NAMED: dict[str, bool | float] = {"true": True, "false": False, "INFINITY": math.inf, "NAN": math.nan}
 
 # C's names for functions of the library: ours, and whether the arguments become doubles.
@@ -57,6 +58,7 @@ class Expressions(Types):
     def __init__(self, source: Source, builder: Builder) -> None:
         super().__init__(source, builder)
         self._depth = 0
+        self.declaring: str | None = None  # the variable whose initial value this is: it has none yet
 
     # ── expressions ──
 
@@ -142,9 +144,13 @@ class Expressions(Types):
             fields = {"input": self.b.input, "output": self.b.output}.get(name)
             example = fields.fields[0].name if fields and fields.fields else "time"
             return self.b.problem(span, f"{name!r} as a whole is not a value", hint=f"write {name}.{example}")
+        if name in NOTHING and name not in self.b.input.by_name:
+            hint = "write NULL, as in input.x == NULL, or is_missing(input.x)"
+            return self.b.problem(span, f"{name} is not a value", expected="NULL for a missing value", hint=hint)
         if name == "NULL":
             return self.b.problem(span, "NULL is only for == and !=", hint="is_missing(x) tests for a missing value")
-        return self.b.problem(span, f"no variable or parameter {name!r}", hint=self.name_hint(name))
+        return self.b.problem(span, f"no variable or parameter {name!r}", expected="what is declared before it is used",
+                              found=name[:40], hint=self.name_hint(name))  # fmt: skip
 
     def name_hint(self, name: str) -> str | None:
         if name in self.b.input.by_name:
@@ -155,7 +161,8 @@ class Expressions(Types):
         if name in FUNCTIONS or name in REDUCTIONS:
             return f"{name} is a function: write {name}(…)"
         names = [variable.name for variable in self.b.variables if self.b.find(variable.name) is not None]
-        return self.b.suggest(name, [*names, *self.b.params], "there are") or "declare it first, e.g. int x = 0;"
+        known = [*(other for other in names if other != self.declaring), *self.b.params]
+        return self.b.suggest(name, known, "there are") or f"declare it first, e.g. int {name} = 0;"
 
     def steps(self, node: Ast) -> tuple[Ast, list[Step]]:
         """A chain of fields and indices as its root and its steps in written order."""
@@ -206,11 +213,17 @@ class Expressions(Types):
 
     def _field(self, root: str, step: Step) -> Expr:
         if step.name is None:
-            return self.b.problem(step.span, f"{root!r} is a record, not an array", hint=f"write {root}.field")
+            message, hint = f"{root!r} is a record, not an array", f"write {root}.{self._quoted(step.index) or 'field'}"
+            return self.b.problem(step.span, message, expected="a dot and a field", found="an index", hint=hint)
         if root == "output":
             hint = "compute in a local variable and assign that"
             return self.b.problem(step.span, "the output can only be assigned, not read", hint=hint)
         return self.b.meta(step.name, step.span) if root == "meta" else self.b.field(step.name, step.span)
+
+    def _quoted(self, node: Ast) -> str | None:
+        """A name that was written as a text."""
+        written = node.value if isinstance(node, c_ast.Constant) else ""
+        return written[1:-1] if written[:1] == '"' and written[1:-1].isidentifier() else None
 
     def _lookup(self, name: str, key: Ast, span: Span) -> Expr:
         if key is None:
@@ -268,7 +281,7 @@ class Expressions(Types):
     def _text_compare(self, op: CompareOp, a: Expr, b: Expr, span: Span) -> Expr:
         for side in (a, b):
             if not is_bad(side) and side.type != TEXT:
-                return self.b.problem(side.span, "argument of strcmp()", expected="text", found=describe(side.type))
+                return self.b.problem(side.span, "argument of strcmp()", expected="text", found=self.b.kind(side))
         return self.b.compare(op, a, b, span)
 
     def _unary(self, node: Ast) -> Expr:
@@ -296,7 +309,7 @@ class Expressions(Types):
             return self.b.cast(a, I64, span)
         if a.type in (I64, U64, F64):
             return a
-        return self.b.problem(span, "an operand of +", expected="a number", found=describe(a.type))
+        return self.b.problem(span, "an operand of +", expected="a number", found=self.b.kind(a))
 
     def _ternary(self, node: Ast, want: Type | None) -> Expr:
         test = self.expr(node.cond)

@@ -69,6 +69,8 @@ _COMPARE: dict[type, CompareOp] = {
     exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge"
 }  # fmt: skip
 _UNARY: dict[type, Any] = {exp.Neg: "neg", exp.Not: "not", exp.BitwiseNot: "not", exp.Cbrt: "bitnot"}
+_NULL_TESTS: dict[type, str] = {exp.EQ: "is null", exp.NEQ: "is not null"}
+_NOTHING = ("none", "nil", "undefined", "missing")  # what others call null
 _TWO = ("this", "expression")
 _FUNCTION_NAMES = [*FUNCTIONS, *(name for name in REDUCTIONS if name not in FUNCTIONS), "if", "cast", *ALIASES]
 
@@ -228,6 +230,8 @@ class _Walker:
 
     def _bracket(self, node: Any) -> Expr:
         inner = node.this
+        if isinstance(inner, exp.Column) and len(inner.args) == 1 and inner.this.this == FIELD + "input":
+            return self._event_item(node, inner)
         keys = [self.expr(key) for key in node.expressions]
         param = self._param_name(inner)
         base = None if param else self.expr(inner)
@@ -236,6 +240,17 @@ class _Walker:
         if len(keys) != 1:
             return self.b.problem(span, "this cannot be read", expected="one index in brackets", found=str(len(keys)))
         return self.b.lookup(cast(str, param), keys[0], span) if base is None else self.b.index(base, keys[0], span)
+
+    def _event_item(self, node: Any, inner: Any) -> Expr:
+        """`input['level']`: the event is no list."""
+        span = Span(inner.this.meta["start"], self.tokens.closing(inner.this.meta["end"] + 1))
+        keys = node.expressions
+        named = (
+            keys[0].this if len(keys) == 1 and isinstance(keys[0], exp.Literal) and keys[0].args["is_string"] else ""
+        )
+        field = named if named.isidentifier() else next(iter(self.b.input.by_name), "level")
+        return self.b.problem(span, "input is the event, not a list", expected="a field", found="an index",
+                              hint=f"write {field}")  # fmt: skip
 
     def _param_name(self, node: Any) -> str | None:
         if isinstance(node, exp.Column) and len(node.args) == 1 and node.this.this[0] == PARAM:
@@ -253,10 +268,29 @@ class _Walker:
 
     def _compare(self, node: Any) -> Expr:
         args = node.args
+        for one, other in ((args["expression"], args["this"]), (args["this"], args["expression"])):
+            if node.__class__ in _NULL_TESTS and self._is_nothing(one):
+                return self._null_compared(self.expr(other), one, _NULL_TESTS[node.__class__])
         a, b = self.expr(args["this"]), self.expr(args["expression"])
         if a.type == TEXT and is_bad(b) and (last := self.b.problems[-1]).about and "did you" not in (last.hint or ""):
             self._hinted(b, _in_quotes(last.about))
         return self.b.compare(_COMPARE[node.__class__], a, b, Span(a.span.start, b.span.end))
+
+    def _is_nothing(self, node: Any) -> bool:
+        """Whether this is null, or what other languages call so."""
+        if self._is_null(node):
+            return True
+        bare = isinstance(node, exp.Column) and len(node.args) == 1 and node.this.this[0] == FIELD
+        return bare and node.this.this[1:].lower() in _NOTHING and node.this.this[1:] not in self.b.input.by_name
+
+    def _null_compared(self, a: Expr, null: Any, test: str) -> Expr:
+        if is_bad(a):
+            return a
+        written = self.b.text[a.span.start : a.span.end][:40]
+        place = self._place(null)
+        hint = f"test for a missing value with: {written} {test}"
+        return self.b.problem(place, "a missing value is not compared", expected=test,
+                              found=self.b.text[place.start : place.end][:40], hint=hint)  # fmt: skip
 
     def _logic(self, node: Any) -> Expr:
         """A chain leans to the left, as deep as it is long: it is unrolled, not descended."""

@@ -228,11 +228,24 @@ class Expressions:
             return self.problem(node.slice, "one index at a time", hint="write x[i][j]")
         if isinstance(node.value, ast.Name) and node.value.id in self.b.params:
             return self.b.lookup(node.value.id, self.expr(node.slice), span)
+        if isinstance(node.value, ast.Name) and node.value.id == self.names.event:
+            return self._event_item(node)
         place = self.element(node)
         if place is not None:
             slot, indices = place
             return self.b.elem(slot, indices, span)
         return self.b.index(self.expr(node.value), self.index(node.slice), span)
+
+    def _event_item(self, node: ast.Subscript) -> Expr:
+        """`e["level"]`: the event is no dict."""
+        event = self.names.event
+        field = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if isinstance(field, str) and field not in self.b.input.by_name:
+            return self.b.field(field, self.source.span(node.slice))
+        example = field if isinstance(field, str) else next(iter(self.b.input.by_name), "level")
+        hint = f"write {event}.{example}"
+        return self.problem(node, f"{event} is the event, not a dict or list", expected="a dot and a field",
+                            found="an index", hint=hint)  # fmt: skip
 
     def element(self, node: ast.Subscript) -> tuple[int, list[Expr]] | None:
         """`state.window[i]` as a slot and its indices; None for anything else."""
@@ -313,9 +326,19 @@ class Expressions:
             elif isinstance(op, ast.In | ast.NotIn):
                 part = self._membership(operand(at), operands[at + 1], span)
                 parts.append(self.b.unary("not", part, span) if isinstance(op, ast.NotIn) else part)
+            elif (is_none(operands[at]) or is_none(operands[at + 1])) and isinstance(op, ast.Eq | ast.NotEq):
+                parts.append(self._compared_with_none(operands[at], operands[at + 1], op))
             else:
                 parts.append(self.b.compare(_COMPARE[type(op)], operand(at), operand(at + 1), span))
         return parts[0] if len(parts) == 1 else self.b.logic("and", parts, self.source.span(node))
+
+    def _compared_with_none(self, a: Any, b: Any, op: ast.cmpop) -> Expr:
+        sign = "is None" if isinstance(op, ast.Eq) else "is not None"
+        none, other = (b, self.expr(a)) if is_none(b) else (a, self.expr(b))
+        if is_bad(other):
+            return other
+        hint = f"test for a missing value with {self.b.text[other.span.start : other.span.end][:40]} {sign}"
+        return self.problem(none, "None is not a value that is compared", expected=sign, found="None", hint=hint)
 
     def _membership(self, a: Expr, node: Any, span: Span) -> Expr:
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
