@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,7 +52,7 @@ class NodeLogs:
             found = self._open.get(channel.name)
             if found is None or found.type != channel.type:
                 if found is not None:  # the channel was closed, and another has its name
-                    found.close()
+                    found.close(until=0.0)  # opening it again brings to rest what it has, in the background
                     del self._open[channel.name]
                 found = ChannelLog.open(self.settings, channel.name, self.node, channel.type)
                 self._open[channel.name] = found
@@ -75,15 +76,16 @@ class NodeLogs:
                 log.error("node %s: %s", self.node, error)
 
     def close(self) -> None:
-        """Let go of them all; what was written can still be read. `StoreError`, in the end, if one could not be
-        synced."""
+        """Let go of them all, at rest as far as there is time for that (`Log.rest_seconds`, for all together); what was
+        written can still be read. `StoreError`, in the end, if one could not be synced."""
         with self._lock:
             self._closed = True
             found = list(self._open.values())
         problem: StoreError | None = None
+        until = monotonic() + self.settings.rest_seconds
         for each in found:
             try:
-                each.close()
+                each.close(until=until)
             except StoreError as error:
                 problem = problem or error
         if problem is not None:

@@ -581,8 +581,10 @@ class Node:
 
     async def aclose(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
         """The same from a coroutine, without stopping the loop."""
+        import asyncio  # late: whoever awaits has it, and others do without
+
         ended = await Ending(self, drain=drain, timeout=timeout).aclose()
-        self._close_logs()
+        await asyncio.to_thread(self._close_logs)
         return ended
 
     def _close_logs(self) -> None:

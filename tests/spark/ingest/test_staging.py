@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headwater.store.log.layout import STAGING, AtRest, ChannelFolder
+from headwater.store.log.layout import AtRest, ChannelFolder
 from headwater.store.log.reading import ChannelReader
 from headwater.store.log.repair import repair
-from headwater.store.log.staging import Staging, recover
+from headwater.store.log.staging import Staging, left_behind, recover
 from headwater.types import event_type
 from headwater.types.declaration import parse_record
 
@@ -37,7 +37,7 @@ def test_all_at_once_and_the_log_knows(tmp_path: Path) -> None:
     assert ChannelReader(tmp_path, "c").count() == 1
     assert (folder.path / "_quarantine/ingest=1/two").read_bytes() == b"bad"
     assert AtRest.read(folder.node("n").sources) == AtRest(0, {"s": (7, 1000)})
-    assert not list(folder.path.glob(f"{STAGING}*"))
+    assert not left_behind(folder)
 
 
 def test_without_a_manifest_nothing_is_left(tmp_path: Path) -> None:

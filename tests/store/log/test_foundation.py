@@ -79,7 +79,7 @@ def test_one_that_was_ended_before_its_first_sync_stands_on_the_disk_all_the_sam
 def test_a_power_cut_before_the_first_sync_leaves_a_log_that_opens(tmp_path: Path, left: tuple[str, ...]) -> None:
     """Names are there and contents are not, of all files or of all but some."""
     root = tmp_path / "log"
-    with open_log(root) as log:
+    with open_log(root, rest_seconds=0) as log:
         log.append("a", 1, NOON, record(1))
     here = folder(root)
     kept = {

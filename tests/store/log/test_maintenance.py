@@ -344,7 +344,7 @@ class TestRepairing:
         assert len(done.done) == 4 and not done.left
         assert verify(log.root, CHANNEL).sound
         assert second.read_bytes() == whole
-        aside = log.folder.path / "_damaged" / first.parent.name / first.name
+        aside = log.folder.path / "_damaged" / first.parent.name / f"{first.name}.damaged"
         assert aside.read_bytes() == b"no parquet"
         assert len(tail.with_suffix(".damaged").read_bytes()) in range(32, 200)
         spans = {(span.node, span.source): span for span in ChannelReader(log.root, CHANNEL).sources()}

@@ -136,7 +136,7 @@ def test_what_another_node_has_added_is_null_within_nothing(tmp_path: Path, more
 
 @pytest.mark.parametrize("kept", [(), (0,), (1,), (0, 1)])
 def test_an_interrupted_rest_is_done_again_with_the_same_result(tmp_path: Path, kept: tuple[int, ...]) -> None:
-    with open_log(tmp_path) as log:
+    with open_log(tmp_path, rest_seconds=0) as log:
         for n in range(1, 21):
             log.append("a", n, NOON + n * DAY // 20, record(n))
     shutil.copytree(tmp_path, tmp_path.parent / "copy", dirs_exist_ok=True)

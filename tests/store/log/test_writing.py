@@ -139,7 +139,7 @@ def test_settings_are_checked_at_the_door(tmp_path: Path) -> None:
 
 
 def test_a_torn_end_is_cut_and_told(tmp_path: Path) -> None:
-    with open_log(tmp_path) as log:
+    with open_log(tmp_path, rest_seconds=0) as log:
         for n in range(1, 4):
             log.append("a", n, NOON, record(n))
     (path,) = (path for _, path in folder(tmp_path).wals())
@@ -147,7 +147,7 @@ def test_a_torn_end_is_cut_and_told(tmp_path: Path) -> None:
     block = len(record(3)) + 32
     for cut in range(1, block + 1):
         path.write_bytes(whole[:-cut])
-        with open_log(tmp_path) as log:
+        with open_log(tmp_path, rest_seconds=0) as log:
             assert log.last("a") == 2
             if cut == block:
                 assert log.recovered is None
@@ -159,7 +159,7 @@ def test_a_torn_end_is_cut_and_told(tmp_path: Path) -> None:
 
 
 def test_damage_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
-    with open_log(tmp_path) as log:
+    with open_log(tmp_path, rest_seconds=0) as log:
         for n in range(1, 4):
             log.append("a", n, NOON, record(n))
     (path,) = (path for _, path in folder(tmp_path).wals())
@@ -519,10 +519,13 @@ def test_random_use_equals_a_list(tmp_path_factory: pytest.TempPathFactory, data
             case "wait":
                 log.roll(wait=True)
             case _:
-                log.close()
                 if what == "kill":  # in the middle of an event
+                    log.close(until=0.0)
                     path = folder(root).wals()[-1][1]
                     path.write_bytes(path.read_bytes() + data.draw(st.binary(min_size=1, max_size=50)))
+                else:
+                    log.close()
+                    assert not any(wal.read(path).rows for _, path in folder(root).wals())
                 log = open_log(root, EVERYTHING, roll_bytes=4096, sync="roll")
                 assert (log.recovered is not None) == (what == "kill")
                 assert log.sources() == last

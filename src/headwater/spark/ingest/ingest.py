@@ -26,7 +26,15 @@ from headwater.spark.ingest.lateness import order_of
 from headwater.spark.ingest.lowering import BAD, VERDICT, Wanted, _text, judged, wanted
 from headwater.spark.ingest.mapping import IngestMapping
 from headwater.spark.ingest.report import FileNote, IngestReport
-from headwater.store.log.layout import DAY_KEY, QUARANTINE, ChannelFolder, claim, encode_name, make_folders
+from headwater.store.log.layout import (
+    DAY_KEY,
+    QUARANTINE,
+    ChannelFolder,
+    aside_name,
+    claim,
+    encode_name,
+    make_folders,
+)
 from headwater.store.log.opening import Snapshot
 from headwater.store.log.schema import check
 from headwater.store.log.staging import Staging, recover
@@ -117,7 +125,8 @@ def _run(
         report.reasons = _kinds(found.column("reason").to_pylist())
         name = f"{QUARANTINE}/ingest={staging.id}"
         report.quarantine = str(staging.folder.path / name)
-        moves += [(f"quarantine/{p.name}", f"{name}/{p.name}") for p in sorted(target.glob("*.parquet"))]
+        bad = sorted(path.name for path in target.glob("*.parquet"))
+        moves += [(f"quarantine/{each}", f"{name}/{aside_name(each, QUARANTINE)}") for each in bad]
     tell("putting files in place")
     if moves:
         kind = mapping.type if written else None

@@ -109,8 +109,9 @@ def _unfolded(inputs: Sequence[Input], path: Path) -> None:
 
 
 def read_quarantine(folder: Path) -> pa.Table:
-    """The table that an ingest has written."""
-    files = sorted(folder.glob("*.parquet"))
+    """The table that an ingest has written, as one Parquet file or several. Their names end in `.quarantined`, lest
+    anybody take them for events; in logs of before in `.parquet`."""
+    files = sorted([*folder.glob("*.quarantined"), *folder.glob("*.parquet")])
     if not files:
         return ARROW.empty_table()
-    return pa.concat_tables([pq.read_table(file) for file in files]).select(ARROW.names).cast(ARROW)
+    return pa.concat_tables([pq.read_table(file, partitioning=None) for file in files]).select(ARROW.names).cast(ARROW)

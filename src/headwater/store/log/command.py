@@ -18,6 +18,7 @@ examples:
   headwater log list events ie.tcd.sighting            the sources of a channel
   headwater log show events ie.tcd.sighting --where "level > 0.5" --limit 10
   headwater log verify events                          exit code 1 if anything is wrong
+  headwater log rest events                            everything as Parquet, for DuckDB, polars and others
   headwater log export events ie.tcd.sighting sightings.csv
 """
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,7 +28,7 @@ def add_log(commands: Any) -> None:
     """Add `headwater log` to the command line."""
     sub = commands.add_parser(
         "log",
-        help="list, show, verify, compact, repair and export event logs",
+        help="list, show, verify, rest, compact, repair and export event logs",
         description="What is in an event log, whether it is sound, and keeping it so.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -37,6 +38,7 @@ def add_log(commands: Any) -> None:
         ("list", "the channels of a log, or the sources of a channel"),
         ("show", "events, in the order of time"),
         ("verify", "read everything and say what is wrong"),
+        ("rest", "make Parquet of what waits in write-ahead files, where no process has it open"),
         ("compact", "merge small files of days that are over"),
         ("repair", "set right what is damaged; nothing is thrown away"),
         ("export", "events into a file: .parquet, .csv, .jsonl or .arrow"),
@@ -274,6 +276,29 @@ def _trouble(trouble: Any) -> dict[str, str]:
     return {"place": trouble.place, "problem": trouble.problem, "advice": trouble.advice}
 
 
+def _rest(args: argparse.Namespace) -> int:
+    from headwater.store.log.progress import Progress
+    from headwater.store.log.repose import bring_to_rest, waiting_bytes
+
+    names = _channels(args)
+    with Progress(sum(waiting_bytes(args.root, name) for name in names), "rest", "bytes") as progress:
+        found = [bring_to_rest(args.root, name, progress=progress.add) for name in names]
+    if args.json:
+        _json([
+            {"channel": each.channel, "segments": each.segments, "events": each.events,
+             "files": [str(path) for path in each.files], "left": each.left}
+            for each in found
+        ])  # fmt: skip
+    for each in found if not args.json else ():
+        if each.segments:
+            print(f"{each.channel}: {each.events:,} events came to rest, in {len(each.files):,} files")
+        else:
+            print(f"{each.channel}: {'nothing came to rest' if each.left else 'everything is at rest'}")
+        for line in each.left:
+            print(f"  left: {line}")
+    return 1 if any(each.left for each in found) else 0
+
+
 def _compact(args: argparse.Namespace) -> int:
     from headwater.store.log.compact import can_compact, compact
     from headwater.store.log.progress import Progress
@@ -317,7 +342,15 @@ def _repair(args: argparse.Namespace) -> int:
     return 1 if any(each.left for each in found) else 0
 
 
-_RUN = {"list": _list, "show": _show, "verify": _verify, "compact": _compact, "repair": _repair, "export": _export}
+_RUN = {
+    "list": _list,
+    "show": _show,
+    "verify": _verify,
+    "rest": _rest,
+    "compact": _compact,
+    "repair": _repair,
+    "export": _export,
+}
 
 
 # ── what they have in common ──

@@ -1,9 +1,9 @@
 """Merging small files of days that are over into few large ones.
 
-The merged files are written into a hidden folder beside the day's, together with links to the files that stay as they
-are; then the two folders exchange their names at one moment. Who has files open goes on reading them; who lists the
-day finds the old files or the new ones, and each event once in either. A program that has listed the old files and
-opens them only later does not find them any more: it has to list again.
+The merged files are written into a folder out of the readers' reach (`ROOT/.work`), together with links to the files
+that stay as they are; then the two folders exchange their names at one moment. Who has files open goes on reading them;
+who lists the day finds the old files or the new ones, and each event once in either. A program that has listed the old
+files and opens them only later does not find them any more: it has to list again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ from headwater.errors import StoreError
 from headwater.store.log import merging
 from headwater.store.log.exchange import check_exchange, exchange
 from headwater.store.log.footers import Range, footer
-from headwater.store.log.layout import DAY_KEY, ChannelFolder, day_name, encode_name, parquet_segment, sync_folder
+from headwater.store.log.layout import (
+    DAY_KEY,
+    ChannelFolder,
+    day_name,
+    encode_name,
+    make_folders,
+    parquet_segment,
+    sync_folder,
+)
 from headwater.store.log.opening import Rested, rested_parts, table_of
 from headwater.store.log.rest import ROW_GROUP
 from headwater.store.log.rewriting import write_rested
@@ -75,7 +83,8 @@ def compact(
     StoreError where that cannot be done in one step; nothing is changed then. `progress` is told bytes read."""
     folder = ChannelFolder.of(root, channel)
     table_of(folder)
-    check_exchange(folder.path)
+    make_folders(folder.work)
+    check_exchange(folder.work, folder.path)
     with folder.exclusive():
         clean(folder)
     last = int((time.time() if now is None else now) // DAY_SECONDS) - (0 if today else 1)
@@ -158,7 +167,7 @@ def _compact_day(
     folder: ChannelFolder, day: int, path: Path, merges: list[_Merge], progress: Callable[[int], object] | None
 ) -> int:
     """Exchange the day's folder for one with merged files; how many bytes those have."""
-    hidden = folder.path / f".{day_name(day)}.{uuid4().hex}"
+    hidden = folder.work / f"{day_name(day)}.{uuid4().hex}"
     with _claimed(hidden):
         try:
             names: list[str] = []
@@ -232,6 +241,7 @@ def _put_in(folder: ChannelFolder, path: Path, hidden: Path, merged: dict[str, R
         # Whoever has begun a file meanwhile finds it where it was, when he gives it its name.
         _link_rest(hidden, path, merged)
         sync_folder(folder.path)
+        sync_folder(folder.work)
 
 
 def _link_rest(old: Path, new: Path, merged: dict[str, Rested]) -> None:
@@ -262,9 +272,9 @@ def _claimed(hidden: Path) -> Iterator[None]:
 
 
 def clean(folder: ChannelFolder) -> list[Path]:
-    """Remove hidden folders that a compaction has left that was ended; hold the exclusive lock."""
+    """Remove folders that a compaction has left that was ended; hold the exclusive lock."""
     removed = []
-    for path in sorted(folder.path.glob(f".{DAY_KEY}=*")):
+    for path in unfinished(folder):
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -276,4 +286,9 @@ def clean(folder: ChannelFolder) -> list[Path]:
     return removed
 
 
-__all__ = ["Compacted", "can_compact", "clean", "compact"]
+def unfinished(folder: ChannelFolder) -> list[Path]:
+    """The folders of compactions, that run or were ended; also where they once were, beside the days."""
+    return sorted([*folder.work.glob(f"{DAY_KEY}=*"), *folder.path.glob(f".{DAY_KEY}=*")])
+
+
+__all__ = ["Compacted", "can_compact", "clean", "compact", "unfinished"]

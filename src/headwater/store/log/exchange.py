@@ -27,9 +27,9 @@ def exchange(one: Path, other: Path) -> None:
         raise StoreError(f"log {os.fspath(one.parent)!r}: two folders could not be exchanged in one step: {why}")
 
 
-def check_exchange(folder: Path) -> None:
-    """Try it out with two empty folders, before any work is done for it."""
-    names = [folder / f".exchange-{uuid4().hex}" for _ in range(2)]
+def check_exchange(folder: Path, other: Path) -> None:
+    """Try it out with an empty folder in each of the two, before any work is done for it."""
+    names = [each / f".exchange-{uuid4().hex}" for each in (folder, other)]
     try:
         for name in names:
             name.mkdir()

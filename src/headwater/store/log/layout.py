@@ -10,6 +10,11 @@
           lock  id  sources.json          who has it open; which log this is; how far each source is at rest
           00000018.wal                    a segment not at rest yet
           .<name>.tmp                     being written, moved to its place when complete
+        _quarantine/ingest=<id>/*.parquet.quarantined    records that ingest could not take
+        _damaged/event_day=.../*.parquet.damaged         what repair has set aside
+      .work/<channel>/                    of an ingest or a compaction that is under way, or was ended
+
+What is no event of the log has no name that `<channel>/**/*.parquet` finds, whatever reader looks for that.
 
 A segment's Parquet files are all in place before its write-ahead file goes. While that is there it counts, not they. So
 a reader looks for write-ahead files first and for Parquet files then, both while it holds `shared`.
@@ -39,7 +44,10 @@ DAY_MICROSECONDS = 86_400_000_000
 COMMON_METADATA = "_common_metadata"
 PRIVATE = "_log"
 QUARANTINE = "_quarantine"
-STAGING = "_staging-"
+DAMAGED = "_damaged"
+WORK = ".work"
+STAGING = "staging-"
+_ASIDE = {QUARANTINE: ".quarantined", DAMAGED: ".damaged"}  # what the names of Parquet files there end with
 LOCK = "_lock"
 MAX_NAME = 200  # bytes of a node's or channel's encoded name; what is added to it must fit 255 too
 
@@ -146,6 +154,17 @@ class ChannelFolder:
     @property
     def private(self) -> Path:
         return self.path / PRIVATE
+
+    @property
+    def work(self) -> Path:
+        """Where files are made that are not yet part of the log: no reader of the channel's folder comes there, unless
+        that has a file system of its own, which files cannot be moved into."""
+        made = self.root / WORK / encode_name(self.channel)
+        try:
+            alone = self.path.stat().st_dev != self.root.stat().st_dev
+        except FileNotFoundError:
+            alone = False
+        return self.path / WORK if alone else made
 
     def node(self, node: str) -> NodeFolder:
         return NodeFolder(self, node, self.private / _fitting("node", node))
@@ -383,6 +402,21 @@ class Foundation:
             sync_file(file)
         for folder in self.folders:
             sync_folder(folder)
+
+
+def aside_name(name: str, where: str) -> str:
+    """The name of a Parquet file in QUARANTINE or DAMAGED: none that those who look for Parquet take for events."""
+    return name + _ASIDE[where]
+
+
+def put_aside(folder: ChannelFolder) -> list[Path]:
+    """Give such files that have the name of a Parquet file, as they had once, the one that they should have."""
+    renamed = []
+    for where in _ASIDE:
+        for path in (folder.path / where).glob("**/*.parquet"):
+            with suppress(OSError):  # somebody else has done it, or the log may only be read
+                renamed.append(path.rename(path.with_name(aside_name(path.name, where))))
+    return renamed
 
 
 # ── what a node remembers of its segments at rest ──

@@ -153,7 +153,9 @@ class Rested:
         if self.handle is None:
             self.open()
         try:
-            with pq.ParquetFile(self.handle, metadata=self.footer.metadata) as file:
+            # Without their checksums damaged pages read as other values, nearly always.
+            checked = pq.ParquetFile(self.handle, metadata=self.footer.metadata, page_checksum_verification=True)
+            with checked as file:
                 table = file.read_row_group(group, columns=wanted, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise StoreError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.store.log import schema, wal
-from headwater.store.log.layout import AtRest, NodeFolder, claim, log_id, sync_folder
+from headwater.store.log.layout import AtRest, NodeFolder, claim, log_id, put_aside, sync_folder
 from headwater.store.log.rest import at_rest_by_files, damaged, last_segment
 from headwater.types import EventType
 
@@ -57,6 +57,7 @@ def _recover(folder: NodeFolder, type: EventType | None, held: int) -> State:
     schema.admit(folder.channel, type, sync=False)
     for file in folder.path.glob(".*.tmp"):
         file.unlink()
+    put_aside(folder.channel)
     at_rest = AtRest.read(folder.sources)
     if at_rest is None:
         known = folder.id.exists() or last_segment(folder)

@@ -20,9 +20,11 @@ from headwater.store.log.appending import Writer
 from headwater.store.log.compact import clean
 from headwater.store.log.footers import footer
 from headwater.store.log.layout import (
+    DAMAGED,
     AtRest,
     ChannelFolder,
     NodeFolder,
+    aside_name,
     claim,
     log_id,
     make_folders,
@@ -35,8 +37,6 @@ from headwater.store.log.rest import ROW_GROUP, at_rest_by_files
 from headwater.store.log.rewriting import write_rested
 from headwater.store.log.schema import META, NODE, SOURCE, Table, evolve, first_table, read_table, write_table
 from headwater.store.log.schema import table_of as table_of_schema
-
-DAMAGED = "_damaged"
 
 
 @dataclass(slots=True)
@@ -186,12 +186,12 @@ def _first_of_each(batch: Any, order: Any) -> Any:
 
 
 def _aside(folder: ChannelFolder, path: Path) -> str:
-    target = folder.path / DAMAGED / path.parent.name / path.name
+    target = folder.path / DAMAGED / path.parent.name / aside_name(path.name, DAMAGED)
     make_folders(target.parent)
     number = 1
     while target.exists():
         number += 1
-        target = target.with_name(f"{path.name}.{number}")
+        target = target.with_name(aside_name(f"{path.name}.{number}", DAMAGED))
     path.rename(target)
     sync_folder(target.parent)
     sync_folder(path.parent)

@@ -49,6 +49,7 @@ WRITING: dict[str, Any] = {
     "compression_level": 1,
     "write_statistics": True,
     "write_page_index": True,
+    "write_page_checksum": True,
     "store_schema": True,
     "version": "2.6",
 }

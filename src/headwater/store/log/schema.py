@@ -193,6 +193,40 @@ def _join_enums(old: Enum, new: Enum) -> Enum:
     return Enum(new.name, (*members, *((name, code) for name, code in new.members if name not in known)))
 
 
+# ── names that some readers take for one ──
+
+
+def clashes(kind: Type, path: str = "") -> set[tuple[str, str]]:
+    """Pairs of fields, at any depth, whose names differ in nothing but upper and lower case."""
+    match kind:
+        case Record():
+            found: set[tuple[str, str]] = set()
+            taken: dict[str, str] = {}
+            for field in kind.fields:
+                name = f"{path}{field.name}"
+                if (other := taken.setdefault(name.lower(), name)) != name:
+                    found.add((other, name))
+                found |= clashes(field.type, f"{name}.")
+            return found
+        case Array() | List():
+            return clashes(kind.element, path)
+        case _:
+            return set()
+
+
+def _check_names(folder: ChannelFolder, had: Table | None, now: Table) -> None:
+    """StoreError for fields that Spark and DuckDB would take for one; those that a log has had before stay."""
+    found = clashes(now.fields.record) - (clashes(had.fields.record) if had is not None else set())
+    if found:
+        one, other = min(found)
+        raise StoreError(
+            f"channel {folder.channel!r}: expected names of fields that differ in more than upper and lower case, "
+            f"which Spark and DuckDB do not tell apart, found {one!r} and {other!r}"
+            f"{'' if had is None else ' in the types that its log has had'}; rename one of them, or do not log the "
+            "channel"
+        )
+
+
 # ── on disk ──
 
 
@@ -234,8 +268,14 @@ def write_table(folder: ChannelFolder, table: Table, *, sync: bool = True) -> No
 
 def check(folder: ChannelFolder, type: EventType | None) -> Table:
     """The table as it would be with this type; writes nothing."""
-    found = read_table(folder)
-    return first_table(type, folder.channel) if found is None else evolve(found, type, folder.channel)
+    return _grown(folder, read_table(folder), type)
+
+
+def _grown(folder: ChannelFolder, found: Table | None, type: EventType | None) -> Table:
+    table = first_table(type, folder.channel) if found is None else evolve(found, type, folder.channel)
+    if table is not found:
+        _check_names(folder, found, table)
+    return table
 
 
 def admit(folder: ChannelFolder, type: EventType | None, *, sync: bool = True) -> Table:
@@ -251,12 +291,12 @@ def admit(folder: ChannelFolder, type: EventType | None, *, sync: bool = True) -
 def _admit(folder: ChannelFolder, type: EventType | None, sync: bool) -> Table:
     found = read_table(folder)
     if found is not None:  # as a rule nothing changes: then nobody need stop reading
-        table = evolve(found, type, folder.channel)
+        table = _grown(folder, found, type)
         if found.schema.equals(table.schema, check_metadata=True):
             return table
     with folder.exclusive(wait=PATIENCE):
         found = read_table(folder)
-        table = first_table(type, folder.channel) if found is None else evolve(found, type, folder.channel)
+        table = _grown(folder, found, type)
         if found is None or not found.schema.equals(table.schema, check_metadata=True):
             write_table(folder, table, sync=sync or found is not None)
         return table

@@ -26,6 +26,9 @@ class Log:
 
     Events wait in a write-ahead file until it has `roll_bytes` or is `roll_seconds` old, and then come to rest as
     Parquet. With `keep_seconds` or `keep_bytes` the oldest files at rest are deleted, for each channel and node.
+
+    Closing brings what was logged to rest too, and begins nothing more of that after `rest_seconds` (0: not at all).
+    What is left waits where it is, and `headwater log rest` does it.
     """
 
     path: str | os.PathLike[str]
@@ -35,6 +38,7 @@ class Log:
     interval: float = 1.0
     roll_bytes: int = 64 * MIB
     roll_seconds: float = 3600.0
+    rest_seconds: float = 10.0
     keep_seconds: float | None = None
     keep_bytes: int | None = None
 
@@ -61,6 +65,8 @@ class Log:
         size = isinstance(self.roll_bytes, int) and not isinstance(self.roll_bytes, bool)
         expect(size and LEAST_ROLL <= self.roll_bytes < 1 << 40, "roll_bytes", f"a number of bytes from {LEAST_ROLL}")
         expect(_above(self.roll_seconds), "roll_seconds", "a number of seconds above 0")
+        patient = self.rest_seconds == 0 and not isinstance(self.rest_seconds, bool)
+        expect(patient or _above(self.rest_seconds), "rest_seconds", "a number of seconds from 0")
         expect(self.keep_seconds is None or _above(self.keep_seconds), "keep_seconds", "seconds above 0, or None")
         keep = isinstance(self.keep_bytes, int) and not isinstance(self.keep_bytes, bool) and self.keep_bytes >= 0
         expect(self.keep_bytes is None or keep, "keep_bytes", "a number of bytes from 0, or None")

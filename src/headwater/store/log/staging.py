@@ -1,6 +1,6 @@
 """Files that are put into a log all at once: gathered in a staging folder, then moved as a manifest says.
 
-    _staging-<id>/
+    ROOT/.work/<channel>/staging-<id>/
       lock             held by the process that fills it
       manifest.json    there once everything is: what is moved where. From then on it can only be finished
       ...              the files
@@ -28,6 +28,7 @@ from headwater.store.log.layout import (
     ChannelFolder,
     log_id,
     make_folders,
+    put_aside,
     sync_file,
     sync_folder,
     write_atomic,
@@ -52,7 +53,8 @@ class Staging:
     @classmethod
     def open(cls, folder: ChannelFolder) -> Staging:
         made = uuid.uuid4().hex
-        path = folder.path / f"{STAGING}{made}"
+        make_folders(folder.path)
+        path = folder.work / f"{STAGING}{made}"
         make_folders(path)
         lock = _hold(path)
         assert lock is not None
@@ -91,7 +93,7 @@ class Staging:
 def recover(folder: ChannelFolder) -> list[str]:
     """Finish or undo what processes that have ended left behind; says what was done, a line each."""
     done = []
-    for path in sorted(folder.path.glob(f"{STAGING}*")):
+    for path in left_behind(folder):
         lock = _hold(path)
         if lock is None:  # it is being filled
             continue
@@ -99,7 +101,13 @@ def recover(folder: ChannelFolder) -> list[str]:
             done.append(_settle(folder, path))
         finally:
             os.close(lock)
+    done += [f"{path.name}: it is no longer where readers look for events" for path in put_aside(folder)]
     return done
+
+
+def left_behind(folder: ChannelFolder) -> list[Path]:
+    """Staging folders, of processes that run or have ended; also those where they once were, among the events."""
+    return sorted([*folder.work.glob(f"{STAGING}*"), *folder.path.glob(f"_{STAGING}*")])
 
 
 def _settle(folder: ChannelFolder, path: Path) -> str:
@@ -150,4 +158,4 @@ def _finish(folder: ChannelFolder, path: Path, manifest: Mapping[str, Any]) -> N
         AtRest(before.segment, last).write(node.sources)
 
 
-__all__ = ["MANIFEST", "Staging", "recover"]
+__all__ = ["MANIFEST", "Staging", "left_behind", "recover"]

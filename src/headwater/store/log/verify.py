@@ -13,11 +13,22 @@ import numpy as np
 
 from headwater.errors import HeadwaterError, StoreError
 from headwater.store.log import merging, wal
+from headwater.store.log.compact import unfinished
 from headwater.store.log.footers import Range, footer
-from headwater.store.log.layout import DAY_KEY, DAY_MICROSECONDS, PRIVATE, STAGING, AtRest, ChannelFolder, day_of
+from headwater.store.log.layout import (
+    DAMAGED,
+    DAY_KEY,
+    DAY_MICROSECONDS,
+    PRIVATE,
+    QUARANTINE,
+    AtRest,
+    ChannelFolder,
+    day_of,
+)
 from headwater.store.log.layout import parquet_segment as own_name
 from headwater.store.log.opening import Rested, spans_of, table_of
 from headwater.store.log.schema import META, NODE, SEQ, SOURCE, Table
+from headwater.store.log.staging import left_behind
 
 Tell = Callable[[int], object]
 REPAIR = "run `headwater log repair`"
@@ -275,12 +286,15 @@ class _Check:
 
     def leftovers(self) -> None:
         path = self.folder.path
-        for each in sorted(path.glob(f".{DAY_KEY}=*")):
+        for each in unfinished(self.folder):
             self.note(each, "left by a compaction that was ended, or that is running", REPAIR)
         for each in sorted([*path.glob(f"{DAY_KEY}=*/.*.tmp"), *path.glob(f"{PRIVATE}/*/.*.tmp")]):
             self.note(each, "a file that is being written, or was when its process ended", "opening the log removes it")
-        for each in sorted(path.glob(f"{STAGING}*")):
+        for each in left_behind(self.folder):
             self.note(each, "an ingest that is under way, or was ended", "run the ingest again, which finishes it")
+        for where in (QUARANTINE, DAMAGED):
+            for each in sorted((path / where).glob("**/*.parquet")):
+                self.problem(each, "it lies where readers of Parquet look for events, and has none", REPAIR)
 
     def problem(self, place: Path, problem: str, advice: str) -> None:
         self.report.problems.append(Trouble(self._place(place), problem, advice))

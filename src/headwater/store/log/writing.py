@@ -10,6 +10,7 @@ import atexit
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from struct import error as StructError
@@ -529,8 +530,12 @@ class ChannelLog:
 
     # ── the end ──
 
-    def close(self) -> None:
-        """Sync and let go; the tail stays in its write-ahead file. Closing twice is fine."""
+    def close(self, *, until: float | None = None) -> None:
+        """Sync, bring everything to rest, and let go. Closing twice is fine.
+
+        What is not at rest by `until` (by the clock of `time.monotonic`; as a rule `rest_seconds` from now), or cannot
+        come to rest, stays in its write-ahead file, which is as safe: that is said, with what to do."""
+        until = time.monotonic() + self.settings.rest_seconds if until is None else until
         with self._turn:
             if self._closed:
                 return
@@ -552,8 +557,31 @@ class ChannelLog:
                 for writer in (*self._rolled, self._writer):
                     writer.close()
                 self._rolled.clear()
+            try:
+                self._rest_at_the_end(until)
+            finally:
                 os.close(self._claim)
-            _OPEN.discard(self)
+                _OPEN.discard(self)
+
+    def _rest_at_the_end(self, until: float) -> None:
+        """Bring to rest what is not, as long as there is time; nobody appends any more."""
+        if self._unsynced is not None:  # nothing is known of what its files have
+            return
+        waiting = [*self._sealed, *([self._writer.header.segment] if self._writer.names else [])]
+        why = "rest_seconds are over"
+        while waiting and time.monotonic() < until:
+            try:
+                put_to_rest(self._folder, waiting[0])
+            except (HeadwaterError, OSError, pa.ArrowException) as error:
+                why = str(error)
+                break
+            del waiting[0]
+            self._retain()
+        if waiting and self.settings.rest_seconds:
+            _log.warning(
+                "%s: closed with %d segments that are not at rest as Parquet (%s); nothing is lost: opening the log "
+                "again, or `headwater log rest`, brings them to rest", self._place, len(waiting), why
+            )  # fmt: skip
 
     def __enter__(self) -> ChannelLog:
         return self
@@ -584,9 +612,10 @@ def _numbers(values: Any) -> Any:
 
 
 def _close_all() -> None:
+    """The program ends: what is synced is safe, and it does not wait for more."""
     for log in list(_OPEN):
         with suppress(StoreError):
-            log.close()
+            log.close(until=0.0)
 
 
 def _forget_all() -> None:
