@@ -452,7 +452,7 @@ def _read_log(found: Any, place: str, problems: list[ConfigProblem]) -> Log | No
 
 def _log_lines(log: Log) -> list[str]:
     shown = {item.name: getattr(log, item.name) for item in fields(log)}
-    shown["path"] = log.folder
+    shown["path"] = os.fspath(log.path)
     return [f"{name} = {_toml(found)}" for name, found in shown.items() if found is not None]
 
 

@@ -120,7 +120,7 @@ class Engine:
         self.installing, self.asking = Installing(self), Asking(self)
         self.control, self.permissions = ControlEvents(self), Permissions(self)
         logs = node.logs
-        self.logs = None if logs is None else LogServer(self, Shelf(logs.settings.path, logs.node))
+        self.logs = None if logs is None else LogServer(self, Shelf(logs.settings.folder, logs.node))
         self.touched: set[Channel] = set()
         self._more = threading.Event()  # and again something else
         self.fabric = self._fabric()

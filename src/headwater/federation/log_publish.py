@@ -109,7 +109,7 @@ class Publisher:
         name = publisher_name(query)
         if journal is None:
             assert settings is not None
-            journal = Path(settings.path) / JOURNALS / f"{name} {encode_name(channel)}"
+            journal = Path(settings.folder) / JOURNALS / f"{name} {encode_name(channel)}"
         self._wait, self._lock = wait, threading.Lock()
         self._journal = Journal(journal, wait=wait)
         self._node: Node | None = None
@@ -138,7 +138,7 @@ class Publisher:
             return node.channel(name, type)
         self._connect()
         if settings is not None and not node.has_channel(name):
-            table = read_table(ChannelFolder.of(settings.path, name))
+            table = read_table(ChannelFolder.of(settings.folder, name))
             if table is not None:
                 return node.channel(name, bytes if table.type is None else table.type)
         if not node.until(lambda: node.has_channel(name), self._wait if node.federated else 0.0):

@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import StoreError
+from headwater.store.log.location import folder_argument
 
 if TYPE_CHECKING:
     from headwater.federation.command import Joining
@@ -36,7 +36,7 @@ def add_replay(
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    sub.add_argument("root", type=Path, help="the folder of the log")
+    sub.add_argument("root", type=folder_argument, help="the folder of the log")
     sub.add_argument("channel", nargs="*", help="which of its channels; default: all")
     sub.add_argument("--to", help="the name of the live channel, where one is replayed; default: the same")
     sub.add_argument("--speed", type=_speed, metavar="N", help="1: as it was recorded, 10: ten times faster; "

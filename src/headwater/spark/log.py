@@ -20,9 +20,10 @@ def events(spark: Any, log: str | os.PathLike[str], channel: str, *, tail: bool 
     too; the files are those of this moment, so use it before they are compacted or removed. For interests:
     `where(events(...), interest, meta=LOG_META)`.
     """
+    from headwater.store.log.location import local_folder
     from headwater.store.log.reading import channels
 
-    root = Path(log)
+    root = local_folder(log)
     if channel not in (known := channels(root)):
         raise ChannelError(f"log {os.fspath(log)!r}: expected a channel of it, found {channel!r}; it has {known}")
     return _with_tail(spark, root, channel) if tail else spark.read.parquet(str(root / _folder(root, channel)))

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -30,6 +29,7 @@ from headwater.spark.frame import LOG_META, log_meta
 from headwater.spark.schema import spark_schema, to_spark_arrow
 from headwater.spark.sql import name as quoted
 from headwater.store.log.layout import channels
+from headwater.store.log.location import local_folder
 from headwater.store.log.opening import Snapshot
 from headwater.store.log.reading import ChannelReader
 from headwater.types import EventType
@@ -114,7 +114,7 @@ def _given(subscriptions: Any) -> Subscriptions:
 def _channel(root: str | os.PathLike[str], named: str | None) -> str:
     if named is not None:
         return named
-    if not Path(root).is_dir():
+    if not local_folder(root).is_dir():
         raise StoreError(f"log {os.fspath(root)!r}: expected a folder with a log, found none; name another")
     found = channels(root)
     if len(found) != 1:

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from headwater.store.log.location import folder_argument
+
 LOCAL_EVENTS = 10_000_000  # of a log: about as many are judged here while Spark starts elsewhere
 
 EXAMPLES = """\
@@ -27,7 +29,7 @@ def add_backtest(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     sub.add_argument("subscriptions", type=Path, help="a TOML or Python file")
-    sub.add_argument("log", type=Path, help="the folder of a log")
+    sub.add_argument("log", type=folder_argument, help="the folder of a log")
     sub.add_argument("--channel", help="its name; default: as the file says, or the only one in the log")
     sub.add_argument("--engine", choices=("auto", "local", "spark"), default="auto", help="local: this process, "
                      f"without Spark; auto: local for up to {LOCAL_EVENTS:,} events, or where Spark is not installed, "

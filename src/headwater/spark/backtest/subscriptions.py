@@ -41,6 +41,7 @@ from typing import Any
 
 from headwater.errors import ConfigError, ConfigProblem, HeadwaterError
 from headwater.interest import NOTATIONS, Interest, Notation, as_event_type
+from headwater.store.log.location import EXPECTED, local_folder, misplaced
 from headwater.types import EventType
 
 SINK = "sink"  # the node of sinks where nothing is said
@@ -132,7 +133,7 @@ def _from_python(path: Path) -> Subscriptions:
         raise _one(f"{path.name}: log", "the folder of a log", repr(log)[:60])
     if title is not None and not (isinstance(title, str) and title):
         raise _one(f"{path.name}: title", "text that is not empty", repr(title)[:60])
-    return replace(given, log=None if log is None else path.parent / os.fspath(log), title=title)
+    return replace(given, log=None if log is None else path.parent / local_folder(log), title=title)
 
 
 def checked(
@@ -169,10 +170,18 @@ class _Reader:
     def say(self, place: str, expected: str, found: str, hint: str | None = None) -> None:
         self.problems.append(ConfigProblem(f"{self.where}: {place}", expected, found, hint))
 
+    def _folder(self, log: str) -> Path | None:
+        elsewhere = misplaced(log)
+        if elsewhere is not None:
+            self.say("log", EXPECTED, f"{log!r}, {elsewhere}")
+            return None
+        return self.folder / local_folder(log)
+
     def read(self, found: Mapping[str, Any]) -> Subscriptions:
         self._known(found, _TOP, "")
         channel, at = self._text(found, "channel", ""), self._text(found, "at", "")
         log, title = self._text(found, "log", ""), self._text(found, "title", "")
+        folder = None if log is None else self._folder(log)
         kind = None
         if (declared := self._text(found, "type", "")) is not None:
             kind = _type(declared, f"{self.where}: type", self.problems)
@@ -193,7 +202,7 @@ class _Reader:
             channel=channel,
             type=kind,
             place=self.where,
-            log=None if log is None else self.folder / log,
+            log=folder,
             title=title,
         )
 

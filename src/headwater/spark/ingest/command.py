@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.extras import require
+from headwater.store.log.location import folder_argument
 
 UNREAD = 3  # exit code: some files could not be read, everything else went in
 
@@ -25,7 +26,7 @@ def add_ingest(commands: Any) -> None:
     )
     sub.add_argument("mapping", type=Path, help="a TOML file: see docs/ingest.md, or begin with headwater infer")
     sub.add_argument("input", nargs="+", help="files, or folders with files; .gz and .bz2 too")
-    sub.add_argument("--log", required=True, type=Path, metavar="DIR", help="the folder of the log")
+    sub.add_argument("--log", required=True, type=folder_argument, metavar="DIR", help="the folder of the log")
     sub.add_argument("--node", help="the node in whose name events are logged (default: as the mapping says)")
     sub.add_argument("--master", default="local[*]", help="of Spark (default: %(default)s)")
     sub.add_argument("--remote", help="a Spark Connect server, as in sc://host:15002")

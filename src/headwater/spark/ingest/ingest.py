@@ -35,6 +35,7 @@ from headwater.store.log.layout import (
     encode_name,
     make_folders,
 )
+from headwater.store.log.location import local_folder
 from headwater.store.log.opening import Snapshot
 from headwater.store.log.schema import check
 from headwater.store.log.staging import Staging, recover
@@ -59,7 +60,7 @@ def ingest(
     does not fit what the channel has, or another process writes as this node."""
     began, tell = time.monotonic(), progress or (lambda what: None)
     given = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
-    folder = ChannelFolder.of(Path(log).absolute(), mapping.channel)
+    folder = ChannelFolder.of(local_folder(log).absolute(), mapping.channel)
     check(folder, mapping.type)
     with ExitStack() as held:
         held.enter_context(writing.settings(spark))

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from headwater.channel.names import check_name
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
 from headwater.interest import NOTATIONS
+from headwater.store.log.location import EXPECTED, local_folder, misplaced
 
 Seqs = dict[str, dict[str, int]]
 Start = Literal["earliest", "latest"] | Seqs
@@ -142,11 +143,25 @@ class _Checker:
             self.problem("connect", "endpoints such as tcp/host:7447, with commas between them", repr(connect))
         elif log is not None and not log.strip():
             self.problem("log", "the folder of a log", repr(log))
+        log = self._folder("log" if self.get("log") is not None else "path", log)
         federation, security = self.get("federation"), self.get("security")
         for name, value in (("federation", federation), ("security", security)):
             if value is not None and connect is None:
                 self.problem(name, "it only beside connect", f"{value!r} without connect", "leave it out")
         return Place(log, ends, federation, security)
+
+    def _folder(self, name: str, text: str | None) -> str | None:
+        """A folder as the driver knows it: `~` is its user's, whoever runs the tasks."""
+        if text is None or not text.strip():
+            return text
+        elsewhere = misplaced(text)
+        if elsewhere is not None:
+            self.problem(name, EXPECTED, f"{text!r}, {elsewhere}")
+            return text
+        return str(local_folder(text))
+
+    def staging(self) -> str | None:
+        return self._folder("staging", self.get("staging"))
 
     def wanted(self) -> Wanted:
         where, package, output = self.get("where"), self.get("interest"), self.get("output")
@@ -249,9 +264,10 @@ def write_options(given: Mapping[str, str], *, streaming: bool, overwrite: bool)
     if overwrite:
         what = "outputMode('append')" if streaming else "mode('append')"
         check.problem("mode", "append", "overwrite", f"what was published stays published; use {what}")
-    nowhere = check.get("staging") is None and (not streaming or check.get("checkpointLocation") is None)
+    staging = check.staging()
+    nowhere = staging is None and (not streaming or check.get("checkpointLocation") is None)
     if nowhere and place.connect and place.log is None:
         check.problem("staging", "a folder that driver and executors share", "none",
                       "tasks put their rows there until the batch is committed")  # fmt: skip
     check.finish()
-    return WriteOptions(channel, place, check.get("type"), check.get("staging"), query, check.get("checkpointLocation"))
+    return WriteOptions(channel, place, check.get("type"), staging, query, check.get("checkpointLocation"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -64,18 +63,10 @@ def open_place(place: Place) -> Reading:
     if place.log is not None:
         from headwater.store.log.files import LogFiles
 
-        return LogFiles(local(place.log))
+        return LogFiles(place.log)
     from headwater.federation.log_client import LogClient
 
     return LogClient.shared(connect=place.connect, federation=place.federation, security=place.security)
-
-
-def local(path: str) -> Path:
-    """A folder from an option: Spark users write file: addresses too."""
-    for scheme in ("file://", "file:"):
-        if path.startswith(scheme):
-            return Path(path.removeprefix(scheme))
-    return Path(path)
 
 
 def type_of(log: Reading, place: Place, channel: str) -> EventType:

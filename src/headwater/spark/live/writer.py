@@ -13,15 +13,17 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
-from headwater.errors import ChannelError, ConfigError, ConfigProblem
+from headwater.errors import ChannelError, ConfigError, ConfigProblem, StoreError
 from headwater.federation.log_publish import Publisher, publisher_name
 from headwater.interest import as_event_type
 from headwater.spark.live.options import WriteOptions
-from headwater.spark.live.places import RAW, local, open_place
+from headwater.spark.live.places import RAW, open_place
 from headwater.spark.live.ranges import patiently
 from headwater.spark.live.shaping import NAMES, arrow_of
 from headwater.spark.live.staging import Staged, discard, stage, staged_batches, sweep
 from headwater.spark.schema import from_spark_arrow
+from headwater.store.log.location import local_folder
+from headwater.store.log.settings import Log
 from headwater.types import EventType, event_type
 from headwater.types.model import Record
 
@@ -49,7 +51,7 @@ class _Writing:
             self.options.channel,
             query=self.query,
             type=event_type(self.record) if self.typed else bytes,
-            log=local(place.log) if place.log is not None else None,
+            log=_log(place.log, streaming=batch is not None) if place.log is not None else None,
             journal=Path(self.staging) / "journal" if place.log is None or self.once else None,
             connect=place.connect or None,
             federation=place.federation,
@@ -121,13 +123,18 @@ class HeadwaterStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         discard(message.path for message in messages if message is not None)
 
 
+def _log(folder: str, *, streaming: bool) -> Log:
+    """A stream's batches are small and follow each other: each goes on with the tail of the one before."""
+    return Log(folder, sync="publish", rest_seconds=0.0) if streaming else Log(folder, sync="publish")
+
+
 def _staging(options: WriteOptions) -> Path:
     if options.staging is not None:
-        return local(options.staging)
+        return Path(options.staging)
     if options.place.log is not None:
-        return local(options.place.log) / ".spark" / options.channel
+        return Path(options.place.log) / ".spark" / options.channel
     assert options.checkpoint is not None
-    return local(options.checkpoint) / "headwater-staging"
+    return local_folder(options.checkpoint) / "headwater-staging"
 
 
 def _query_id(options: WriteOptions) -> str | None:
@@ -135,8 +142,8 @@ def _query_id(options: WriteOptions) -> str | None:
     if options.checkpoint is None:
         return None
     try:
-        return str(json.loads((local(options.checkpoint) / "metadata").read_text())["id"])
-    except (OSError, ValueError, KeyError):
+        return str(json.loads((local_folder(options.checkpoint) / "metadata").read_text())["id"])
+    except (OSError, ValueError, KeyError, StoreError):
         return None
 
 
@@ -158,7 +165,7 @@ def _known_type(options: WriteOptions) -> tuple[EventType, bool] | None:
     if place.log is not None:
         from headwater.store.log.reading import channels
 
-        root = local(place.log)
+        root = Path(place.log)
         if not root.is_dir() or channel not in channels(root):
             return None
     else:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import StoreError
+from headwater.store.log.location import folder_argument
 
 EXAMPLES = """\
 examples:
@@ -44,7 +45,7 @@ def add_log(commands: Any) -> None:
         ("export", "events into a file: .parquet, .csv, .jsonl or .arrow"),
     ):
         each = kinds.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        each.add_argument("root", type=Path, help="the folder of the log")
+        each.add_argument("root", type=folder_argument, help="the folder of the log")
         one = name in ("show", "export")
         each.add_argument("channel", nargs=None if one else "?", help="its name" if one else "only this one")
         if name != "export":

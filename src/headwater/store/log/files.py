@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from pathlib import Path
 
 import pyarrow as pa
 
 from headwater.errors import StoreError
 from headwater.interest import Interest
 from headwater.store.log.judging import Judge
+from headwater.store.log.location import local_folder
 from headwater.store.log.reading import ROWS, ChannelReader, Span, channels
 from headwater.types import EventType
 
@@ -24,8 +24,8 @@ class LogFiles:
     """
 
     def __init__(self, root: str | os.PathLike[str], *, nodes: Collection[str] | None = None) -> None:
-        self.root, self.nodes = root, nodes
-        if not Path(root).is_dir():
+        self.root, self.nodes = local_folder(root), nodes
+        if not self.root.is_dir():
             raise StoreError(f"log {os.fspath(root)!r}: expected a folder with a log, found none; name another")
         self._readers: dict[str, ChannelReader] = {}
 

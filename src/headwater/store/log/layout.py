@@ -38,6 +38,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from headwater.errors import StoreError
+from headwater.store.log.location import local_folder
 
 DAY_KEY = "event_day"
 DAY_MICROSECONDS = 86_400_000_000
@@ -137,7 +138,7 @@ class ChannelFolder:
     @classmethod
     def of(cls, root: str | os.PathLike[str], channel: str) -> ChannelFolder:
         _fitting("channel", channel)
-        return cls(Path(root), channel)
+        return cls(local_folder(root), channel)
 
     @property
     def path(self) -> Path:
@@ -246,7 +247,7 @@ class NodeFolder:
 
 def channels(root: str | os.PathLike[str]) -> list[str]:
     """The channels that have a log in this root, by name."""
-    folder = Path(root)
+    folder = local_folder(root)
     return sorted(
         decode_name(name) for name in _folders(folder)
         if (folder / name / COMMON_METADATA).exists() or (folder / name / PRIVATE).is_dir()

@@ -22,6 +22,7 @@ from headwater.store.log import merging
 from headwater.store.log.footers import GREATEST, Group, Range
 from headwater.store.log.judging import check_columns
 from headwater.store.log.layout import ChannelFolder, channels, day_of
+from headwater.store.log.location import local_folder
 from headwater.store.log.opening import Part, Snapshot, must_exist, table_of
 from headwater.store.log.schema import META, NODE, SEQ, SOURCE, TIME, Table
 from headwater.types import EventType
@@ -67,7 +68,7 @@ class ChannelReader:
     def __init__(self, root: str | os.PathLike[str], channel: str, *, nodes: Collection[str] | None = None) -> None:
         if isinstance(nodes, str):
             raise StoreError(f"nodes: expected several names, found the text {nodes!r}; give [{nodes!r}]")
-        self.root, self.channel = root, channel
+        self.root, self.channel = local_folder(root), channel
         self.nodes = None if nodes is None else frozenset(nodes)
         self._folder = ChannelFolder.of(root, channel)
         must_exist(self._folder)

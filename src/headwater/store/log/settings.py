@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from headwater.errors import ConfigError, ConfigProblem
+from headwater.store.log.location import EXPECTED, local_folder, misplaced
 
 Sync = Literal["publish", "interval", "roll"]
 SYNCS = ("publish", "interval", "roll")
@@ -56,7 +57,10 @@ class Log:
                 found.append(ConfigProblem(f"{place}: {key}", expected, repr(getattr(self, key)), hint))
 
         path = os.fspath(self.path) if isinstance(self.path, (str, os.PathLike)) else None
-        expect(isinstance(path, str) and bool(path) and "\0" not in path, "path", "the path of a folder")
+        fine = isinstance(path, str) and bool(path) and "\0" not in path
+        expect(fine, "path", "the path of a folder")
+        if fine and path is not None and (elsewhere := misplaced(path)) is not None:
+            found.append(ConfigProblem(f"{place}: path", EXPECTED, f"{path!r}, {elsewhere}"))
         patterns = (self.channels,) if isinstance(self.channels, str) else self.channels
         fine = isinstance(patterns, tuple) and bool(patterns) and all(isinstance(p, str) and p for p in patterns)
         expect(fine, "channels", "a pattern of names of channels, or a tuple of them", "'**' stands for every channel")
@@ -74,8 +78,8 @@ class Log:
 
     @property
     def folder(self) -> str:
-        """The path as text."""
-        return os.fspath(self.path)
+        """The path of the folder that is meant, as text: without `~` or `file:`."""
+        return os.fspath(local_folder(self.path))
 
 
 def _above(value: object) -> bool:

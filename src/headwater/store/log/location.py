@@ -1,0 +1,74 @@
+"""The folder of a log, as people write it: a path, with `~` for their own folder, or a `file:` address.
+
+What names another store (`s3://…`, `hdfs://…`) is refused by that name: as a path it would be a folder `s3:` here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+from headwater.errors import StoreError
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)\Z", re.DOTALL)  # one slash too, which a Path makes of two
+_HERE = ("", "localhost")
+EXPECTED = "a folder of this machine, as a path, ~/… or file:///…"
+
+
+def local_folder(given: str | os.PathLike[str]) -> Path:
+    """The folder that is meant; StoreError where that is none of this machine."""
+    text = os.fspath(given)
+    problem = misplaced(text)
+    if problem is not None:
+        raise StoreError(f"log {text!r}: expected {EXPECTED}, found {problem}")
+    return _folder(text)
+
+
+def misplaced(text: str) -> str | None:
+    """What is wrong with a text as the folder of a log; None if it can be one."""
+    address = _ADDRESS.match(text)
+    if address is None or address[1].lower() == "file":
+        try:
+            _folder(text)
+        except ValueError as error:
+            return str(error)
+        return None
+    name = address[1]
+    return (
+        f"an address of {name!r}, where no log is kept; mount that as a folder, or copy the log. (A folder here that "
+        f"has such a name is ./{name}:…)"
+    )
+
+
+def _folder(text: str) -> Path:
+    address = _ADDRESS.match(text)
+    if address is not None and address[1].lower() == "file":
+        rest = address[2]
+        host, path = "", rest
+        if rest.startswith("//"):
+            host, slash, path = rest[2:].partition("/")
+            path = slash + path
+        if host.lower() not in _HERE:
+            raise ValueError(
+                f"the folder of another machine, {host!r}; a file of this one has three slashes: file:///{path[1:]}"
+            )
+        return Path(unquote(path))
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError(f"no folder of a user {text.partition('/')[0]!r}") from None
+
+
+def folder_argument(text: str) -> Path:
+    """The same for an argument of a command."""
+    import argparse  # late: only commands need it
+
+    try:
+        return local_folder(text)
+    except StoreError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+__all__ = ["EXPECTED", "folder_argument", "local_folder", "misplaced"]
