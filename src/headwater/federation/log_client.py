@@ -494,12 +494,14 @@ class Reading(Iterator[pa.RecordBatch]):
     """Batches of one range, a page at a time; the next page is on its way while the caller works on this one.
 
     `schema` is that of every batch, `counts` what has come so far, `position` the sequence number up to which
-    everything has been handed out."""
+    everything has been handed out. `removed` has first and last number of what was asked for and lay before the first
+    event that the log had when that page was read: retention has removed it, if it was ever there."""
 
     def __init__(
         self, client: LogClient, node: str, first: Read, schema: pa.Schema, union: Union, *, made: bool
     ) -> None:
         self.schema, self.counts, self.position = schema, ReadCounts(), first.after
+        self.removed: list[tuple[int, int]] = []
         self._union, self._made = union, made
         self._client, self._node, self._question = client, node, first
         self._under_way: tuple[str, Answers] | None = None
@@ -517,6 +519,8 @@ class Reading(Iterator[pa.RecordBatch]):
             under_way, self._under_way = self._under_way, None
             head, data = self._client._finish(self._node, under_way[0], self._question, under_way[1])
             self.counts.add(head, len(data))
+            if head.first > self._question.after + 1:
+                self.removed.append((self._question.after + 1, min(head.first - 1, head.upto)))
             if head.next >= head.upto:
                 self._over = True
             else:

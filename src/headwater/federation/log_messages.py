@@ -69,6 +69,7 @@ class Head(msgspec.Struct, frozen=True):
     upto: Number = 0
     evaluated: Number = 0
     rows: Number = 0
+    first: Number = 0  # of the source, what the log had first of it when the page was read; 0 from older nodes
 
 
 class SourceLog(msgspec.Struct, frozen=True, array_like=True):

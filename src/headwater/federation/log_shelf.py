@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from headwater.store.log.layout import ChannelFolder, channels
-from headwater.store.log.reading import ChannelReader, Span
+from headwater.store.log.layout import AtRest, ChannelFolder, channels
+from headwater.store.log.reading import ChannelReader, Scan, Span
 from headwater.store.log.schema import Table
 
 ROWS = 65_536
@@ -44,10 +43,15 @@ class Part:
         return self._reader.sources()
 
     def last(self, source: str) -> int | None:
-        """The last sequence number of a source; None if there is nothing of it."""
-        return next((span.last for span in self.sources() if span.source == source), None)
+        """The last sequence number of a source, also if retention has removed all of it; None if there never was
+        anything."""
+        found = next((span.last for span in self.sources() if span.source == source), None)
+        if found is None:
+            known = AtRest.read(self._folder.node(self._node).sources)
+            found = (known.sources or {}).get(source, (None, 0))[0] if known is not None else None
+        return found
 
-    def scan(self, source: str, after: int, upto: int, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+    def scan(self, source: str, after: int, upto: int, columns: list[str] | None) -> Scan:
         return self._reader.scan(node=self._node, source=source, after=after, upto=upto, columns=columns, rows=ROWS)
 
 

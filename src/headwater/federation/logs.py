@@ -30,6 +30,7 @@ from headwater.interest import Interest, Limits
 from headwater.match.lower import is_plain
 from headwater.native.record import uses_meta
 from headwater.store.log.judging import META, Judge, check_columns
+from headwater.store.log.reading import Scan
 from headwater.types.model import Field, Record
 
 if TYPE_CHECKING:
@@ -225,6 +226,7 @@ class LogServer:
             upto=cursor.upto,
             evaluated=evaluated,
             rows=rows,
+            first=cursor.first,
         )
         if cursor.after >= cursor.upto:
             cursor.close()
@@ -389,7 +391,7 @@ class _Cursor:
     def __init__(
         self,
         key: tuple[Any, ...],
-        batches: Iterator[pa.RecordBatch],
+        batches: Scan,
         judged: _Judged | None,
         wanted: list[str],
         after: int,
@@ -435,10 +437,14 @@ class _Cursor:
             self.after = last
         return found, evaluated
 
+    @property
+    def first(self) -> int:
+        """The first number of the source that there was when this began."""
+        found = self._files.first
+        return self.upto + 1 if found is None else found
+
     def close(self) -> None:
-        close = getattr(self._files, "close", None)
-        if close is not None:
-            close()
+        self._files.close()
 
 
 def _last(batch: pa.RecordBatch) -> int:

@@ -228,6 +228,43 @@ def test_events_that_were_removed_unread_are_an_error_or_reported(tmp_path: Path
     assert "lost" not in careless.latestOffset({**end, "seqs": {"hall": {"a": 6}}}, ReadAllAvailable())
 
 
+@pytest.mark.parametrize("where", [None, "level > 0"])
+@pytest.mark.parametrize("gone", ["some", "all"])
+def test_what_retention_removes_between_planning_and_reading(
+    tmp_path: Path, gone: str, where: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing of it was said, with failOnDataLoss too: the rest was read, and the batch committed."""
+    (first,) = put(tmp_path, READING, events(1, 2, 3))
+    (second,) = put(tmp_path, READING, events(4, 5, 6), seqs=[4, 5, 6], segment=2)
+    options = {} if where is None else {"where": where}
+    stream, careless = reader(tmp_path, **options), reader(tmp_path, failOnDataLoss="false", **options)
+    start = stream.initialOffset()
+    planned = [
+        (each, each.partitions(start, each.latestOffset(start, ReadAllAvailable()))) for each in (stream, careless)
+    ]
+    batch = HeadwaterSource(CaseInsensitiveDict({"log": str(tmp_path), "channel": CHANNEL, **options}))
+    reading = batch.reader(batch.schema())
+    ranges = reading.partitions()
+    first.unlink()
+    if gone == "all":
+        second.unlink()
+    lost, left = ("1 to 6", []) if gone == "all" else ("1 to 3", [4, 5, 6])
+    for strict, [part] in (planned[0], (reading, ranges)):
+        with pytest.raises(StoreError, match=rf"removed events.*hall/a: {lost}.*failOnDataLoss"):
+            list(strict.read(part))
+    found = [seq for batch in careless.read(planned[1][1][0]) for seq in batch.column("event_seq").to_pylist()]
+    assert found == left and f"hall/a: {lost}; up to {6 - len(left)} in all" in caplog.text
+
+
+def test_what_was_gone_before_a_batch_was_planned_is_not_missed(tmp_path: Path) -> None:
+    (first,) = put(tmp_path, READING, events(1, 2, 3))
+    put(tmp_path, READING, events(4, 5, 6), seqs=[4, 5, 6], segment=2)
+    first.unlink()
+    batch = HeadwaterSource(CaseInsensitiveDict({"log": str(tmp_path), "channel": CHANNEL}))
+    reading = batch.reader(batch.schema())
+    assert sum(each.num_rows for part in reading.partitions() for each in reading.read(part)) == 3
+
+
 def test_a_source_that_was_removed_unread(tmp_path: Path) -> None:
     (path,) = put(tmp_path, READING, events(1, 2, 3))
     put(tmp_path, READING, events(1), source="b")

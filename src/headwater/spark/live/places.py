@@ -34,6 +34,16 @@ class Extent(Protocol):
     def events(self) -> int | None: ...
 
 
+class Batches(Protocol):
+    """The batches of a range, as they are read."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    @property
+    def removed(self) -> list[tuple[int, int]]:
+        """First and last number of what was not there any more when it was read."""
+
+
 class Reading(Protocol):
     """A log that can be read: a folder's, or those of other nodes."""
 
@@ -55,7 +65,7 @@ class Reading(Protocol):
         *,
         interest: Interest | None = None,
         columns: Any = None,
-    ) -> Iterator[Any]: ...
+    ) -> Batches: ...
 
 
 def open_place(place: Place) -> Reading:

@@ -12,9 +12,10 @@ from pyspark.sql.datasource import InputPartition
 
 from headwater.errors import EncodeError, EvolutionError, LinkDown, Unreachable
 from headwater.interest import Interest
+from headwater.spark.live.loss import Missing, tell_of_loss
 from headwater.spark.live.options import Place
 from headwater.spark.live.packing import unpack
-from headwater.spark.live.places import Reading, open_place
+from headwater.spark.live.places import Batches, Reading, open_place
 from headwater.spark.live.shaping import arrow_of, shaped
 from headwater.store.log.judging import Judge
 from headwater.types.model import Record
@@ -25,11 +26,20 @@ T = TypeVar("T")
 
 
 class Range(InputPartition):  # type: ignore[misc]
-    """Events `after` < seq <= `upto` of one source, judged by a packed interest."""
+    """Events `after` < seq <= `upto` of one source, judged by a packed interest. When it was planned, the source's log
+    went back to `first`, or further: what lacks of that when it is read was lost."""
 
-    def __init__(self, node: str, source: str, after: int, upto: int, interest: str | None) -> None:
+    def __init__(
+        self, node: str, source: str, after: int, upto: int, interest: str | None, first: int | None = None
+    ) -> None:
         super().__init__(None)
         self.node, self.source, self.after, self.upto, self.interest = node, source, after, upto, interest
+        self.first = after + 1 if first is None else max(first, after + 1)
+
+    def missing(self, removed: list[tuple[int, int]]) -> list[Missing]:
+        """Of what was removed, what was there when this was planned."""
+        lost = [(max(self.first, first), min(self.upto, last)) for first, last in removed]
+        return [(self.node, self.source, first, last) for first, last in lost if first <= last]
 
 
 def patiently(ask: Callable[[], T]) -> T:
@@ -48,27 +58,40 @@ def _wait(attempt: int) -> None:
     time.sleep(0.1 * 2**attempt * (1 + random.random()))
 
 
-def read_range(part: Range, place: Place, channel: str, record: Record, schema: Any) -> Iterator[Any]:
-    """The range's batches in Spark's types. After a node was away, reading goes on where it stopped."""
+def read_range(
+    part: Range, place: Place, channel: str, record: Record, schema: Any, *, fail_on_loss: bool
+) -> Iterator[Any]:
+    """The range's batches in Spark's types. After a node was away, reading goes on where it stopped.
+
+    What retention has removed since the range was planned is an error, before anything of the batch is committed, or
+    (`fail_on_loss` false) a warning."""
     target = arrow_of(schema)
     columns = record.by_name
     asked = [f.name for f in record.fields if f.name != _SEQ]
     interest = unpack(part.interest) if part.interest is not None else None
     reached, attempt = part.after, 0
+    lost: dict[Missing, None] = {}  # in order, each once, however often it is tried
     while True:
+        found: Batches | None = None
         try:
             log = open_place(place)
             # A stateful interest must see its source from the beginning, also when it is read again.
             after = part.after if interest is not None and interest.program.stateful else reached
-            for batch in _batches(log, place, channel, part, after, interest, asked):
+            found, judge = _reading(log, place, channel, part, after, interest, asked)
+            for batch in found:
+                if judge is not None:
+                    batch = judge(batch)
                 if reached > after:
                     batch = batch.filter(pc.greater(batch.column(_SEQ), reached))
                 if batch.num_rows == 0:
                     continue
                 yield shaped(batch.select([n for n in batch.schema.names if n in columns]), record, target)
                 reached, attempt = batch.column(_SEQ)[-1].as_py(), 0
+            lost |= dict.fromkeys(part.missing(found.removed))
+            tell_of_loss(channel, lost, fail=fail_on_loss)
             return
         except (Unreachable, LinkDown):
+            lost |= dict.fromkeys(part.missing(found.removed) if found is not None else ())
             attempt += 1
             if attempt == ATTEMPTS:
                 raise
@@ -80,16 +103,15 @@ def read_range(part: Range, place: Place, channel: str, record: Record, schema: 
             ) from None
 
 
-def _batches(
+def _reading(
     log: Reading, place: Place, channel: str, part: Range, after: int, interest: Interest | None, names: list[str]
-) -> Iterator[Any]:
-    """The columns wanted of the events that pass, and the number by which reading goes on."""
+) -> tuple[Batches, Judge | None]:
+    """The columns wanted of the events that pass, and the number by which reading goes on; and what is still to judge
+    them."""
     # What a transformation makes is asked for whole.
     columns = None if interest is not None and interest.output is not None else [*names, _SEQ]
     if interest is None or not interest.program.stateful or place.log is not None:
-        yield from log.read(channel, part.node, part.source, after, part.upto, interest=interest, columns=columns)
-        return
+        return log.read(channel, part.node, part.source, after, part.upto, interest=interest, columns=columns), None
     # Nodes do not run what has state over part of a log: it is run here, over all of it.
     judge = Judge(interest, log.schema(channel), columns=columns)
-    for batch in log.read(channel, part.node, part.source, after, part.upto, columns=judge.needs):
-        yield judge(batch)
+    return log.read(channel, part.node, part.source, after, part.upto, columns=judge.needs), judge

@@ -55,13 +55,16 @@ class HeadwaterReader(DataSourceReader):  # type: ignore[misc]
             after = starts.get(key, 0)
             upto = span.last if ends is None else min(span.last, ends.get(key, 0))
             if upto > after:
-                ranges.append(Range(span.node, span.source, after, upto, self.package))
+                ranges.append(Range(span.node, span.source, after, upto, self.package, span.first))
         return ranges
 
     def read(self, partition: Any) -> Iterator[Any]:
         if not isinstance(partition, Range):  # there was no source: Spark makes one partition of its own
             return iter(())
-        return read_range(partition, self.options.place, self.options.channel, self.record, self.schema)
+        options = self.options
+        return read_range(
+            partition, options.place, options.channel, self.record, self.schema, fail_on_loss=options.fail_on_loss
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planning": None}

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from headwater.errors import ChannelError, ExecutionError, StoreError
 from headwater.interest import Interest
+from headwater.spark.live.loss import tell_of_loss
 from headwater.spark.live.offsets import Key, Offset, flat_seqs, shares
 from headwater.spark.live.options import ReadOptions
 from headwater.spark.live.packing import loose, package, unpack
@@ -136,14 +137,8 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     # ── what is not there any more ──
 
     def _report(self, lost: dict[Key, list[int]]) -> None:
-        said = "; ".join(f"{node}/{source}: {first} to {last}" for (node, source), (first, last) in lost.items())
-        message = f"{self.options.channel}: retention removed events before this query read them ({said})"
-        if self.options.fail_on_loss:
-            raise StoreError(
-                f"{message}. Keep events for longer (keep_seconds, keep_bytes of the log), or go on without them "
-                'with .option("failOnDataLoss", "false")'
-            )
-        _log.warning("%s; going on, as failOnDataLoss is false", message)
+        missing = ((node, source, first, last) for (node, source), (first, last) in lost.items())
+        tell_of_loss(self.options.channel, missing, fail=self.options.fail_on_loss)
 
     def _replaced(self, key: Key, span: Extent, seq: int) -> None:
         message = (
@@ -197,7 +192,10 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return None if old is None else package(old.on(loose(self.events)))
 
     def read(self, partition: Range) -> Iterator[Any]:
-        return read_range(partition, self.options.place, self.options.channel, self.record, self.schema)
+        options = self.options
+        return read_range(
+            partition, options.place, options.channel, self.record, self.schema, fail_on_loss=options.fail_on_loss
+        )
 
     def commit(self, end: dict[str, Any]) -> None:
         """Logs keep events as long as their retention says, whoever has read them."""

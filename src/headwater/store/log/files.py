@@ -11,7 +11,7 @@ from headwater.errors import StoreError
 from headwater.interest import Interest
 from headwater.store.log.judging import Judge
 from headwater.store.log.location import local_folder
-from headwater.store.log.reading import ROWS, ChannelReader, Span, channels
+from headwater.store.log.reading import ROWS, ChannelReader, Scan, Span, channels
 from headwater.types import EventType
 
 
@@ -63,15 +63,17 @@ class LogFiles:
         interest: Interest | None = None,
         columns: Collection[str] | None = None,
         rows: int = ROWS,
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Scan | Passing:
         """A source's events with after < event_seq <= upto, in order: the log's columns and its fields, or the output
-        fields of an interest that is a transformation. An interest with state is judged from the beginning only."""
+        fields of an interest that is a transformation. An interest with state is judged from the beginning only.
+
+        `removed` of what this returns says which numbers were not there any more when it began."""
         reader = self.reader(channel)
         if interest is None:
             return reader.scan(node=node, source=source, after=after, upto=upto, columns=columns, rows=rows)
         judge = judged(reader, interest, columns, after=after)
         batches = reader.scan(node=node, source=source, after=after, upto=upto, columns=judge.needs, rows=rows)
-        return _passing(judge, batches)
+        return Passing(judge, batches)
 
 
 def judged(
@@ -93,11 +95,28 @@ def judged(
     return judge
 
 
-def _passing(judge: Judge, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        found = judge(batch)
-        if found.num_rows:
-            yield found
+class Passing(Iterator[pa.RecordBatch]):
+    """What passes an interest of a scan."""
+
+    def __init__(self, judge: Judge, scan: Scan) -> None:
+        self._judge, self._scan = judge, scan
+
+    def __iter__(self) -> Passing:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        while True:
+            found = self._judge(next(self._scan))
+            if found.num_rows:
+                return found
+
+    @property
+    def removed(self) -> list[tuple[int, int]]:
+        """As of the scan."""
+        return self._scan.removed
+
+    def close(self) -> None:
+        self._scan.close()
 
 
-__all__ = ["LogFiles", "judged"]
+__all__ = ["LogFiles", "Passing", "judged"]

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,15 +151,16 @@ class ChannelReader:
         until: int | None = None,
         columns: Collection[str] | None = None,
         rows: int = ROWS,
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Scan:
         """Events as batches of at most so many rows; with node and source in the order of their numbers.
 
         after < event_seq <= upto; since <= event_time < until, in microseconds."""
         wanted = _Wanted(self, node, source, after, upto, since, until, columns, rows)
-        return self._scan(wanted)
+        return Scan(self._scan(wanted), wanted)
 
-    def _scan(self, wanted: _Wanted) -> Iterator[pa.RecordBatch]:
+    def _scan(self, wanted: _Wanted) -> Generator[pa.RecordBatch, None, None]:
         with self._snapshot(wanted.file_matters, wanted.node) as snapshot:
+            wanted.looked = True
             yield from _batches(snapshot, wanted)
 
     def by_source(
@@ -204,6 +205,40 @@ class ChannelReader:
         return f"<ChannelReader of {self.channel} in {os.fspath(self.root)!r}>"
 
 
+class Scan(Iterator[pa.RecordBatch]):
+    """Batches of events, all of one moment: that at which the first of them was asked for."""
+
+    def __init__(self, batches: Generator[pa.RecordBatch, None, None], wanted: _Wanted) -> None:
+        self._batches, self._wanted = batches, wanted
+
+    def __iter__(self) -> Scan:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._batches)
+
+    @property
+    def first(self) -> int | None:
+        """Of a scan of one source, once it has begun: the number of the first event of it that the log had. None if it
+        had none."""
+        return self._wanted.first
+
+    @property
+    def removed(self) -> list[tuple[int, int]]:
+        """Of a scan of one source, once it has begun: first and last number of what was asked for and lies before the
+        first event that the log had. Retention has removed that, if it was ever there."""
+        wanted, ends = self._wanted, self._wanted.upto
+        if not wanted.looked or wanted.node is None or wanted.source is None:
+            return []
+        if wanted.first is not None:
+            ends = wanted.first - 1 if ends is None else min(ends, wanted.first - 1)
+        return [(wanted.after + 1, ends)] if ends is not None and ends > wanted.after else []
+
+    def close(self) -> None:
+        """Let go of its files."""
+        self._batches.close()
+
+
 class _Wanted:
     """Which events are asked for, and what of them."""
 
@@ -232,6 +267,8 @@ class _Wanted:
         self.after, self.upto, self.since, self.until, self.rows = after, upto, since, until, rows
         names = reader.schema.names
         self.columns = list(names) if columns is None else check_columns(list(columns), names)
+        self.looked = False  # whether it is known what files there are, and so what comes
+        self.first: int | None = None  # of the source, if it is one
         self.needed = set(self.columns)
         if node is not None or reader.nodes is not None:
             self.needed.add(NODE)
@@ -245,6 +282,8 @@ class _Wanted:
     def file_matters(self, part: Part) -> bool:
         if self.node is not None and part.node is not None and part.node != self.node:
             return False
+        if self.node is not None and self.source is not None and (span := part.span(self.node, self.source)):
+            self.first = span[0] if self.first is None else min(self.first, span[0])
         return any(True for _ in self.groups(part))
 
     def groups(self, part: Part) -> Iterator[tuple[Group, int]]:
@@ -331,4 +370,4 @@ def _filtered(batch: pa.RecordBatch, mask: Any) -> pa.RecordBatch:
     return merging.take(batch, rows)
 
 
-__all__ = ["ChannelReader", "FileInfo", "Span", "channels"]
+__all__ = ["ChannelReader", "FileInfo", "Scan", "Span", "channels"]
