@@ -29,6 +29,7 @@ from headwater.federation.network import Budget, Network
 from headwater.federation.node import Node
 from headwater.federation.rules import Rule
 from headwater.federation.security import Security
+from headwater.store.log import retention
 from tests.federation.nodes import eventually, nodes
 
 Lab = tuple[Node, Node, LogClient]
@@ -106,6 +107,101 @@ def test_all_nodes_are_asked_through_one(lab: Lab) -> None:
     assert client.schema(CHANNEL).names == [*LOG_COLUMNS, "badge", "level", "room", "note"]
     assert set(client.logs(CHANNEL)) == {"alpha", "beta"} and len(set(client.logs(CHANNEL).values())) == 2
     assert alpha.peers == ["beta"], "a client is no node"
+
+
+def test_nodes_that_are_not_connected_with_each_other_are_all_read(tmp_path: Path) -> None:
+    """Zenoh connects a client to one of the places that it is given; the others' events never came."""
+    with nodes() as made:
+        apart = [made(name, listen="tcp/127.0.0.1:0", log=tmp_path / name) for name in ("alpha", "beta", "gamma")]
+        for node in apart:
+            fill(node, count=10)
+        places = [node.endpoints[0] for node in apart]
+        with LogClient(places) as client:
+            assert client.channels() == [CHANNEL]
+            spans = client.sources(CHANNEL)
+            assert [(span.node, span.last) for span in spans] == [("alpha", 10), ("beta", 10), ("gamma", 10)]
+            for span in spans:
+                assert seqs(client.read(CHANNEL, span.node, span.source)) == list(range(1, 11))
+        assert not any(node.peers for node in apart), "reading from both does not introduce them"
+        apart[1].close()
+        with pytest.raises(Unreachable, match=f"answers at {places[1]}"):
+            LogClient(places)
+
+
+def test_a_node_that_is_reached_by_two_places_is_read_once(lab: Lab) -> None:
+    alpha, beta, _ = lab
+    with LogClient([alpha.endpoints[0], beta.endpoints[0]]) as client:
+        assert [(span.node, span.source) for span in client.sources(CHANNEL)] == [
+            ("alpha", "st"), ("beta", "other"), ("beta", "st")
+        ]  # fmt: skip
+        assert seqs(client.read(CHANNEL, "beta", "st")) == list(range(1, 101))
+    assert alpha.peers == ["beta"]
+
+
+def test_one_of_them_that_ends_is_named_when_it_is_missed(tmp_path: Path) -> None:
+    with nodes() as made:
+        alpha, beta = (made(name, listen="tcp/127.0.0.1:0", log=tmp_path / name) for name in ("alpha", "beta"))
+        fill(alpha, count=5)
+        fill(beta, count=5)
+        places = [alpha.endpoints[0], beta.endpoints[0]]
+        with LogClient(places) as client:
+            assert len(client.sources(CHANNEL)) == 2
+            beta.close()
+
+            def missed() -> bool:
+                try:
+                    client.sources(CHANNEL)
+                except Unreachable as error:
+                    return places[1] in str(error)
+                return False
+
+            eventually(missed)
+
+
+def test_who_does_not_answer_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    alpha, beta, _ = lab
+    monkeypatch.setattr("headwater.federation.log_client.LISTING", 1.0)
+    config = zenoh.Config.from_json5(f'{{mode: "client", connect: {{endpoints: ["{alpha.endpoints[0]}"]}}}}')
+    held: list[Any] = []
+    with zenoh.open(config) as stranger, LogClient(alpha.endpoints[0]) as client:
+        with stranger.declare_queryable("headwater/headwater/log/somebody", held.append):
+            sources = client.sources
+
+            def refused() -> str:
+                try:
+                    sources(CHANNEL)
+                except Unreachable as error:
+                    return str(error)
+                return ""
+
+            eventually(refused)
+            said = refused()
+            assert alpha.endpoints[0] in said and alpha.id in said and beta.id in said and "somebody else" in said
+            with stranger.liveliness().declare_token("headwater/headwater/alive/somebody/1"):
+                eventually(lambda: "nothing came from somebody" in refused())
+        held.clear()
+        eventually(lambda: not refused())
+
+
+def test_what_retention_has_removed_is_told_by_the_reading(tmp_path: Path) -> None:
+    with nodes() as made:
+        node = made("alpha", log=tmp_path)
+        fill(node, count=100)
+        assert node.logs is not None
+        found = node.logs.known(CHANNEL)
+        assert found is not None
+        found.roll(wait=True)
+        node.channel(CHANNEL).sources["st"].publish(Sighting(**sighting(101)))
+        with LogClient(node.endpoints[0]) as client:
+            whole = client.read(CHANNEL, "alpha", "st")
+            assert len(seqs(whole)) == 101 and whole.removed == []
+            retention.apply(tmp_path, CHANNEL, "alpha", keep_bytes=0)
+            rest = client.read(CHANNEL, "alpha", "st", 40, 101, interest=where("level >= 0"))
+            assert seqs(rest) == [101] and rest.removed == [(41, 100)]
+            found.roll(wait=True)
+            retention.apply(tmp_path, CHANNEL, "alpha", keep_bytes=0)
+            gone = client.read(CHANNEL, "alpha", "st", 40, 101)
+            assert seqs(gone) == [] and gone.removed == [(41, 101)]
 
 
 def test_a_channel_that_nobody_has(lab: Lab) -> None:
@@ -396,7 +492,7 @@ def test_clients_of_one_user_do_not_shut_each_other_out(tmp_path: Path) -> None:
 
 def raw(client: LogClient, payload: bytes, node: str = "*") -> list[bytes]:
     """Whatever the nodes answer to these bytes, as they are."""
-    session = client._live()
+    session = client._live()[0]
     replies = session.get(
         f"headwater/headwater/log/{node}", payload=payload, target=zenoh.QueryTarget.ALL,
         consolidation=zenoh.ConsolidationMode.NONE, timeout=5.0,

@@ -5,9 +5,10 @@
             loud = Interest("level > 0.9", client.type("ie.tcd.sighting"))
             for batch in client.read("ie.tcd.sighting", span.node, span.source, interest=loud): ...
 
-Interests run at the nodes. A client opens in milliseconds and nobody is told of it: it asks the node that it connects
-to, which passes questions on to the others. What it asks each of them, and is answered, only that one and the client
-can read.
+Interests run at the nodes. A client opens in milliseconds and nobody is told of it: it asks the nodes that it connects
+to, which pass questions on to others. What it asks each of them, and is answered, only that one and the client can
+read. It has a session of Zenoh for each place that it connects to: one session would take the first that answers, and
+nodes that are not connected with that one would not be read.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from secrets import token_bytes
@@ -40,6 +41,7 @@ from headwater.errors import (
 )
 from headwater.federation import fabric_settings as wiring
 from headwater.federation import log_messages, messages
+from headwater.federation.endpoints import Locator
 from headwater.federation.envelope import Opened, Sealer, Verifier, question_name
 from headwater.federation.fabric_settings import plain
 from headwater.federation.log_asking import Answers
@@ -57,6 +59,7 @@ from headwater.store.log.reading import Span
 from headwater.types import EventType
 
 LISTING = 10.0  # seconds in which nodes say what they have
+SIGNS = 2.0  # seconds to look who is there, when somebody has not answered
 ANSWER = 30.0  # seconds for a page; a node takes half a second, and others may be waiting before
 log = logging.getLogger("headwater.federation")
 NAME = "reader"  # of a client that has no certificate
@@ -84,8 +87,9 @@ class LogClient:
     A process that was forked from one that had a client open cannot have any: Zenoh's threads do not live on in it. One
     that is forked before, as Spark's workers are, or spawned, can.
 
-    `connect` is where some node of the federation listens, or several such places, of which one is enough; `security`
-    as for a node. `network` has all of it as one value. `compress`: "lz4" or "zstd", for a slow network.
+    `connect` is where a node of the federation listens, or several such places: all of them are asked, with the nodes
+    that they are connected with, and `Unreachable` names one where nobody answers. `security` as for a node. `network`
+    has all of it as one value. `compress`: "lz4" or "zstd", for a slow network.
     """
 
     def __init__(
@@ -110,7 +114,7 @@ class LogClient:
         self._compress, self._timeout = compress, timeout
         self._loopback = self.security.check_endpoints(self.network.connect_to, place="LogClient")
         self._lock = threading.Lock()
-        self._session: Any = None
+        self._sessions: tuple[Any, ...] = ()  # one for each place
         self._pid = os.getpid()
         self._closed = False
         self._counts = ReadCounts()
@@ -119,13 +123,14 @@ class LogClient:
         self._keys: dict[
             str, tuple[bytes, int]
         ] = {}  # id of a node -> the key to write to it with, and its incarnation
+        self._ways: dict[str, int] = {}  # id of a node -> the session by which it is reached
         with self._lock:
             self._open()
 
     # ── opening and closing ──
 
     def _open(self) -> None:
-        """A session of this process, and a key of its own; the lock is held."""
+        """Sessions of this process, and a key of its own; the lock is held."""
         _check_fork()
         security, federation = self.security, self.network.federation
         self._stamps = self._stamped()
@@ -137,35 +142,45 @@ class LogClient:
         self._verifier = Verifier(
             security, federation, loopback=self._loopback, me=self.id, run=self._incarnation, runs=True
         )
+        opened: list[Any] = []
+        try:
+            for place in self.network.connect_to:
+                opened.append(self._open_at(place))
+        except BaseException:
+            for session in opened:
+                _end(session)
+            raise
+        self._sessions, self._pid = tuple(opened), os.getpid()
+
+    def _open_at(self, place: Locator) -> Any:
         wired = wiring.check(
-            federation, self.id, listen=(), connect=self.network.connect_to, scout=False, mode="client",
-            lease=self.network.lease, settings=zenoh_settings(security),
+            self.network.federation, self.id, listen=(), connect=(place,), scout=False, mode="client",
+            lease=self.network.lease, settings=zenoh_settings(self.security),
         )  # fmt: skip
         try:
             config = zenoh.Config.from_json5(json.dumps(wiring.session_config(wired, ())))
         except (zenoh.ZError, TypeError, ValueError) as error:
             raise ConfigError([ConfigProblem("settings", "settings that Zenoh knows", plain(error))]) from error
         try:
-            self._session = zenoh.open(config)
+            return zenoh.open(config)
         except zenoh.ZError as error:
-            where = ", ".join(self.network.connect)
             raise Unreachable(
-                f"no node of federation {federation!r} answers at {where}, or it does not let this client in: "
-                f"{plain(error)}"
+                f"no node of federation {self.network.federation!r} answers at {place}, or it does not let this client "
+                f"in: {plain(error)}"
             ) from error
-        self._pid = os.getpid()
 
-    def _live(self) -> Any:
+    def _live(self) -> tuple[Any, ...]:
+        """The sessions, opened anew where they have to be."""
         with self._lock:
             if self._closed:
                 raise ClosedError("the log client is closed")
-            if self._session is not None and self._pid != os.getpid():
+            if self._sessions and self._pid != os.getpid():
                 _check_fork()
-            if self._session is not None and self._stamps != self._stamped():
+            if self._sessions and self._stamps != self._stamped():
                 self._renew()
-            if self._session is None:
+            if not self._sessions:
                 self._open()
-            return self._session
+            return self._sessions
 
     def _stamped(self) -> tuple[Stamp, ...]:
         security = self.security
@@ -179,28 +194,33 @@ class LogClient:
         except ConfigError as error:
             log.error("log client %s: what was good last goes on: %s", self.id, error)
             return
-        session, self._session = self._session, None
-        _end(session)
+        sessions, self._sessions = self._sessions, ()
+        for session in sessions:
+            _end(session)
 
-    def _mend(self) -> bool:
-        """Something was not answered: if no connection is left, which is said, the next question opens a new one."""
+    def _mend(self) -> str:
+        """If a connection is lost, the next question opens all anew; the places to which it is lost, as text."""
         with self._lock:
-            session = self._session
-            if session is None or self._pid != os.getpid() or session.info.transports():
-                return session is None
-            self._session = None
-        _end(session)
-        return True
+            sessions, places = self._sessions, self.network.connect_to
+            if self._pid != os.getpid():
+                return ""
+            lost = [place for place, each in zip(places, sessions, strict=False) if not each.info.transports()]
+            if not sessions or not lost:
+                return "" if sessions else ", ".join(map(str, places))
+            self._sessions = ()
+        for session in sessions:
+            _end(session)
+        return ", ".join(map(str, lost))
 
     def close(self) -> None:
         """May be called again."""
         with self._lock:
             self._closed = True
-            session, self._session = self._session, None
-            if self._pid != os.getpid() and session is not None:
-                _ABANDONED.append(session)  # it is the parent's: ending it here would wait for threads that are there
-                session = None
-        if session is not None:
+            sessions, self._sessions = self._sessions, ()
+            if self._pid != os.getpid():
+                _ABANDONED.extend(sessions)  # the parent's: ending them here would wait for threads that are there
+                sessions = ()
+        for session in sessions:
             _end(session)
 
     @property
@@ -298,13 +318,12 @@ class LogClient:
             answered = self._answered(node, question, answers, LISTING)
             if answered is None:
                 self._mend()
-                raise self._silent(answers)
+                why = f"; perhaps {answers.hint}" if answers.hint else ""
+                raise Unreachable(f"node {node} has not said in {LISTING:g} s what it has logged{why}")
             opened, head, data = answered
             if head.error:
                 raise FederationError(f"node {opened.sender}: {head.error}")
             found.append((opened, log_messages.listing(data)))
-        if not found and self._mend():
-            raise Unreachable(f"no node of federation {self.network.federation!r} is connected any more")
         return found
 
     def _advertisers(self, channel: str) -> list[str]:
@@ -325,28 +344,60 @@ class LogClient:
             raise refused
         return found
 
-    def _silent(self, answers: Answers) -> Unreachable:
-        where = f"not all nodes of federation {self.network.federation!r} have answered"
-        return Unreachable(f"{where}; perhaps {answers.hint}" if answers.hint else f"{where} in {LISTING:g} s")
+    def _silent(self, way: int, answers: Answers, answered: Collection[str]) -> Unreachable:
+        """Somebody takes questions there and does not answer: who, as far as that can be known."""
+        place = str(self.network.connect_to[way])
+        known = self._alive(way)
+        if absent := sorted(known - set(answered)):
+            who = f"nothing came from {', '.join(absent)} (of which those without a log need not answer)"
+        else:
+            nodes = ", ".join(sorted(answered)) or "none"
+            who = f"the nodes that are known of have ({nodes}), so it is somebody else that takes questions about logs"
+        why = f"; perhaps {answers.hint}" if answers.hint else ""
+        return Unreachable(
+            f"not all nodes of federation {self.network.federation!r} that are reached at {place} have answered in "
+            f"{LISTING:g} s: {who}{why}"
+        )
+
+    def _alive(self, way: int) -> set[str]:
+        """The ids of the nodes that give signs of life. Anyone can: this is for messages only."""
+        root = f"headwater/{self.network.federation}/alive/"
+        try:
+            replies = list(self._live()[way].liveliness().get(f"{root}*/*", timeout=SIGNS))
+        except (zenoh.ZError, HeadwaterError):
+            return set()
+        keys = (str(reply.ok.key_expr) for reply in replies if reply.ok is not None)
+        return {key.removeprefix(root).partition("/")[0] for key in keys}
 
     def _introduce(self, node: str) -> dict[str, Principal]:
         """Tell a node, or all, who asks; those that have told who they are, by id."""
-        session = self._live()
-        card = Card(self.id, self._incarnation, 0, self._exchange.public)
-        payload = self._sealer.seal(log_messages.CARD, pack(card), to="" if node == "*" else node)
-        name, found, refused = question_name(payload), dict[str, Principal](), None
-        answers = self._get(session, node, payload, LISTING)
-        for answer in answers.each(LISTING + 1.0):
-            try:
-                opened, theirs = self._opened_card(answer, name)
-            except (SecurityError, FrameError) as error:
-                refused = error  # anyone may answer; what is nobody's card is no reason to give up the others
-                continue
-            self._keys[opened.sender] = theirs.exchange, theirs.incarnation
-            found[opened.sender] = opened.principal
-        if answers.late:
-            self._mend()
-            raise self._silent(answers)
+        self._mend()  # one that was lost long ago is not missed by Zenoh: it would answer for nobody
+        ways = range(len(self._live())) if node == "*" or node not in self._ways else (self._ways[node],)
+        card = pack(Card(self.id, self._incarnation, 0, self._exchange.public))
+        under_way = []
+        for way in ways:  # sealed for each: what comes twice is taken for a copy, by a node that both lead to
+            payload = self._sealer.seal(log_messages.CARD, card, to="" if node == "*" else node)
+            under_way.append((way, question_name(payload), self._get(way, node, payload, LISTING)))
+        found: dict[str, Principal] = {}
+        refused: SecurityError | FrameError | None = None
+        for way, name, answers in under_way:
+            here = set()
+            for answer in answers.each(LISTING + 1.0):
+                try:
+                    opened, theirs = self._opened_card(answer, name)
+                except (SecurityError, FrameError) as error:
+                    refused = error  # anyone may answer; what is nobody's card is no reason to give up the others
+                    continue
+                here.add(opened.sender)
+                if opened.sender not in found:
+                    self._keys[opened.sender], self._ways[opened.sender] = (theirs.exchange, theirs.incarnation), way
+                    found[opened.sender] = opened.principal
+            if answers.late:
+                silent = self._silent(way, answers, here)
+                self._mend()
+                raise silent
+        if lost := self._mend():  # while it was asked: who is there has not said it
+            raise Unreachable(f"the connection to federation {self.network.federation!r} at {lost} is lost")
         if refused is not None and not found:
             raise refused
         return found
@@ -417,7 +468,8 @@ class LogClient:
             answers = self._ask(place, question, self._timeout)
             answered = self._answered(place, question, answers, self._timeout)
         if answered is None:
-            self._places.pop((question.channel, node), None)  # it may come back with another key
+            self._places.pop((question.channel, node), None)  # it may come back with another key, or elsewhere
+            self._ways.pop(place, None)
             self._mend()
             why = f": perhaps {answers.hint}" if answers.hint else ""
             raise Unreachable(f"node {node} has gone, or did not answer in {self._timeout:g} s{why}")
@@ -433,18 +485,18 @@ class LogClient:
     # ── questions and answers ──
 
     def _ask(self, node: str, question: Question, timeout: float) -> Answers:
-        session = self._live()  # before sealing: it may be a new one, with a key of its own
+        self._live()  # before sealing: they may be new, with a key of their own
         known = self._keys.get(node)
         if known is None:
             raise Unreachable(f"node {node} has not said who it is")
         exchange, incarnation = known
         sealed = self._sealer.seal(log_messages.KIND, pack(question), to=node, run=incarnation)
-        return self._get(session, node, self._exchange.box(exchange, sealed), timeout)
+        return self._get(self._ways.get(node, 0), node, self._exchange.box(exchange, sealed), timeout)
 
-    def _get(self, session: Any, node: str, payload: bytes, timeout: float) -> Answers:
+    def _get(self, way: int, node: str, payload: bytes, timeout: float) -> Answers:
         answers = Answers()
         try:
-            session.get(
+            self._live()[way].get(
                 f"headwater/{self.network.federation}/log/{node}",
                 zenoh.handlers.Callback(answers.took, answers.ended, indirect=False),
                 target=zenoh.QueryTarget.ALL,
@@ -573,7 +625,7 @@ def _end(session: Any) -> None:
 def _forked() -> None:
     global _SHARING
     _SHARING = threading.Lock()
-    _ABANDONED.extend(client._session for _, client in _SHARED)
+    _ABANDONED.extend(session for _, client in _SHARED for session in client._sessions)
     _SHARED.clear()
 
 
