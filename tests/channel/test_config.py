@@ -17,6 +17,7 @@ from headwater.channel.clock import SystemClock
 from headwater.channel.config import STRATEGIES, AsyncLoop, Config, Deadline, Inline, Pool, Priority, Queue
 from headwater.errors import ConfigError, HeadwaterError, ServiceError
 from headwater.store.log import Log
+from headwater.store.log.location import misplaced
 
 POOLS = [Pool, Priority, Deadline]
 
@@ -138,7 +139,9 @@ queues = st.builds(
     Queue, limit=st.integers(1, 10**6), policy=st.sampled_from(["block", "fail", "drop_oldest", "drop_newest"])
 ) | st.builds(Queue, wait=st.floats(0.001, 1e6))
 positive = st.floats(0.001, 1e9) | st.integers(1, 10**9)
-paths = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+paths = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20).filter(
+    lambda path: misplaced(path) is None
+)
 logs = st.builds(
     Log,
     paths,
@@ -147,6 +150,7 @@ logs = st.builds(
     interval=positive,
     roll_bytes=st.integers(4096, 1 << 30),
     roll_seconds=positive,
+    rest_seconds=st.just(0) | positive,
     keep_seconds=st.none() | positive,
     keep_bytes=st.none() | st.integers(0, 1 << 40),
 )
@@ -171,7 +175,7 @@ def test_what_is_shown_means_the_same(config: Config) -> None:
 def test_no_field_is_left_out() -> None:
     """Each field with a value of its own: so that one that is added later is not forgotten."""
     log = Log("events", channels=("a", "b"), sync="roll", interval=2.0, roll_bytes=9999, roll_seconds=3.0,
-              keep_seconds=4.0, keep_bytes=5)  # fmt: skip
+              rest_seconds=6.0, keep_seconds=4.0, keep_bytes=5)  # fmt: skip
     queue = Queue(limit=7, policy="block", wait=1.5)
     pool = Priority(minimum=2, maximum=5, low=1, high=3, idle=0.5)
     config = Config(name="n", dispatch=pool, queue=queue, failures=3, history=77, close_timeout=1.25, log=log)
