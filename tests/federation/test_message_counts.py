@@ -125,15 +125,24 @@ def test_subscriptions_that_come_and_go(count: int) -> None:
             total += said(step())
         assert total == 4 * others == seco / MANY
 
-        # The same interest again and again, and one on another channel that nobody else has: nothing is asked.
+        # The same interest again and again.
         subscriptions = [channel.subscribe(Log(), "badge == 7") for _ in range(MANY)]
         total = said(step())
-        subscriptions.append(first.channel("elsewhere", Sighting).subscribe(Log(), "badge == 7"))
-        assert not said(step())
         for subscription in subscriptions:
             subscription.cancel()
             total += said(step())
         assert total <= 6 * others < seco
+
+        # On a channel that nobody else has: that its type is known to others is told once, and taken back once.
+        subscriptions = [first.channel("elsewhere", Sighting).subscribe(Log(), f"badge == {n}") for n in range(MANY)]
+        for there in (True, False):
+            if not there:
+                for subscription in subscriptions:
+                    subscription.cancel()
+            for node in made[1:]:
+                assert node.until(lambda node=node, there=there: node.has_channel("elsewhere") is there, GUARD)
+            took = step()
+            assert took["news_out"] == 1 and took["ask_out"] == 2 * others and said(took) == 1 + 2 * others, took
 
         # Made in one go: they share a question.
         interests = [Interest(f"badge == {number} and room > {number}", Sighting) for number in range(MANY)]

@@ -43,6 +43,7 @@ class Channel:
         self.node, self.name, self.type, self.parent, self.interest = node, name, type, parent, interest
         self.number = next(_NUMBERS)  # of its own, also among those of the same name that were closed
         self.closed = False
+        self.adopted = False  # it is here as another node has it; nobody has declared it here
         self.sources: dict[str, Source] = {}  # its own
         self.derived: list[Channel] = []
         self.recorder: Remembers | None = None  # where its own sources' events are remembered

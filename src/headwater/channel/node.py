@@ -128,6 +128,7 @@ class Node:
                         f"channel {name!r}: expected {spoken(found.type)}, which it has, found {spoken(wanted)}; "
                         "a channel has one type: open it with that, or give the source or subscription its own type"
                     )
+                found.adopted = found.adopted and type is None
                 return found
             if type is None:
                 near = nearest(name, self._channels)

@@ -55,7 +55,7 @@ class Asking:
         with self._node.wiring.lock:
             names = self._names()
         for ad in state.channels:
-            if ad.name in names:
+            if ad.name in names or not peer.offers(ad.name) or not self._is_believed(peer, ad.name):
                 continue
             with self._node.wiring.lock:
                 if self._node.closed or not self._wanted(ad.name):
@@ -105,11 +105,22 @@ class Asking:
             if interest is not None:
                 return parent.derive(name, interest)
         type = unpack_type(ad.type)
-        return self._node.channel(name, bytes if type is None else type)
+        with self._node.wiring.lock:
+            found = next((each for each in self._node.channels() if each.name == name), None)
+            adopted = found is None or found.adopted
+            made = self._node.channel(name, bytes if type is None else type)
+            made.adopted = adopted
+        return made
 
     def known(self, name: str) -> Peer | None:
-        """A peer that has a channel of that name."""
-        return next((peer for peer in self._engine.everyone() if peer.channel(name) is not None), None)
+        """A peer that has a channel of that name: if there is one, one that has sources of it."""
+        having = [peer for peer in self._engine.everyone() if peer.channel(name) is not None]
+        having = [peer for peer in having if self._is_believed(peer, name)]
+        return next((peer for peer in having if peer.offers(name)), having[0] if having else None)
+
+    def _is_believed(self, peer: Peer, name: str) -> bool:
+        """Whether it counts what a peer says of a channel: that is so of those who may do something on it."""
+        return peer.principal is not None and self._engine.security.seen_by(peer.principal)(name)
 
     def _names(self) -> set[str]:
         return {channel.name for channel in self._node.channels()}

@@ -1,5 +1,6 @@
 """What a node says of itself: its card, which is for everybody, and its channels and sources, which are told to each
-other node as far as the rules let that one do something with them.
+other node as far as the rules let that one do something with them. A channel that its sinks want, and that it has no
+sources of, is told to those that may advertise it: what sinks want is nobody else's business.
 
 A state has a version, which grows with every change. Who knows an earlier one is told what has changed since, if that
 is remembered and not too much; else all of it, in pages. A page goes on after a name, not after a number of entries: so
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from headwater.channel.attachment import Attachment
 from headwater.federation.messages import Card, ChannelAd, Cursor, State, pack_params, pack_type
+from headwater.federation.ordered import ORDERED, ORDERING
 from headwater.federation.places import announced
 from headwater.federation.wire_control import SourceAd
 
@@ -35,8 +38,10 @@ TYPES_REMEMBERED = 4096
 ADDRESSES_SECONDS = 10.0  # for which the addresses of this machine are taken to be the same
 EMPTY = 1  # the version of a state that has neither channels nor sources, and never had
 
-Key = str | tuple[int, str]  # the name of a channel, or the number of a source with that of its channel
-Ads = tuple[dict[str, ChannelAd], dict[int, SourceAd]]
+# The name of a channel; or the number of a source, or WANTED for a channel that is only wanted, with the name.
+Key = str | tuple[int, str]
+WANTED = -1
+Ads = tuple[dict[str, ChannelAd], dict[int, SourceAd], frozenset[str]]  # and the names of channels only wanted
 Sees = Callable[[str], bool]
 
 
@@ -72,7 +77,7 @@ class Description:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.version = EMPTY
-        self.told: Ads = ({}, {})
+        self.told: Ads = ({}, {}, frozenset())
         self._changes = Changes()
         self._sorted: tuple[int, list[str], list[int]] = (EMPTY, [], [])  # keys of what is told, in a version
         self._own: dict[int, Source] = {}  # sources of this node, by number
@@ -90,7 +95,8 @@ class Description:
         if before == now:
             return None
         numbers = _differences(before[1], now[1])
-        changed: list[Key] = [*_differences(before[0], now[0])]
+        changed: list[Key] = [*_differences(_offered(before), _offered(now))]
+        changed += [(WANTED, name) for name in _differences(_only_wanted(before), _only_wanted(now))]
         changed += [(sid, (now[1].get(sid) or before[1][sid]).channel) for sid in numbers]
         with self._engine.lock:
             self.told, self.version = now, self.version + 1
@@ -100,22 +106,27 @@ class Description:
     def _ads(self) -> Ads:
         channels: dict[str, ChannelAd] = {}
         sources: dict[int, SourceAd] = {}
+        wanted = set()
         with self._engine.node.wiring.lock:
-            for channel in self._engine.node.channels():
+            known = {channel.name: channel for channel in self._engine.node.channels()}
+            for channel in known.values():
                 if self._engine.control.owns(channel.name):
                     continue
                 own = [source for source in channel.sources.values() if source.local]
-                if not own and channel.parent is None:
+                offered = bool(own) or channel.parent is not None
+                if not offered and not is_wanted(channel, known.get(channel.name + ORDERED)):
                     continue
                 ad = self._channel_ad(channel)
                 if ad is not None:
                     channels[channel.name] = ad
+                    if not offered:
+                        wanted.add(channel.name)
                     for source in own:
                         sources[source.number] = describe(source)
                         self._own[source.number] = source
         if len(self._made) > 2 * len(channels) + 64:
             self._made = {name: made for name, made in self._made.items() if name in channels}
-        return channels, sources
+        return channels, sources, frozenset(wanted)
 
     def _channel_ad(self, channel: Channel) -> ChannelAd | None:
         """None if it is too large to be told. It is that of before if nothing of it has changed: types take their time
@@ -171,16 +182,22 @@ class Description:
     def state(self, principal: Principal, since: int = 0, after: Cursor | None = None) -> State:
         """What another node may know of this one: what has changed since a version, or all, from some place on."""
         with self._engine.lock:
-            (channels, sources), version = self.told, self.version
+            (channels, sources, wanted), version = self.told, self.version
             changed = self._changes.since(since) if since and after is None else None
         sees, listener = self._engine.security.seen_by(principal), self._engine.listener
+        allows = self._engine.security.allows
+
+        def shows(name: str) -> bool:
+            return sees(name) and (name not in wanted or bool(allows(principal, "advertise", name)))
+
         known = listener is not None and self._engine.security.deals_with(principal)  # else it has no business there
         endpoints = self._addresses(tuple(listener.endpoints)) if listener is not None and known else []
         state = None
         if changed is not None and since <= version:
-            state = self._changed(channels, sources, changed, sees)
+            told = [key for key in changed if key[0] != WANTED or allows(principal, "advertise", key[1])]
+            state = self._changed(channels, sources, told, sees, shows)
         if state is None:
-            state, since = self._paged(channels, sources, version, sees, after), 0
+            state, since = self._paged(channels, sources, version, sees, shows, after), 0
         restricted = self._engine.security.hides_from(principal)
         return replace(state, version=version, since=since, endpoints=endpoints, restricted=restricted)
 
@@ -207,16 +224,18 @@ class Description:
         )
 
     def _changed(
-        self, channels: dict[str, ChannelAd], sources: dict[int, SourceAd], changed: list[Key], sees: Sees
+        self, channels: dict[str, ChannelAd], sources: dict[int, SourceAd], changed: list[Key], sees: Sees, shows: Sees
     ) -> State | None:
         """What has changed, unless that takes more than a page."""
-        named = [key for key in changed if isinstance(key, str) and sees(key)]
-        numbered = [key[0] for key in changed if not isinstance(key, str) and sees(key[1])]
+        names = [key if isinstance(key, str) else key[1] for key in changed if isinstance(key, str) or key[0] == WANTED]
+        named = [name for name in dict.fromkeys(names) if sees(name)]
+        numbered = [key[0] for key in changed if not isinstance(key, str) and key[0] != WANTED and sees(key[1])]
+        there = {name for name in named if name in channels and shows(name)}
         state = replace(
             self._blank(),
-            channels=[_shown(channels[name], sees) for name in named if name in channels],
+            channels=[_shown(channels[name], sees) for name in named if name in there],
             sources=[sources[sid] for sid in numbered if sid in sources],
-            gone_channels=[name for name in named if name not in channels],
+            gone_channels=[name for name in named if name not in there],
             gone_sources=[sid for sid in numbered if sid not in sources],
         )
         size = size_of(state) + sum(map(len, state.gone_channels)) + 8 * len(numbered)
@@ -228,6 +247,7 @@ class Description:
         sources: dict[int, SourceAd],
         version: int,
         sees: Sees,
+        shows: Sees,
         after: Cursor | None,
     ) -> State:
         kept = self._sorted
@@ -238,7 +258,7 @@ class Description:
         room = self._page
         shown: list[ChannelAd] = []
         for name in _following(names, place.channel):
-            if sees(name):
+            if shows(name):
                 ad = _shown(channels[name], sees)
                 room -= _channel_size(ad)
                 if room < 0 and shown:
@@ -256,6 +276,30 @@ class Description:
                     return replace(self._blank(), channels=shown, sources=listed, after=after, next=following)
                 listed.append(sources[sid])
         return replace(self._blank(), channels=shown, sources=listed, after=after)
+
+
+def is_wanted(channel: Channel, ordered: Channel | None) -> bool:
+    """Whether a channel was declared here, and a sink has asked for it by its name, or for it in total order."""
+    if channel.adopted or channel.name.endswith((ORDERED, ORDERING)):
+        return False
+    return is_asked_for(channel) or (ordered is not None and is_asked_for(ordered))
+
+
+def is_asked_for(channel: Channel) -> bool:
+    """Whether a sink here has asked for a channel by its name, and not only for what fits a pattern."""
+    return any(
+        isinstance(member, Attachment) and member.subscription.asked[member.part].target is channel
+        for entry in channel.entries.values()
+        for member in entry.members
+    )
+
+
+def _offered(ads: Ads) -> dict[str, ChannelAd]:
+    return {name: ad for name, ad in ads[0].items() if name not in ads[2]}
+
+
+def _only_wanted(ads: Ads) -> dict[str, ChannelAd]:
+    return {name: ads[0][name] for name in ads[2]}
 
 
 def _differences(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> Iterator[Any]:

@@ -121,6 +121,11 @@ class Peer:
         """Whether it advertises a source of that channel."""
         return channel in self._indexed()[2]
 
+    def offers(self, channel: str) -> bool:
+        """Whether it has sources of that channel, or derives it; else its sinks may want it, or nothing is known."""
+        _, channels, logs = self._indexed()
+        return channel in logs or ((ad := channels.get(channel)) is not None and ad.parent is not None)
+
     def channel(self, name: str) -> ChannelAd | None:
         return self._indexed()[1].get(name)
 

@@ -109,7 +109,7 @@ class Permissions:
             name = channel.name
             if channel.closed or channel.parent is not None or self._engine.control.owns(name):
                 continue
-            if peer.channel(name) is None and self._engine.demands.of(channel, peer).wishes:
+            if not peer.offers(name) and self._engine.demands.of(channel, peer).wishes:
                 yield name
 
     def _patterns(self) -> Iterator[str]:
