@@ -31,6 +31,16 @@ def test_a_source_advertised_just_before_is_waited_for() -> None:
             assert log.field("n") == [round]
 
 
+def test_a_node_that_has_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not say so by itself: it is asked."""
+    monkeypatch.setattr(readiness, "SILENT_SECONDS", 1e9)
+    with nodes() as made:
+        lab = made("lab")
+        made("desk")
+        made.together()
+        assert lab.ready(GUARD), lab.unready()
+
+
 def test_a_channel_that_a_pattern_fits_is_waited_for() -> None:
     with nodes() as made:
         lab, desk = made("lab"), made("desk")

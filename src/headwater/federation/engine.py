@@ -5,6 +5,7 @@
     Installing   what other nodes ask of this one's sources                (installing.py)
     Asking       what this node asks of other nodes' sources               (asking.py)
     Permissions  whether it may subscribe to what they do not tell it of   (permissions.py)
+    Contacts     the endpoints to connect to, and whether they are reached  (contacts.py)
     Keeping      the thread that keeps it going, and waiting for things    (keeping.py)
     Engine       this file: holds them together
 
@@ -34,6 +35,7 @@ from headwater.errors import (
 )
 from headwater.federation import messages
 from headwater.federation.asking import Asking
+from headwater.federation.contacts import Contacts
 from headwater.federation.control import ControlEvents
 from headwater.federation.credentials import Credentials
 from headwater.federation.demand import Demands
@@ -123,6 +125,8 @@ class Engine:
         self.logs = None if logs is None else LogServer(self, Shelf(logs.settings.folder, logs.node))
         self.touched: set[Channel] = set()
         self._more = threading.Event()  # and again something else
+        self.contacts = Contacts(self)
+        self.unready: list[str] = []  # what the last `ready` still waited for
         self.fabric = self._fabric()
         self.listener: Listener | None = None
         self.groups = None if network.multicast is None else Groups(self)
@@ -153,6 +157,7 @@ class Engine:
         fabric.on_join, fabric.on_leave = self.membership.joined, self.membership.left
         fabric.on_roll, fabric.on_news = self.dialogue.on_introduction, self.membership.on_news
         fabric.on_ask, fabric.on_post = self.dialogue.on_ask, self.links.on_post
+        fabric.on_session, fabric.on_link = self.contacts.reset, self.contacts.linked
         fabric.proven = self.membership.proven
         fabric.on_log = None if self.logs is None else self.logs.answer
         return fabric
@@ -184,6 +189,7 @@ class Engine:
         self.node.wiring.changed, self.node.wiring.moved = self.wired, self.installing.moved
         self.node.wiring.rearranged = self.demands.touch
         self.keeping.start()
+        self.contacts.start()
         self.keeping.work(self.membership.roll_call)
 
     def _check_names(self) -> None:

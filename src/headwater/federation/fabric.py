@@ -141,6 +141,10 @@ class Fabric:
         self.on_post: Callable[[bytes], None] | None = None
         # Whether this run of a node has proven to be one: else its sign of life is only kept if there are not too many.
         self.proven: Callable[[str, int], bool] = lambda node, incarnation: False
+        # A connection to a Zenoh session: whether it is there (else it is gone), the other's id, from where, to where.
+        # In a thread of Zenoh, in which it must not wait. `on_session`: there are none, for the session begins.
+        self.on_link: Callable[[bool, str, str, str], None] | None = None
+        self.on_session: Callable[[], None] | None = None
         self.on_log: Callable[[bytes], bytes | None] | None = None  # set before `open`, else there is nothing to ask
 
         self._root = f"headwater/{federation}"
@@ -301,6 +305,9 @@ class Fabric:
         root = self._root
         if self._reunion is not None:
             self._reunion.begin()  # before it hears of the connections that are there
+        if self.on_session is not None:
+            self.on_session()
+        if self._reunion is not None or self.on_link is not None:
             session.info.declare_link_events_listener(self._direct(self._took_link), history=True)
         session.declare_subscriber(f"{root}/post/{self.node}", self._took_post, allowed_origin=remote)
         session.declare_subscriber(f"{root}/news", self._direct(self._took_news), allowed_origin=remote)
@@ -637,14 +644,14 @@ class Fabric:
             self._publishers.pop(node, None)
 
     def _took_link(self, event: zenoh.LinkEvent) -> None:
-        reunion = self._reunion
-        if reunion is None or self._closed.is_set():
+        if self._closed.is_set():
             return
-        link = event.link
-        if event.kind == zenoh.SampleKind.PUT:
-            reunion.connected(str(link.zid), str(link.src), str(link.dst))
-        else:
-            reunion.disconnected(str(link.zid), str(link.src), str(link.dst))
+        reunion, told, there = self._reunion, self.on_link, event.kind == zenoh.SampleKind.PUT
+        link = str(event.link.zid), str(event.link.src), str(event.link.dst)
+        if told is not None:
+            told(there, *link)
+        if reunion is not None:
+            (reunion.connected if there else reunion.disconnected)(*link)
 
     def _took_roll(self, query: Any) -> None:
         self._took_query("roll", query, self._control, lambda: self.on_roll)

@@ -207,14 +207,19 @@ class Node(LocalNode):
         """Wait until every node that is there has taken up, or refused, what this node's sinks want; False if too late.
 
         That is so of every source that was advertised anywhere before this is called, as far as its node is known by
-        then: each node is asked what it has. From then on sinks miss nothing that those sources publish. What is waited
-        for in detail: `federation/readiness.py`."""
+        then: each node is asked what it has. From then on sinks miss nothing that those sources publish. An endpoint of
+        `connect` at which nobody has ever been reached is waited for too. `unready()` says what was not so in time;
+        what is waited for in detail: `federation/readiness.py`."""
         engine = self.engine
         if engine is None:
             return True
         from headwater.federation.readiness import Readiness
 
         return Readiness(engine).wait(timeout)
+
+    def unready(self) -> list[str]:
+        """What the last `ready()` waited for in vain, in words; empty if it said True."""
+        return [] if self.engine is None else list(self.engine.unready)
 
     def flush(self, timeout: float = READY) -> bool:
         """Wait until the nodes that are there have dealt with all that was published for reliable subscriptions."""

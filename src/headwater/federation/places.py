@@ -34,11 +34,11 @@ def announced(endpoints: Iterable[str]) -> list[str]:
         if found.kind == "unix" or found.host not in _ANY:
             made.append(text)
         else:
-            made += [f"{found.kind}/{address}:{found.port}" for address in _addresses()]
+            made += [f"{found.kind}/{address}:{found.port}" for address in own_addresses()]
     return made
 
 
-def _addresses() -> list[str]:
+def own_addresses() -> list[str]:
     """IPv4 addresses of this machine, as far as they can be found out."""
     found: dict[str, None] = {}
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -21,7 +21,8 @@ AGAIN_SECONDS = 0.1
 
 
 class Readiness:
-    """One call of `ready`. It is over when, of every other node that is there,
+    """One call of `ready`. It is over when each endpoint of `connect` has been reached at some time, and of every other
+    node that is there,
 
     * it has said, after the call began, which version of its state is the latest: whatever it had advertised by then,
     * that version is known here, and all that follows from it was looked at: channels that patterns fit are declared,
@@ -36,6 +37,7 @@ class Readiness:
         self._engine = engine
         self._asked: set[Peer] = set()
         self._confirmed: set[tuple[Peer, int]] = set()  # peers in an incarnation
+        self._fetched: set[tuple[Peer, int]] = set()  # peers that were asked what they have, in an incarnation
         self._advertisers: dict[Principal, bool] = {}  # whether each may advertise anything here
         self._began = monotonic()
         self._strangers = engine.membership.expected(self._began - STRANGER_SECONDS)
@@ -44,15 +46,38 @@ class Readiness:
     def wait(self, timeout: float) -> bool:
         """Whether it came to that in time."""
         try:
-            return self._engine.keeping.until(self._reached, timeout)
+            found = self._engine.keeping.until(self._reached, timeout)
+            self._engine.unready = [] if found else self._reasons()
+            return found
         finally:
             self.over = True
 
+    def _peers(self) -> list[Peer]:
+        return [peer for peer in self._engine.everyone() if peer.gone is None and self._matters(peer)]
+
+    def _reasons(self) -> list[str]:
+        """What it has not come to, for people."""
+        engine = self._engine
+        found = [str(each) for each in engine.contacts.awaited()]
+        for peer in self._peers():
+            if not self._has_confirmed(peer):
+                found.append(f"node {peer.name} has not answered what it has")
+            elif not self._informed(peer):
+                found.append(f"node {peer.name} has not said what it has, or it is not looked at yet")
+        if self._expects_others():
+            found.append("a node that is said to be there has not proven who it is")
+        for channel in engine.node.channels():
+            if not engine.asking.settled([channel], marks=True):
+                found.append(f"what is wanted of channel {channel.name} is not in force at all of its sources")
+        return found or ["what was waited for has just happened"]
+
     def _reached(self) -> bool:
         engine = self._engine
-        peers = [peer for peer in engine.everyone() if peer.gone is None and self._matters(peer)]
+        peers = self._peers()
         unconfirmed = [peer for peer in peers if not self._has_confirmed(peer)]  # all are asked at once
         if unconfirmed or any(not self._informed(peer) for peer in peers) or self._expects_others():
+            return False
+        if engine.contacts.awaited():
             return False
         return engine.asking.settled(engine.node.channels(), marks=True)
 
@@ -70,8 +95,15 @@ class Readiness:
         """Whether all is known here of what a peer has, as it says, and was looked at."""
         state = peer.state
         if state is None or not peer.described:
+            self._have_described(peer)
             return monotonic() > peer.met + SILENT_SECONDS
         return state.version >= peer.newest and peer.considered >= state.version
+
+    def _have_described(self, peer: Peer) -> None:
+        """Have a peer asked for what it has: one that has nothing does not say so by itself."""
+        if (run := (peer, peer.incarnation)) not in self._fetched:
+            self._fetched.add(run)
+            self._engine.membership.inquiries.want(peer.id, peer.incarnation, proven=True, anew=True)
 
     def _expects_others(self) -> bool:
         """Whether a node was said to be there when this began, not long before, of which nothing is known yet."""

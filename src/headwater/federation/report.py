@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.route import Entry
     from headwater.channel.subscription import Subscription
+    from headwater.federation.contacts import Contact
     from headwater.federation.engine import Engine
     from headwater.federation.node import Node
     from headwater.federation.peer import Peer
@@ -151,6 +152,26 @@ class PeerReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContactReport:
+    """An endpoint of `connect`, as it was `written`: whether it is `reached`, for how many `seconds` that is so,
+    whether it `ever` was, how often it was lost, and the last `reason` why it is not reached."""
+
+    endpoint: str
+    written: str
+    reached: bool
+    seconds: float
+    ever: bool
+    losses: int
+    reason: str
+
+    def __str__(self) -> str:
+        if self.reached:
+            return f"reached for {self.seconds:.1f} s"
+        state = "lost" if self.ever else "never reached, tried"
+        return f"{state} for {self.seconds:.1f} s: {self.reason or 'no answer yet'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FederationReport:
     """A node's view of its federation; it does not change when things go on.
 
@@ -161,7 +182,8 @@ class FederationReport:
     Zenoh's messages by kind. `failing` is what this node itself fails to do at present, by what it is about
     ("channel@node"), and tries again. `crashes` counts failures in threads of this node and of its process, by thread;
     the log has their tracebacks. `expelled` are nodes that nobody vouches for any more, by id, and why: their
-    certificate was revoked, say. `security` is what is wrong with the files of this node's security."""
+    certificate was revoked, say. `contacts` are the endpoints to connect to, and whether they are
+    reached. `security` is what is wrong with the files of this node's security."""
 
     node: str
     id: str
@@ -180,6 +202,7 @@ class FederationReport:
     crashes: Mapping[str, int] = field(default_factory=dict)
     expelled: Mapping[str, str] = field(default_factory=dict)
     security: str = ""
+    contacts: tuple[ContactReport, ...] = ()
 
     def peer(self, name: str) -> PeerReport:
         """The node of that name or id; KeyError if it is not known."""
@@ -201,6 +224,8 @@ class FederationReport:
         count = f"{len(self.peers):,} other node{'s' if len(self.peers) != 1 else ''}"
         lines = [f"node {self.node} ({self.id}) in federation {self.federation}, {where}: {count}"]
         lines += _cut(block([(each.name, each._line()) for each in self.peers[:SHOWN]]), len(self.peers))
+        missing = [(each.written, str(each)) for each in self.contacts if not each.reached]
+        lines += _section("not reached, and tried again", block(missing))
         lines += self._tables()
         lines += _section("fails, and is tried again", block(list(self.failing.items())))
         lines += _section("wrong with the files of its security", [self.security] if self.security else [])
@@ -297,7 +322,20 @@ def federation(node: Node) -> FederationReport:
         failing=engine.failures.present(),
         expelled=dict(engine.membership.expelled),
         security=engine.credentials.problem,
+        contacts=tuple(map(_contact, engine.contacts.all())),
         crashes={**PROCESS.counts, **node.crashes.counts, **_failed_messages(engine)},
+    )
+
+
+def _contact(contact: Contact) -> ContactReport:
+    return ContactReport(
+        endpoint=str(contact.endpoint),
+        written=contact.written,
+        reached=contact.reached,
+        seconds=max(0.0, monotonic() - contact.since),
+        ever=contact.ever,
+        losses=contact.losses,
+        reason=contact.reason,
     )
 
 
@@ -524,6 +562,7 @@ def _plain(value: Any) -> Any:
 
 __all__ = [
     "AskedReport",
+    "ContactReport",
     "FallbackReport",
     "FederationReport",
     "InstalledReport",

@@ -1,0 +1,295 @@
+"""The endpoints that a node was told to connect to: whether somebody is reached at each, since when, and why not.
+
+Zenoh tries each of them for ever, and says nothing about it. Here its connections are compared with the endpoints. For
+one that is not reached a connection of our own is tried now and then, which is closed at once: the system says then
+why not. What is found is in `node.federation()`; `node.ready()` waits for endpoints that were never reached; and the
+log says once that one is not reached, once that it is, and once that it was lost.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterable
+from functools import partial
+from ipaddress import IPv6Address, ip_address
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from headwater.federation.endpoints import DATAGRAMS, Locator, parse_locator, resolve
+from headwater.federation.places import own_addresses
+
+if TYPE_CHECKING:
+    from headwater.federation.engine import Engine
+
+log = logging.getLogger("headwater.federation")
+GRACE_SECONDS = 2.0  # after which it is said that an endpoint is not reached, or was lost
+PROBE_SECONDS = 1.0  # for which a connection is tried
+LONGEST_PAUSE_SECONDS = 30.0  # between two of those, which doubles up to this
+QUIET_SECONDS = 60.0  # between two records of the log that say of one endpoint that it was lost
+
+SILENT = "somebody listens there, but is no node that lets this one in: another program, or security that does not fit"
+UNPROBED = "nobody answers there"
+
+Address = tuple[str, str, int]  # protocol, host, port; of a Unix socket its path as the host
+
+
+class Contact:
+    """One endpoint of `connect`. All changes are made under the lock of `Contacts`."""
+
+    def __init__(self, endpoint: Locator) -> None:
+        self.endpoint = endpoint
+        self.reached = self.ever = False
+        self.since = monotonic()
+        self.losses = 0
+        self.reason = ""
+        self.accepts = False  # a connection of our own was accepted there, when it was tried last
+        self.hosts: frozenset[str] = frozenset() if endpoint.unix else frozenset({_plain(endpoint.host)})
+        self.told = False  # the log has been told that it is not reached
+        self.lost_told = -QUIET_SECONDS  # when it was told last that it was lost
+
+    @property
+    def written(self) -> str:
+        return self.endpoint.written or str(self.endpoint)
+
+    def at(self, address: Address) -> bool:
+        """Whether an address is this endpoint's."""
+        protocol, host, port = address
+        endpoint = self.endpoint
+        if endpoint.unix:
+            return protocol == "unix" and host == endpoint.address
+        return (protocol, port) == (endpoint.protocol, endpoint.port) and (host in self.hosts or endpoint.wildcard)
+
+    def __str__(self) -> str:
+        seconds = monotonic() - self.since
+        if self.reached:
+            return f"{self.written} is reached for {seconds:.1f} s"
+        state = f"lost {seconds:.1f} s ago" if self.ever else f"not reached for {seconds:.1f} s"
+        return f"{self.written}, to connect to, is {state}: {self.reason or 'no answer yet'}"
+
+
+class Contacts:
+    """All endpoints of `connect` of a node, but for its own: nodes may share one list."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._client = engine.network.client
+        self._lock = threading.Lock()
+        self._all = [Contact(each) for each in dict.fromkeys(engine.network.connect_to)]
+        # With passwords, of two connections that two nodes have made to each other Zenoh keeps one, whichever.
+        self._one_of_two = engine.security.user is not None
+        self._links: set[tuple[str, Address | None, Address]] = set()  # Zenoh id, the near and the far end
+        self._ports: set[int] = set()  # at which this node listens
+        self._pause = GRACE_SECONDS
+        self._scheduled = False
+
+    def start(self) -> None:
+        """The node has begun to listen, and to connect."""
+        own = [found for each in self._engine.fabric.endpoints if isinstance(found := parse_locator("", each), Locator)]
+        with self._lock:
+            self._all = [each for each in self._all if not any(_is_own(each.endpoint, home) for home in own)]
+            self._ports = {each.port for each in own if not each.unix}
+        if self._all:
+            self._engine.keeping.work(self._find_names)
+            self._schedule(GRACE_SECONDS)
+
+    def all(self) -> list[Contact]:
+        with self._lock:
+            return list(self._all)
+
+    def awaited(self) -> list[Contact]:
+        """Those that were never reached. A client has one connection at a time: one endpoint is enough for it."""
+        with self._lock:
+            found = [each for each in self._all if not each.ever]
+            return [] if self._client and len(found) < len(self._all) else found
+
+    # ── connections, in threads of Zenoh ──
+
+    def reset(self) -> None:
+        """Zenoh's session is opened, or opened anew: there are no connections."""
+        with self._lock:
+            self._links.clear()
+        self._compare()
+
+    def linked(self, there: bool, zid: str, source: str, destination: str) -> None:
+        """There is a connection, or it is no more."""
+        near, far = parse_locator("", source), parse_locator("", destination)
+        if not isinstance(far, Locator) or not self._all:
+            return
+        link = zid, _address(near) if isinstance(near, Locator) else None, _address(far)
+        with self._lock:
+            (self._links.add if there else self._links.discard)(link)
+        self._compare()
+        if there and self._one_of_two and not self._dialled(link[1]):
+            self._engine.keeping.work(self._try_missing)
+
+    def _compare(self) -> None:
+        """Which endpoints are reached now."""
+        now = monotonic()
+        with self._lock:
+            changed = [each for each in self._all if each.reached is not self._is_reached(each)]
+            for each in changed:
+                each.reached = not each.reached
+                self._note(each, now)
+        if changed:
+            self._engine.keeping.changed()
+            if any(not each.reached for each in changed):
+                self._pause = GRACE_SECONDS
+                self._schedule(GRACE_SECONDS)
+
+    def _is_reached(self, contact: Contact) -> bool:
+        if any(contact.at(far) for _, near, far in self._links if self._dialled(near)):
+            return True
+        if not self._one_of_two or not contact.accepts:
+            return False
+        return any(far[1] in contact.hosts for _, near, far in self._links if not self._dialled(near))
+
+    def _dialled(self, near: Address | None) -> bool:
+        """Whether this node has made a connection: it did so from a port at which it does not listen."""
+        return near is None or near[2] not in self._ports
+
+    def _note(self, contact: Contact, now: float) -> None:
+        name, waited = self._engine.node.name, now - contact.since
+        contact.since = now
+        if contact.reached:
+            if not contact.ever or contact.told:
+                log.info("node %s: %s is reached, after %.1f s", name, contact.written, waited)
+            contact.ever, contact.told, contact.reason = True, False, ""
+        else:
+            contact.losses += 1
+            contact.accepts = False
+            contact.reason = "the connection was lost"
+
+    # ── what is not reached ──
+
+    def _schedule(self, seconds: float) -> None:
+        with self._lock:
+            if self._scheduled:
+                return
+            self._scheduled = True
+        self._engine.keeping.later(seconds, partial(self._engine.keeping.work, self._examine))
+
+    def _find_names(self) -> None:
+        """Whose names resolve can be compared with addresses."""
+        for each in self.all():
+            try:
+                found = frozenset(map(_plain, resolve(each.endpoint)))
+            except OSError:
+                continue
+            with self._lock:
+                each.hosts |= found
+        self._compare()
+
+    def _examine(self) -> None:
+        """Try what is not reached, say so, and come again as long as there is any."""
+        with self._lock:
+            self._scheduled = False
+        missing = self._try_missing()
+        if not missing or self._engine.closing:
+            return
+        for each in missing:
+            self._tell(each)
+        self._schedule(self._pause)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+
+    def _try_missing(self) -> list[Contact]:
+        """Why what is not reached is not. A name may resolve by now, or somebody have called who cannot be dialled."""
+        with self._lock:
+            missing = [each for each in self._all if not each.reached]
+            if self._client and len(missing) < len(self._all):
+                missing = []
+        for each in missing:
+            if self._engine.closing:
+                break
+            reason, accepts, hosts = _probe(each.endpoint)
+            with self._lock:
+                if not each.reached:
+                    each.reason, each.accepts = reason, accepts
+                each.hosts |= hosts
+        self._compare()
+        return missing
+
+    def _tell(self, contact: Contact) -> None:
+        now, name = monotonic(), self._engine.node.name
+        with self._lock:
+            if contact.reached or contact.told or (contact.ever and now - contact.lost_told < QUIET_SECONDS):
+                return
+            contact.told = True
+            reason, seconds = contact.reason, now - contact.since
+            if contact.ever:
+                contact.lost_told = now
+        if contact.ever:
+            log.warning(
+                "node %s: %s was lost %.1f s ago: %s. It goes on trying", name, contact.written, seconds, reason
+            )
+        else:
+            log.warning(
+                "node %s: nobody is reached at %s (connect): %s. It goes on trying, and gets nothing from there until "
+                "then; start a node that listens there, or correct `connect`",
+                name, contact.written, reason,
+            )  # fmt: skip
+
+
+def _probe(endpoint: Locator) -> tuple[str, bool, frozenset[str]]:
+    """Why nobody is reached; whether a connection is accepted all the same; and the addresses of the host."""
+    hosts: frozenset[str] = frozenset()
+    try:
+        if endpoint.unix:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as found:
+                found.settimeout(PROBE_SECONDS)
+                found.connect(endpoint.address)
+            return SILENT, True, hosts
+        hosts = frozenset(map(_plain, resolve(endpoint)))
+        if endpoint.protocol in DATAGRAMS:
+            return UNPROBED, True, hosts
+        socket.create_connection((endpoint.host, endpoint.port), PROBE_SECONDS).close()
+    except OSError as error:
+        return _why(error), False, hosts
+    return SILENT, True, hosts
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {PROBE_SECONDS:g} s"
+    if error.errno == errno.ECONNREFUSED:
+        return "nobody listens there (connection refused)"
+    if error.errno == errno.ENOENT:
+        return "there is no such socket"
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+def _is_own(endpoint: Locator, home: Locator) -> bool:
+    """Whether an endpoint is where the node itself listens."""
+    if endpoint.unix or home.unix:
+        return endpoint.unix and home.unix and endpoint.address == home.address
+    if (endpoint.protocol, endpoint.port) != (home.protocol, home.port):
+        return False
+    if _plain(endpoint.host) == _plain(home.host):
+        return True
+    try:
+        hosts = frozenset(map(_plain, resolve(endpoint))) if not endpoint.wildcard else frozenset()
+        homes: Iterable[str] = own_addresses() if home.wildcard else resolve(home)
+    except OSError:
+        return False
+    return bool(hosts & frozenset(map(_plain, homes))) or (home.wildcard and endpoint.loopback)
+
+
+def _address(endpoint: Locator) -> Address:
+    if endpoint.unix:
+        return "unix", endpoint.address, 0
+    return endpoint.protocol, _plain(endpoint.host), endpoint.port
+
+
+def _plain(host: str) -> str:
+    """An address in the one form in which it is compared; a name as it is."""
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return host.lower()
+    return str((found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found)
+
+
+__all__ = ["Contact", "Contacts"]
