@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +16,13 @@ from typing import IO, Any
 
 import pytest
 
-from headwater import Security
+from headwater import Node, Security
 from headwater.cli import main
+from headwater.errors import FederationError
+from headwater.federation.command import await_sinks
 from headwater.federation.lines import from_line, to_line
 from headwater.interest import as_event_type
+from headwater.signals import End
 from headwater.types import EventType, event_type
 
 GUARD = 60
@@ -135,7 +140,7 @@ def test_lines_that_are_not_events() -> None:
     with hub() as (_, endpoint):
         for bad, why in (("{", "expected JSON"), ('{"level": "loud"}', "level"), ("[1]", "expected a JSON object")):
             ran = subprocess.run(
-                command("publish", "x", "--type", TYPE, "--connect", endpoint, "--wait", "0"),
+                command("publish", "x", "--type", TYPE, "--connect", endpoint, "--wait", "0", "--allow-nobody"),
                 input=f'{{"level": 1}}\n{bad}\n', capture_output=True, text=True, timeout=GUARD, check=False,
             )  # fmt: skip
             assert ran.returncode == 2 and "line 2: " in ran.stderr and why in ran.stderr, ran.stderr
@@ -237,3 +242,50 @@ def test_what_is_no_line_of_an_event() -> None:
     ):
         with pytest.raises(EncodeError):
             from_line(kind, bad)
+
+
+def closed_port() -> int:
+    """One at which nobody listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def publish_one(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"level": 1.0}\n'))
+    return main(["publish", "ie.tcd.level", "--type", TYPE, *arguments])
+
+
+def test_publishing_to_nobody_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    port = closed_port()
+    assert publish_one(monkeypatch, "--connect", str(port), "--wait", "0.1") != 0
+    said = capsys.readouterr().err
+    assert "no other node is there" in said and str(port) in said and "nothing is published" in said
+    assert "published 1" not in said
+
+
+def test_publishing_to_nodes_that_have_not_subscribed_fails_unless_that_is_meant(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Node("hub", listen=0) as hub, Node("mouth", connect=hub.endpoints) as mouth:
+        assert mouth.until(lambda: mouth.peers == ["hub"], GUARD)
+        with pytest.raises(FederationError) as caught:
+            await_sinks(mouth, ["ie.tcd.level"], 0.0, End(), command="publish", allow_nobody=False)
+        assert "nobody has subscribed to ie.tcd.level" in str(caught.value)
+        assert "1 other node is there: hub" in str(caught.value) and "nothing is published" in str(caught.value)
+        where = ("--connect", hub.endpoints[0])
+        assert publish_one(monkeypatch, *where, "--wait", "0") != 0
+        assert "published 1" not in capsys.readouterr().err
+        assert publish_one(monkeypatch, *where, "--wait", "0.1", "--allow-nobody") == 0
+        assert "published 1 event" in capsys.readouterr().err
+
+
+def test_replaying_to_nobody_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Node("lab", log=tmp_path / "log") as lab:
+        lab.channel("ie.tcd.level", "level: f64").source().publish(level=1.0)
+    arguments = ["replay", str(tmp_path / "log"), "--wait", "0.1", "--connect", str(closed_port())]
+    assert main(arguments) != 0
+    said = capsys.readouterr()
+    assert "nothing is published" in said.err and "replayed" not in said.out
+    assert main([*arguments, "--allow-nobody"]) == 0
+    assert "replayed 1 events" in capsys.readouterr().out

@@ -209,13 +209,16 @@ def _add_publish(commands: Any) -> None:
     )
     sub.add_argument("channel", help="its name")
     sub.add_argument("--type", help="the event type, as for explain; default: as another node has it")
+    sub.add_argument("--allow-nobody", action="store_true", help="publish also if nobody has subscribed")
     _add_joining(sub)
 
     def run(args: argparse.Namespace) -> int:
         from headwater.federation import command
 
         kind = load_type(args.type) if args.type else None
-        return command.publish(_joining(args), args.channel, sys.stdin, type=kind, wait=args.wait)
+        return command.publish(
+            _joining(args), args.channel, sys.stdin, type=kind, wait=args.wait, allow_nobody=args.allow_nobody
+        )
 
     sub.set_defaults(run=run)
 

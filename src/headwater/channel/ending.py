@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from headwater.channel.aio import LoopDispatcher
 from headwater.channel.running import in_handler, running
+from headwater.errors import ChannelError
+from headwater.signals import end_signals
 from headwater.threads import Supervised
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater")
 TURN = 64  # events delivered before looking at the time again
+RECHECK_SECONDS = 0.2  # after which a node that stays looks whether it was closed
 LOOK = 1.0  # seconds after which a coroutine that waits looks again
 
 
@@ -34,6 +37,23 @@ class Closing:
 
     drained: bool
     dropped: Mapping[str, int]
+
+
+def stay(node: Node) -> Closing:
+    """Until Ctrl-C, SIGTERM or the end of the node; then it is closed."""
+    if _on_a_loop():
+        raise ChannelError(
+            f"node {node.name!r}: run() in a coroutine would stop its loop; wait for what is to end it, and then "
+            "await node.aclose()"
+        )
+    with end_signals() as end:
+        while not end.wait(RECHECK_SECONDS) and not node.closed:
+            pass
+        try:
+            return node.close()
+        except KeyboardInterrupt:  # the second one
+            node.close(drain=False, timeout=0.0)
+            raise
 
 
 class Ending:

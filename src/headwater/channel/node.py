@@ -36,7 +36,7 @@ from headwater.channel.correlation import Correlation
 from headwater.channel.counters import Counts
 from headwater.channel.delivery import check_keeping, check_zones
 from headwater.channel.dispatch import Dispatcher, DispatchStatus
-from headwater.channel.ending import Closing, Ending
+from headwater.channel.ending import Closing, Ending, stay
 from headwater.channel.history import LogPast, Recorder
 from headwater.channel.logs import NodeLogs
 from headwater.channel.mailbox import Mailbox, go_all
@@ -570,6 +570,15 @@ class Node:
             return subscription.totals()
 
     # ── the end ──
+
+    def run(self) -> Closing:
+        """Stay until Ctrl-C or SIGTERM, or until another thread closes the node; then close it, draining: what was
+        published is delivered, and what durable sinks have handled is remembered.
+
+        A second Ctrl-C does not wait for that: it raises KeyboardInterrupt. What a program had for these signals before
+        is there again afterwards. Signals come to the main thread: in another one this stays until the node is closed,
+        whoever does that. It is not for coroutines, whose loop it would stop."""
+        return stay(self)
 
     def close(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
         """End it: deliver what waits (`drain`), within `timeout` seconds, or drop it; then nothing is left running.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -20,9 +18,11 @@ from headwater.federation.lines import from_line, to_line
 from headwater.federation.network import Network
 from headwater.federation.node import Node, split
 from headwater.federation.security import Security
+from headwater.signals import End, end_signals
 from headwater.types import EventType
 
 LISTEN = "tcp/127.0.0.1:7447"
+SHOWN_NAMES = 5  # of other nodes, in an error
 PAUSE = 0.2  # seconds after which it is looked whether the end has come
 
 
@@ -63,7 +63,7 @@ class Joining:
 
 def run_node(joining: Joining) -> int:
     """A node in the foreground, until Ctrl-C or SIGTERM."""
-    with _ended() as ended, joining.node() as node:
+    with end_signals() as ended, joining.node() as node:
 
         def changed(event: Any) -> None:
             others = len(node.peers)
@@ -92,7 +92,7 @@ def listen(
     history: int,
 ) -> int:
     """Print the events of a channel, or of those that fit a pattern, as lines of JSON."""
-    with _ended() as ended, joining.node() as node:
+    with end_signals() as ended, joining.node() as node:
         node.subscribe("headwater.interests", _tell_refusal, "change == 'refused' and not here")
         if any(sign in target for sign in "*?"):
             Pattern(target)
@@ -100,7 +100,9 @@ def listen(
         else:
             _channel(node, target, type, wait, ended)
             subscription = node.channel(target).subscribe(where=where, params=params or None, history=history)
-        node.ready(wait)
+        if not node.ready(wait):
+            for reason in node.unready():
+                _complain("listen", reason)
         refused = dict(subscription.refused)
         places = [f"{target}@{source.rpartition('@')[2]}" for source in node.remote_sources(target)]
         if places and all(place in refused for place in places):
@@ -117,14 +119,23 @@ def listen(
     return 0
 
 
-def publish(joining: Joining, name: str, lines: Iterable[str], *, type: EventType | None, wait: float) -> int:
-    """Publish what lines of JSON say; at the end, wait until it has been dealt with."""
-    with _ended() as ended, joining.node() as node:
+def publish(
+    joining: Joining,
+    name: str,
+    lines: Iterable[str],
+    *,
+    type: EventType | None,
+    wait: float,
+    allow_nobody: bool = False,
+) -> int:
+    """Publish what lines of JSON say; at the end, wait until it has been dealt with.
+
+    If nobody has subscribed in time nothing is published, unless that is allowed."""
+    with end_signals() as ended, joining.node() as node:
         channel = _channel(node, name, type, wait, ended)
         published = 0
         with channel.source() as source, suppress(KeyboardInterrupt):
-            if not node.until(lambda: _is_wanted(node, name) or ended.is_set(), wait):
-                print(f"headwater publish: nobody wants events of {name} yet", file=sys.stderr, flush=True)
+            await_sinks(node, [name], wait, ended, command="publish", allow_nobody=allow_nobody)
             for number, line in enumerate(_until(ended, lines), 1):
                 if not line.strip():
                     continue
@@ -177,6 +188,10 @@ def _path(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
+def _complain(command: str, what: str) -> None:
+    print(f"headwater {command}: {what}", file=sys.stderr, flush=True)
+
+
 def _tell_refusal(event: Any) -> None:
     print(f"headwater listen: {event.channel}@{event.node} refuses: {event.reason}", file=sys.stderr, flush=True)
 
@@ -187,7 +202,7 @@ def _type_of(event: Any) -> EventType:
     return event_type(event.__class__)
 
 
-def _channel(node: Node, name: str, type: EventType | None, wait: float, ended: threading.Event) -> Channel:
+def _channel(node: Node, name: str, type: EventType | None, wait: float, ended: End) -> Channel:
     """A channel of the federation: of the type given, or as another node has it."""
     if type is not None:
         return node.channel(name, type)
@@ -202,6 +217,28 @@ def _channel(node: Node, name: str, type: EventType | None, wait: float, ended: 
     return node.channel(name)
 
 
+def await_sinks(
+    node: Node, channels: Sequence[str], wait: float, ended: End, *, command: str, allow_nobody: bool
+) -> None:
+    """Wait until somebody has subscribed to one of these channels. FederationError if nobody does in time: what is
+    published then is gone, which is said only where it is allowed."""
+    if node.until(lambda: ended.is_set() or any(_is_wanted(node, name) for name in channels), wait):
+        return
+    names, others = ", ".join(channels), node.peers
+    if others:
+        count = "1 other node is" if len(others) == 1 else f"{len(others)} other nodes are"
+        why = f"nobody has subscribed to {names} in {wait:g} s ({count} there: {', '.join(others[:SHOWN_NAMES])})"
+    else:
+        missing = "; ".join(f"{each.written}: {each}" for each in node.federation().contacts if not each.reached)
+        why = f"no other node is there, in {wait:g} s" + (f" ({missing})" if missing else "")
+    if not allow_nobody:
+        raise FederationError(
+            f"{why}: nothing is published; subscribe first, give a longer --wait, or --allow-nobody to publish all the "
+            "same"
+        )
+    _complain(command, why)
+
+
 def _is_wanted(node: Node, channel: str) -> bool:
     """Whether another node's interest in the channel is in force."""
     with node.wiring.lock:
@@ -212,13 +249,7 @@ def _peers(node: Node) -> list[Any]:
     return [] if node.engine is None else node.engine.everyone()
 
 
-class _Ended(threading.Event):
-    """Whether the end has come."""
-
-    reading = False  # while a line is waited for, which nothing but an exception ends
-
-
-def _until(ended: _Ended, lines: Iterable[str]) -> Iterator[str]:
+def _until(ended: End, lines: Iterable[str]) -> Iterator[str]:
     """Lines, until the end has come."""
     source = iter(lines)
     while not ended.is_set():
@@ -230,28 +261,6 @@ def _until(ended: _Ended, lines: Iterable[str]) -> Iterator[str]:
         if line is None:
             return
         yield line
-
-
-@contextmanager
-def _ended() -> Iterator[_Ended]:
-    """Set by Ctrl-C and SIGTERM: so that the node leaves in an orderly way."""
-    ended = _Ended()
-
-    def end(number: int, frame: object) -> None:
-        again = ended.is_set()
-        ended.set()
-        if ended.reading or (again and number == signal.SIGINT):  # twice: at once
-            raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield ended
-        return
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield ended
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 __all__ = ["Joining", "authority", "certificate", "listen", "publish", "run_node"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -45,12 +44,14 @@ def add_replay(
     sub.add_argument("--since", type=_time, help="from this time on, as in 2026-01-31T12:00 (UTC unless it has a zone)")
     sub.add_argument("--until", type=_time, help="before this time")
     add_joining(sub)
+    sub.add_argument("--allow-nobody", action="store_true", help="replay also if nobody has subscribed")
     sub.set_defaults(run=lambda args: _replay(args, joining(args)))
 
 
 def _replay(args: argparse.Namespace, join: Joining) -> int:
     from headwater.channel.replay import replay
-    from headwater.federation.command import _ended, _is_wanted
+    from headwater.federation.command import await_sinks
+    from headwater.signals import end_signals
     from headwater.store.log.files import LogFiles
     from headwater.store.log.progress import Progress
 
@@ -61,12 +62,10 @@ def _replay(args: argparse.Namespace, join: Joining) -> int:
     spans = [span for name in chosen for span in log.sources(name) if not args.source or span.source in args.source]
     live = [args.to] if args.to else chosen
     total = sum(span.events or 0 for span in spans) if args.since is None and args.until is None else None
-    with _ended() as ended, join.node() as node:
+    with end_signals() as ended, join.node() as node:
 
         def ready() -> None:
-            if not node.until(lambda: any(_is_wanted(node, name) for name in live) or ended.is_set(), args.wait):
-                names = ", ".join(live)
-                print(f"headwater replay: nobody wants events of {names} yet", file=sys.stderr, flush=True)
+            await_sinks(node, live, args.wait, ended, command="replay", allow_nobody=args.allow_nobody)
 
         with Progress(total, "replay", "events") as progress:
             report = replay(
