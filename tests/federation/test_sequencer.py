@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater import ChannelError, Event, SubscriptionError, i64
+from headwater import ChannelError, Event, FederationError, Network, SubscriptionError, i64
 from headwater.federation import sequencer
 from headwater.federation.lane import Lane
 from headwater.federation.node import Node
@@ -45,7 +45,7 @@ def settle(make: Nodes, *sequencers: Node) -> None:
     """Sequencers know all sources, and all others the sequencers; all that is wanted is in force."""
     for node in make.opened:
         for other in make.opened:
-            if node is not other and not other.closed:
+            if node is not other and not (node.closed or other.closed):
                 see(node, other)
     for node in make.opened:
         if not node.closed:
@@ -248,6 +248,51 @@ def test_events_that_will_not_come_hold_up_a_new_leader_once(monkeypatch: pytest
         log.wait(20)
         assert steps(log) == [(0, step) for step in range(20)]
         assert leader.missing == lost
+
+
+def test_no_place_is_given_twice_though_nobody_followed_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It dies, and the one node that has its last events has no say in who leads next: that one goes on after them."""
+    with nodes() as make:
+        _, near, far, other, sink = (
+            make(name, network=Network(lease=2.0)) for name in ("left", "near", "far", "other", "sink")
+        )
+        make.together()
+        source = near.channel(CHANNEL, Move).source()
+        for node in make.opened:
+            node.channel(CHANNEL, Move)
+        leader = far.sequence(CHANNEL)
+        eventually(lambda: leader.active)
+        places: list[int] = []
+        log = Log()
+
+        def took(event: Move, about: Any) -> None:
+            places.append(about.seq)
+            log(event)
+
+        sink.channel(CHANNEL).subscribe(took, order="total")
+        settle(make)
+        publish(source, 0, 10).join()
+        log.wait(10)
+        monkeypatch.setattr(leader, "_renew", lambda now=False: leader._leased())  # from here on nobody hears of it
+        publish(source, 0, 20, first=10).join()
+        log.wait(30)
+        assert sink.engine is not None and far.engine is not None
+        vote = sink.engine.ballots.vote
+
+        def silent(request: Any) -> Any:
+            raise FederationError("it is out of reach")
+
+        monkeypatch.setattr(sink.engine.ballots, "vote", silent)
+        monkeypatch.setattr(leader, "_resign", lambda: None)
+        far.close(drain=False, timeout=2.0)
+        successor = other.sequence(CHANNEL)
+        eventually(lambda: successor.active)
+        monkeypatch.setattr(sink.engine.ballots, "vote", vote)
+        settle(make)
+        publish(source, 0, 20, first=100).join()
+        log.until(lambda events: events[-1].step == 119, "the last event")
+        assert steps(log) == [(0, step) for step in (*range(30), *range(100, 120))]
+        assert places == sorted(set(places)) and len(places) == 50
 
 
 class Behind:

@@ -10,6 +10,9 @@ with a *lease*: who has heard that elects nobody else for so long. The leader co
 by its own clock, and does nothing while fewer than half of the nodes (itself among them) have granted it. So when
 somebody else can be elected, who led before has stopped, even one that was frozen meanwhile and does not know it yet.
 
+A leader gives no place beyond those it has *reserved* when it was last granted its lease: who is elected next, with
+nobody that knows its last place exactly, goes on after all it may have given.
+
 A leader also says who *follows* it closely: who could go on from exactly where it is. Nobody else is elected while one
 of them, or the leader, is there. That is why fewer than half of the nodes can be gone, or out of reach, at a time, if
 events are to be put in order: a part of a broken network that has not more than half of the nodes waits. (A node that
@@ -55,6 +58,7 @@ class Ballot:
         self.version = 0
         self.followers: frozenset[str] = frozenset()  # who could go on from where that leader is, itself among them
         self.place = 0  # that leader's last place, as far as it was heard
+        self.reserved = 0  # up to here it may have given places, as it has said before it gave any of them
         self.heard = NEVER
         self.lease = 0.0
 
@@ -73,6 +77,7 @@ class Ballot:
         self.voted = self.leader = said.leader
         self.followers = frozenset(said.followers)
         self.place = max(self.place, said.place)
+        self.reserved = said.reserved if said.resigned else max(self.reserved, said.reserved)
         self.heard, self.lease = (NEVER if said.resigned else now), said.lease
         return self._vote(granted=True)
 
@@ -96,7 +101,7 @@ class Ballot:
         return knows != self.leader or rank in self.followers
 
     def _vote(self, *, granted: bool, close: bool = True) -> Vote:
-        return Vote(granted, self.promised, self.voted, self.place, close, (self.term, self.version))
+        return Vote(granted, self.promised, self.voted, self.place, close, (self.term, self.version), self.reserved)
 
 
 class Ballots:

@@ -227,6 +227,7 @@ class Lead(msgspec.Struct, frozen=True, tag=True):
     followers: Annotated[list[Name], Meta(max_length=4096)]  # who could go on from there, itself among them
     version: Number  # of that, in this term
     resigned: bool = False  # it has ended, with all done
+    reserved: Number = 0  # up to this place it may give, until it says so again
 
 
 class Vote(msgspec.Struct, frozen=True, tag=True):
@@ -238,6 +239,7 @@ class Vote(msgspec.Struct, frozen=True, tag=True):
     place: Number = 0  # the last that this node has heard of
     close: bool = True  # who asks could go on from where the last leader was, as far as this node knows:
     known: tuple[Number, Number] = (0, 0)  # the term of which it has last heard a leader, and the version of that
+    reserved: Number = 0  # up to this place that leader may have given
 
 
 class Latest(msgspec.Struct, frozen=True, tag=True):
