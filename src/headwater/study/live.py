@@ -30,6 +30,7 @@ from headwater.types import EventType
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST = 100  # characters of a node's name
 READY = 60.0  # seconds for all nodes to find each other and take up the interests
+PREPARING = "of joining nodes and moving interests"  # what happens in a run before the first event
 PROCESSES = 16  # more recorded nodes than that share processes
 QUEUE = Queue(limit=1 << 20)
 
@@ -166,9 +167,11 @@ class Stage:
         log: Path | None = None,
         speed: float | None = None,
         filtered: bool = True,
+        begun: Callable[[], object] | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> LiveRun:
-        """Play it once to these subscriptions; `progress` is called now and then with the deliveries so far.
+        """Play it once to these subscriptions; `begun` is called when all interests are at the sources and the first
+        event is about to be published, `progress` from then on, now and then, with the deliveries so far.
 
         Sinks at a recorded node are on a node of their own beside it, so what they get crosses too.
         Without `filtered`, interests stay with the sinks: everything crosses, and is judged on arrival."""
@@ -208,6 +211,8 @@ class Stage:
                     )
             ready = perf_counter() - began
             firsts = [] if speed is None else [first for first in self._all("first") if first is not None]
+            if begun is not None:
+                begun()
             began = perf_counter()
             with _told(progress, counts):
                 self._all("play", speed=speed, begin=min(firsts, default=None))

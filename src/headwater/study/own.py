@@ -38,7 +38,7 @@ from headwater.store.log.reading import ChannelReader, channels
 from headwater.store.log.schema import BYTES_RECORD
 from headwater.study.badges.code import code_facts
 from headwater.study.badges.run import Clock, versions
-from headwater.study.live import LiveRun, stage
+from headwater.study.live import PREPARING, LiveRun, stage
 from headwater.study.report.data import CodeFacts, Run
 from headwater.types import event_type
 
@@ -249,6 +249,7 @@ def _play(
                 some,
                 log=log if keeps else None,
                 speed=speed,
+                begun=lambda: bar.begin(PREPARING),
                 progress=lambda done: bar.add(done - bar.done),
             )
         return run, {name: called for name, called in ready.names.items() if name != called}

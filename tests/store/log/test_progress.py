@@ -41,3 +41,51 @@ def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     with Progress(10, "scan", "rows", stream) as progress:
         progress.add(10)
     assert stream.getvalue() == "" and progress.done == 10
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_nothing_is_foreseen_before_there_is_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADWATER_PROGRESS", raising=False)
+    stream, clock = Terminal(), Clock()
+    with Progress(35_811, "replay", "events", stream, clock) as progress:
+        for seconds, count in ((1.0, 13), (1.5, 13), (0.5, 1_000), (3.0, 10_000), (3.0, 24_785)):
+            clock.now += seconds
+            progress.add(count)
+    first, second, third, fourth, *_ = stream.getvalue().split("\r")[1:]
+    assert "left" not in first and first.rstrip().endswith("1.0 s so far"), "not 45 minutes"
+    assert "left" not in second, "long enough, but hardly anything is done"
+    assert "left" in third and "left" in fourth
+    assert "13.5 s left" in fourth  # 24,785 at 11,026 in 6 s
+
+
+def test_what_is_quick_at_first_is_not_foreseen_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADWATER_PROGRESS", raising=False)
+    stream, clock = Terminal(), Clock()
+    with Progress(100, "replay", "events", stream, clock) as progress:
+        clock.now += 0.5
+        progress.add(50)
+        assert "left" not in stream.getvalue()
+        clock.now += 2
+        progress.add(10)
+        assert "left" in stream.getvalue()
+
+
+def test_preparation_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADWATER_PROGRESS", raising=False)
+    stream, clock = io.StringIO(), Clock()
+    with Progress(200, "play", "events", stream, clock) as progress:
+        clock.now += 24.9
+        progress.begin("of joining nodes")
+        clock.now += 1.7
+        progress.add(200)
+        clock.now += 3  # of closing what was opened
+    assert stream.getvalue() == "play: 100% 200 of 200 events, 118/s, in 1.7 s after 24.9 s of joining nodes\n"

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TextIO
 
 _REDRAW = 0.1  # seconds between drawings on a terminal
 _LINE = 5.0  # and between lines elsewhere
 _WIDTH = 30
+# What is left is estimated from that much on: the first moments of a job say little about the rest of it.
+_EVIDENCE_SECONDS = 2.0
+_EVIDENCE_SHARE = 0.02
 
 
 class Progress:
@@ -20,24 +24,44 @@ class Progress:
         for file in files:
             ...
             progress.add(1)
+
+    `begin` says that what was done until then was preparation: rate and time left are of what comes after it, and the
+    last line tells the two times apart.
     """
 
-    def __init__(self, total: int | None, label: str, unit: str = "events", stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        total: int | None,
+        label: str,
+        unit: str = "events",
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.total, self.label, self.unit, self.done = total, label, unit, 0
         self._stream = sys.stderr if stream is None else stream
         self._silent = os.environ.get("HEADWATER_PROGRESS") == "0"
         self._terminal = not self._silent and bool(getattr(self._stream, "isatty", bool)())
         self._every = _REDRAW if self._terminal else _LINE
-        self._began = time.monotonic()
+        self._clock = clock
+        self._began = clock()
+        self._counted = self._began  # when something was counted last
+        self._prepared: tuple[float, str] | None = None  # seconds, and what was done in them
         self._next = self._began + (0.0 if self._terminal else _LINE)
         self._shown = 0  # characters on the line
         self._ended = False
+
+    def begin(self, after: str) -> None:
+        """The work itself begins only now, `after` something that is not a part of it."""
+        now = self._clock()
+        self._prepared = now - self._began, after
+        self._began = self._counted = now
+        self._next = now + (0.0 if self._terminal else _LINE)
 
     def add(self, count: int = 1) -> None:
         """So many more are done."""
         self.done += count
         if not self._silent:
-            now = time.monotonic()
+            now = self._counted = self._clock()
             if now >= self._next:
                 self._next = now + self._every
                 self._show(now)
@@ -47,7 +71,7 @@ class Progress:
         if self._silent or self._ended:
             return
         self._ended = True
-        self._show(time.monotonic())
+        self._show(self._clock() if self._prepared is None else self._counted)
         if self._terminal:
             self._write("\n")
 
@@ -77,11 +101,23 @@ class Progress:
             parts.append(f"{share:4.0%}")
         parts.append(f"{self.done:,}" + (f" of {self.total:,}" if self.total else "") + f" {self.unit},")
         parts.append(f"{rate:,.0f}/s,")
-        if self._ended or not self.total or not rate or self.done >= self.total:
-            parts.append(f"{_clock(spent)} in all" if self._ended else f"{_clock(spent)} so far")
-        else:
+        if self._ended:
+            parts.append(f"{_clock(spent)} in all" if self._prepared is None else f"in {_clock(spent)}")
+        elif self._foreseen(spent):
+            assert self.total
             parts.append(f"{_clock((self.total - self.done) / rate)} left")
+        else:
+            parts.append(f"{_clock(spent)} so far")
+        if self._ended and self._prepared is not None:
+            seconds, what = self._prepared
+            parts.append(f"after {_clock(seconds)} {what}")
         return " ".join(parts)
+
+    def _foreseen(self, spent: float) -> bool:
+        """Whether enough is done to say how long the rest takes."""
+        if not self.total or not _EVIDENCE_SHARE * self.total <= self.done < self.total:
+            return False
+        return spent >= _EVIDENCE_SECONDS
 
     def _write(self, text: str) -> None:
         try:

@@ -26,7 +26,7 @@ from headwater.study.badges.code import code_facts, programs
 from headwater.study.badges.day import CHANNEL, SIGHTING, day, station_name
 from headwater.study.badges.margins import NETWORKS
 from headwater.study.badges.subscribers import GROUPS, Subscriber, group, subscribers
-from headwater.study.live import Stage, stage
+from headwater.study.live import PREPARING, Stage, stage
 from headwater.study.report.data import Run, SparkResult, StudyResult, Timeline, timeline
 from headwater.study.report.data import Subscription as Subscribed
 
@@ -162,6 +162,7 @@ def _play(
             log=None if alone else out / "logs" / name,
             speed=speed,
             filtered=filtered,
+            begun=lambda: bar.begin(PREPARING),
             progress=lambda done: bar.add(done - bar.done),
         )
     links = tuple(replace(link, node=NETWORK[link.node]) for link in run.links)
