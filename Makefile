@@ -9,7 +9,7 @@ PIP    := $(PY) -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find src -name '*.py' -o -name 'py.typed')
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check format format-check lint types imports unit peers performance soak soak-federation clean
+.PHONY: help env demo test check format format-check lint types imports browser unit peers performance soak soak-federation clean
 
 help: ## list the chores
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -50,8 +50,11 @@ types: $(VENV)/.dependencies ## mypy, strict
 imports: $(VENV)/.dependencies ## imports point down only
 	@$(PY) tools/check_imports.py
 
+browser: $(VENV)/.dependencies ## a browser for the tests of pages, where the machine has none
+	@$(PY) tools/browser.py
+
 # With CI set, Hypothesis draws the same examples every time; a fixed hash seed keeps it so. Elsewhere they are new.
-unit: env ## the tests; one of them: make unit ARGS='tests/ir -k covers'
+unit: env browser ## the tests; one of them: make unit ARGS='tests/ir -k covers'
 	@PYTHONHASHSEED=0 $(PY) $(if $(ARGS),-m pytest $(ARGS),tools/run_tests.py)
 
 format: $(VENV)/.dependencies ## format and fix what can be fixed

@@ -151,7 +151,10 @@ def test_report_is_written(found: OwnResult, tmp_path: Path) -> None:
     path = write(page(found), found, tmp_path / "report")
     html = path.read_text()
     assert "<h1>A day in the office</h1>" in html
-    assert html.count("<svg") == 2 * 5  # each wide and narrow
+    assert html.count("<svg") == 3 * 5  # each for three widths
+    # The times of the first and the last event, not the edges of the steps that they are in.
+    assert "that 3 nodes recorded on 21 September 2026 between 14:13 and 16:12 UTC" in html
+    assert "Of the first and the last steps (shaded) only a part was recorded" in html
     assert "loud in east" in html and "7 of 7" in html and "no difference" in html
     assert "<script" not in html and "http://" not in html and "https://" not in html
     told = json.loads((path.parent / "result.json").read_text())
@@ -163,6 +166,15 @@ def test_report_is_written(found: OwnResult, tmp_path: Path) -> None:
     assert {each.stem for each in (path.parent / "tables").iterdir()} == {
         *("nodes", "subscriptions", "ways", "sinks", "links", "live", "code")
     }
+
+
+def test_interests_are_whole_in_files(found: OwnResult, tmp_path: Path) -> None:
+    path = write(page(found), found, tmp_path / "report")
+    with (path.parent / "tables" / "subscriptions.csv").open(newline="") as file:
+        rows = {row["name"]: row for row in csv.DictReader(file)}
+    assert rows["rises"]["interest"].endswith("return rose; }")
+    assert ("†" in rows["rises"]["note"]) == next(each.again for each in found.subscriptions if each.name == "rises")
+    assert "† events: live: compared with 0," in rows["of that year"]["note"]
 
 
 def test_summary(found: OwnResult) -> None:

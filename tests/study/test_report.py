@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,12 +19,14 @@ from headwater.errors import StoreError
 from headwater.study.badges import tables
 from headwater.study.badges.page import page, summary
 from headwater.study.badges.published import MOBILE, SECO
+from headwater.study.own_page import page as own_page
 from headwater.study.report import svg, traffic
+from headwater.study.report.bars import Bar, bars, columns, dots, ranks
 from headwater.study.report.data import StudyResult, timeline
 from headwater.study.report.files import write
 from headwater.study.report.html import Figure, Notes, Page, Section, Text, Tile, inline, render
 from headwater.study.report.table import Column, Row, Table, duration, rows, shown, size
-from tests.study.results import result, run
+from tests.study.results import own_result, result, run
 
 # ── tables of the study ──
 
@@ -115,6 +119,41 @@ def test_csv_is_what_the_table_holds() -> None:
     assert len(read) == len(table.rows) + 1
 
 
+@pytest.mark.parametrize("number", SECO)
+def test_what_is_marked_on_the_page_is_told_in_the_file(number: str) -> None:
+    table = tables.seco(result(), number)
+    read = list(csv.DictReader(io.StringIO(table.csv())))
+    for row, line in zip(table.rows, read, strict=True):
+        assert line["note"].count("†") == len(row.remarks)
+        assert all(said in line["note"] for said in row.remarks.values())
+    if number == "7.2":
+        told = "† decrease: printed: printed as 99.9; the row's own columns give 99.8"
+        assert [line["note"] for line in read if line["note"]] == [told]
+
+
+def test_frames_are_told_as_they_were_measured() -> None:
+    note = traffic.traffic(result()).note
+    events, frames = zip(*((each.crossed, each.frames) for each in result().runs), strict=True)
+    assert f"A frame had {events[0] / frames[0]:.2f} events on average" in note and "as many were" in note
+    alone = replace(result(), runs=(replace(run("god"), links=(replace(run("god").links[0], crossed=51, frames=50),)),))
+    assert "A frame had 1.02 events on average" in (said := traffic.traffic(alone).note)
+    assert (
+        "as hardly any were here" in said and "many" not in said.split("Fewer")[0].replace("how", "").split("once,")[0]
+    )
+
+
+def test_the_card_says_what_the_counts_are_worth() -> None:
+    card = next(tile for tile in page(result()).tiles if tile.what == "counts as published")
+    assert "The day is made to meet their totals" in card.more
+
+
+def test_both_times_of_a_run_have_a_name() -> None:
+    for table in (summary(result()), traffic.traffic(result())):
+        names = [column.title for column in table.columns]
+        assert names[-2:] == ["preparing", "playing"]
+        assert table.rows[0].values[-2:] == (0.5, 1.5)
+
+
 def test_a_row_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="table t, row 1: expected 2 values, found 1"):
         Table(name="t", title="t", columns=(Column("a"), Column("b")), rows=rows([(1, 2), (1,)]))
@@ -173,15 +212,73 @@ def test_plots_over_time_are_well_formed(series: dict[str, list[int]], log: bool
         _parsed(svg.lines(series, start=0, step=600_000_000, width=width, label="l", unit="x", log=log))
 
 
+@given(st.lists(st.floats(0, 1e12), max_size=20), st.sampled_from([360, 1040]))
+@example([5e-324], 360)
+@example([5e-324, 1e12], 1040)
+def test_bars_stay_inside_and_begin_at_zero(values: list[float], width: int) -> None:
+    items = [Bar(f"bar {at}", value, mark=value / 2, colour=at) for at, value in enumerate(values)]
+    for draw, across in ((bars, "width"), (columns, "height")):
+        root = _parsed(draw(items, width=width, label="l", unit="u"))
+        _inside(root)
+        drawn = [float(rect.get(across, 0)) for rect in root.iter("rect")]
+        assert len(drawn) == len(items)
+        for value, length in zip(values, drawn, strict=True):  # as long as their values are large
+            assert length == pytest.approx(value / max(values, default=1) * max(drawn) if value else 0, abs=1.01)
+
+
 @given(st.lists(st.floats(0, 1e12), max_size=20), st.booleans(), st.sampled_from([360, 1040]))
 @example([5e-324], False, 360)
-@example([5e-324, 1e12], True, 1040)
-def test_bars_stay_inside(values: list[float], log: bool, width: int) -> None:
-    items = [svg.Bar(f"bar {at}", value, mark=value / 2, colour=at) for at, value in enumerate(values)]
-    for draw in (svg.bars, svg.columns):
+@example([0.0, 5e-324, 1e12], True, 1040)
+def test_dots_stay_inside(values: list[float], log: bool, width: int) -> None:
+    items = [Bar(f"dot {at}", value, mark=value / 2, colour=at) for at, value in enumerate(values)]
+    for draw in (dots, ranks):
         root = _parsed(draw(items, width=width, label="l", unit="u", log=log))
-        _inside(root)
-        assert len(list(root.iter("rect"))) == len(items)
+        circles = list(root.iter("circle"))
+        assert len(circles) == len(items) and not list(root.iter("rect"))
+        assert all(0 < float(each.get("cx", 0)) < width for each in circles)
+
+
+@pytest.mark.parametrize("made", [page(result()), own_page(own_result())], ids=["badges", "own"])
+def test_no_bars_stand_on_a_logarithmic_axis(made: Page) -> None:
+    logarithmic = 0
+    for section in made.sections:
+        for figure in section.blocks:
+            if isinstance(figure, Figure):
+                root = _parsed(figure.draw(1040))
+                if any("logarithmic" in (text.text or "") for text in root.iter("text")):
+                    logarithmic += 1
+                    assert not [each for each in root.iter("rect") if "bar" in str(each.get("class"))], figure.title
+    assert logarithmic
+
+
+def test_a_step_that_is_recorded_in_part_is_marked_and_no_ramp() -> None:
+    whole = {"a": [2, 7, 7, 3]}
+    step, minute = 3_600_000_000, 60_000_000
+    for draw in (svg.areas, svg.lines):
+        plain = _parsed(draw(whole, start=0, step=step, width=400, label="l", unit="u"))
+        assert not list(plain.iter("rect"))
+        covered = (40 * minute, 4 * step - 50 * minute)
+        root = _parsed(draw(whole, start=0, step=step, width=400, label="l", unit="u", covered=covered))
+        assert [each.get("class") for each in root.iter("rect")] == ["partial", "partial"]
+        (path,) = root.iter("path")
+        numbers = re.findall(r"[-\d.]+,[-\d.]+", str(path.get("d")))
+        drawn = [tuple(map(float, each.split(","))) for each in numbers[:8]]
+        for here, there in pairwise(drawn):  # along or up, never aslant
+            assert here[0] == there[0] or here[1] == there[1]
+
+
+@pytest.mark.parametrize(
+    ("covered", "found"),
+    [(None, []), ((0, 399), []), ((4, 396), []), ((30, 399), [0]), ((0, 350), [3]), ((30, 350), [0, 3])],
+)
+def test_partial_steps(covered: tuple[int, int] | None, found: list[int]) -> None:
+    assert svg.partial_steps(0, 100, 4, covered) == found
+
+
+def test_a_line_has_a_gap_where_a_logarithmic_axis_has_no_place() -> None:
+    root = _parsed(svg.lines({"a": [1, 100, 0, 5]}, start=0, step=1, width=400, label="l", unit="u", log=True))
+    (path,) = root.iter("path")
+    assert str(path.get("d")).count("M") == 2
 
 
 @given(st.floats(0, 1e12))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from headwater.spark.backtest import Backtest, Traffic
@@ -12,11 +12,12 @@ from headwater.study import own_tables
 from headwater.study.own import Compared, OwnResult
 from headwater.study.own_tables import LABEL, WAYS, some
 from headwater.study.report import svg
+from headwater.study.report.bars import Bar, bars, columns, dots, ranks
 from headwater.study.report.data import Timeline
 from headwater.study.report.html import Block, Figure, Notes, Page, Section, Text, Tile
 from headwater.study.report.plain import cut
-from headwater.study.report.svg import Bar
 from headwater.study.report.table import Table, duration, size
+from headwater.study.report.traffic import shared
 
 STEPS = 240  # of a plot over time, at most
 SERIES = 9  # of a plot; what is beyond is taken together
@@ -99,7 +100,7 @@ def _log(result: OwnResult) -> list[Block]:
                 "Events over time by node",
                 partial(_areas, over, label),
                 _legend(over.series),
-                "Times are UTC.",
+                f"Each colour is a node, on top of those before it: who recorded how much, and when. {_times(over)}",
             )
         )
     return [*blocks, own_tables.nodes(result)]
@@ -123,7 +124,7 @@ def _timeline(found: Backtest, series: Mapping[str, Sequence[int]]) -> Timeline 
     if not starts or found.width is None:
         return None
     step = round(found.width.total_seconds() * 1_000_000)
-    places = [round(start.timestamp() * 1_000_000) // step for start in starts]
+    places = [_micros(start) // step for start in starts]
     wide = -(-(places[-1] - places[0] + 1) // STEPS)  # so many stretches make a step
     steps = (places[-1] - places[0]) // wide + 1
     made = {}
@@ -132,17 +133,45 @@ def _timeline(found: Backtest, series: Mapping[str, Sequence[int]]) -> Timeline 
         for place, value in zip(places, values, strict=True):
             sums[(place - places[0]) // wide] += value
         made[name] = tuple(sums)
-    return Timeline(start=places[0] * step, step=step * wide, series=made)
+    covered = None
+    if found.first is not None and found.last is not None:
+        covered = _micros(found.first), _micros(found.last)
+    return Timeline(start=places[0] * step, step=step * wide, series=made, covered=covered)
+
+
+def _micros(when: datetime) -> int:
+    return (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _times(it: Timeline) -> str:
+    """What is said of the axis of time: which steps have fewer events only because less of them was recorded."""
+    steps = max((len(values) for values in it.series.values()), default=0)
+    found = svg.partial_steps(it.start, it.step, steps, it.covered)
+    if not found:
+        return "Times are UTC."
+    which = {0: "first", steps - 1: "last"}
+    if steps == 1:
+        return "Times are UTC. The recording is shorter than the one step (shaded)."
+    named = " and the ".join(which[at] for at in found)
+    many = len(found) > 1
+    return (
+        f"Times are UTC. Of the {named} step{'s' * many} (shaded) only a part was recorded: "
+        f"{'their counts are' if many else 'its count is'} of less time than the others."
+    )
 
 
 def _areas(it: Timeline, label: str, width: int) -> str:
-    return svg.areas(it.series, start=it.start, step=it.step, width=width, label=label, unit=_unit(it))
+    return svg.areas(
+        it.series, start=it.start, step=it.step, width=width, label=label, unit=_unit(it), covered=it.covered
+    )
 
 
 def _lines(it: Timeline, label: str, width: int) -> str:
     tops = [top for values in it.series.values() if (top := max(values, default=0))]
     apart = bool(tops) and max(tops) > 30 * min(tops)  # too far for one scale of equal steps
-    return svg.lines(it.series, start=it.start, step=it.step, width=width, label=label, unit=_unit(it), log=apart)
+    return svg.lines(
+        it.series, start=it.start, step=it.step, width=width, label=label, unit=_unit(it), log=apart, covered=it.covered
+    )
 
 
 def _unit(it: Timeline) -> str:
@@ -172,7 +201,7 @@ def _counts(result: OwnResult) -> list[Block]:
     if result.run is not None:
         blocks.append(
             Text(
-                f"All {len(ranked):,} subscriptions got live what Spark finds."
+                f"{some(len(ranked), 'subscription')}, each of which got live what Spark finds in the log."
                 if not result.differences
                 else f"**{some(len(result.differences), 'subscription')} got something else live than Spark finds**: "
                 + ", ".join(f"{each.name} ({each.difference:+,})" for each in result.differences[:10])
@@ -180,7 +209,8 @@ def _counts(result: OwnResult) -> list[Block]:
             )
         )
     legend = ((0, "on Spark", ""), (-1, "live", "")) if result.run is not None else ()
-    blocks.append(Figure(_counted(ranked), partial(_received, ranked), legend))
+    below = "Where the line is not on the end of the bar, or on the dot, live and Spark differ." if legend else ""
+    blocks.append(Figure(_counted(ranked), partial(_received, ranked), legend, below))
     largest = [at for at in _largest(found) if found.subscriptions[at].events][:LINES]
     series = {found.subscriptions[at].name: [row.received[at] for row in found.times if row.start] for at in largest}
     if series and (over := _timeline(found, series)) is not None:
@@ -188,7 +218,7 @@ def _counts(result: OwnResult) -> list[Block]:
             f": the {len(largest)} subscriptions with the most" if len(largest) < len(found.subscriptions) else ""
         )
         label = "Line chart: events received over time by the largest subscriptions"
-        blocks.append(Figure(title, partial(_lines, over, label), _legend(over.series)))
+        blocks.append(Figure(title, partial(_lines, over, label), _legend(over.series), _times(over)))
     return [*blocks, own_tables.subscriptions(result, ranked)]
 
 
@@ -204,10 +234,12 @@ def _received(ranked: Sequence[Compared], width: int) -> str:
     top, low = max(each.spark for each in ranked), min((each.spark for each in ranked if each.spark), default=1)
     items = [Bar(cut(each.name, LABEL), each.spark, mark=each.live, title=each.name) for each in ranked]
     log = top > 100 * low
-    label = "Bar chart: events for each subscription, on Spark, with a mark for live where it was played"
-    if len(items) <= BARS:
-        return svg.bars(items, width=width, label=label, unit="events", log=log)
-    return svg.columns(items, width=width, label=label, unit="events", log=log)
+    label = "events for each subscription, on Spark, with a mark for live where it was played"
+    if log:
+        draw = dots if len(items) <= BARS else ranks
+        return draw(items, width=width, label=f"Dots: {label}", unit="events", log=True)
+    plain = bars if len(items) <= BARS else columns
+    return plain(items, width=width, label=f"Bar chart: {label}", unit="events")
 
 
 # ── traffic ──
@@ -223,7 +255,11 @@ def _traffic(result: OwnResult) -> list[Block]:
             "output do, for themselves: this is what Headwater sends. By **multicast**, a node sends an event that "
             "any other node wants once."
         ),
-        Figure("Bytes that cross", partial(_bytes, found)),
+        Figure(
+            "Bytes that cross",
+            partial(_bytes, found),
+            below="What the interests save is the way from the first bar to the third. Counted by the model below.",
+        ),
         own_tables.ways(result),
     ]
     series = {
@@ -231,7 +267,8 @@ def _traffic(result: OwnResult) -> list[Block]:
     }
     if (over := _timeline(found, series)) is not None:
         label = "Line chart: events that cross over time, unfiltered, filtered, merged and by multicast"
-        blocks.append(Figure("Events that cross over time", partial(_lines, over, label), _legend(over.series)))
+        title = "Events that cross over time"
+        blocks.append(Figure(title, partial(_lines, over, label), _legend(over.series), _times(over)))
     return [*blocks, own_tables.sinks(found), own_tables.links(found)]
 
 
@@ -240,9 +277,7 @@ def _bytes(found: Backtest, width: int) -> str:
     for colour, name in enumerate(WAYS):
         traffic: Traffic = getattr(found, name)
         items.append(Bar(name, traffic.bytes, colour=colour, text=size(traffic.bytes)))
-    values = [item.value for item in items if item.value]
-    log = bool(values) and max(values) > 100 * min(values)
-    return svg.bars(items, width=width, label="Bar chart: bytes that cross", unit="bytes", log=log)
+    return bars(items, width=width, label="Bar chart: bytes that cross", unit="bytes")
 
 
 # ── live ──
@@ -260,7 +295,7 @@ def _live(result: OwnResult) -> list[Block]:
         Text(
             f"{some(len(run.links), 'node')} with the recorded sources published {run.published:,} events in "
             f"{duration(run.seconds)}; {sum(run.delivered.values()):,} were delivered from {run.crossed:,} that "
-            f"crossed, in {run.frames:,} frames.{expects} It took {duration(run.ready)} until all interests were at "
+            f"crossed. {shared([run])}{expects} It took {duration(run.ready)} until all interests were at "
             f"the sources, and {run.said:,} messages ({size(run.said_bytes)}) about nodes, channels and interests."
             + (sinks if result.found.local else "")
         ),
@@ -322,7 +357,14 @@ def _percent(share: float) -> str:
 def _between(first: datetime | None, last: datetime | None) -> str:
     if first is None or last is None:
         return ""
-    return f" between {first:%Y-%m-%d %H:%M} and {last:%Y-%m-%d %H:%M} UTC"
+    clock = "%H:%M:%S" if last - first < timedelta(minutes=10) else "%H:%M"  # or both might look the same
+    if first.date() == last.date():
+        return f" on {_date(first)} between {first:{clock}} and {last:{clock}} UTC"
+    return f" between {_date(first)}, {first:{clock}}, and {_date(last)}, {last:{clock}} UTC"
+
+
+def _date(when: datetime) -> str:
+    return f"{when.day} {when:%B %Y}"
 
 
 __all__ = ["page", "summary"]

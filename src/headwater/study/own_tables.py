@@ -11,7 +11,8 @@ from headwater.study.report.plain import cut
 from headwater.study.report.table import Column, Row, Table, Value
 
 WAYS = ("unfiltered", "filtered", "merged", "multicast")
-LABEL, CODE = 44, 72  # characters
+LABEL = 44  # characters of a name in a plot
+CODE, VALUES = 400, 200  # and of an interest and its parameters in a table
 OPEN = 60  # rows up to which a table is not folded
 
 
@@ -69,7 +70,7 @@ def subscriptions(result: OwnResult, ranked: Sequence[Compared], *, code: bool =
         if code:
             values += [each.kind, cut(each.text, CODE)]
         if params:
-            values.append(cut(each.params, LABEL))
+            values.append(cut(each.params, VALUES))
         rows.append(Row(tuple(values), remarks))
     again = any(each.again for each in ranked)
     return Table(

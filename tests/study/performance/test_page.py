@@ -19,8 +19,8 @@ from headwater.study.performance.command import write_page
 from headwater.study.performance.page import markdown, page, standalone, text, worst
 from headwater.study.performance.result import Axis, Bars, Plot, Ratio, Result, Section, Series, content
 from headwater.study.performance.run import STUDIES, chosen
+from headwater.study.report.bars import Bar
 from headwater.study.report.html import Heading, Notes, Text, render
-from headwater.study.report.svg import Bar
 from headwater.study.report.table import Column, Row, Table, rate, rows, three, time
 from headwater.study.report.xy import xy
 
@@ -126,7 +126,7 @@ def test_plots_of_the_page_are_files_of_their_own() -> None:
 
 def test_the_page_as_html_has_all_of_it() -> None:
     html = render(page(made()))
-    assert html.count("<svg") == 4  # two plots, wide and narrow
+    assert html.count("<svg") == 6  # two plots, each for three widths
     for said in ("72.5 µs", "1 of 3", "redis not installed", "headwater study latency --part samples"):
         assert said in html
 

@@ -131,8 +131,8 @@ class Backtest:
     channel: str | None
     type: str
     events: int
-    first: datetime | None  # start of the first stretch of time
-    last: datetime | None  # end of the last
+    first: datetime | None  # time of the earliest event; None where times were not looked at, or are not known
+    last: datetime | None  # of the latest
     width: timedelta | None
     unfiltered: Traffic
     filtered: Traffic

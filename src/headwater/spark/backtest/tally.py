@@ -65,6 +65,8 @@ class Part(msgspec.Struct, array_like=True):
     undecided: bytes
     faults: bytes
     how: dict[str, int]  # rows by how they were judged
+    first: int | None = None  # microseconds: the earliest time
+    last: int | None = None
 
 
 @dataclass
@@ -77,6 +79,8 @@ class Tally:
     rows: int = 0
     automatic: bool = False
     how: dict[str, int] = field(default_factory=dict)
+    first: int | None = None  # microseconds: the earliest time of an event
+    last: int | None = None
 
     def __post_init__(self) -> None:
         self.undecided = np.zeros(self.items.subscriptions, np.int64)
@@ -85,7 +89,16 @@ class Tally:
             self.automatic, self.width = True, WIDTHS[0]
 
     def span(self, low: int, high: int) -> int:
-        """The width of stretches, when times from `low` to `high` (microseconds) are to be counted as well."""
+        """The width of stretches, when events with times from `low` to `high` (microseconds) are counted as well."""
+        self.see(low, high)
+        return self._fit(low, high)
+
+    def see(self, low: int, high: int) -> None:
+        """There are events at these times, and between them."""
+        self.first = low if self.first is None else min(low, self.first)
+        self.last = high if self.last is None else max(high, self.last)
+
+    def _fit(self, low: int, high: int) -> int:
         assert self.width is not None
         if self.automatic:
             known = [stretch for _, stretch in self.cells if stretch is not None]
@@ -123,7 +136,9 @@ class Tally:
                 events, size = sums[0, items].tobytes(), sums[1, items].tobytes()
                 cells.append((node, stretch, items.astype("<i8").tobytes(), events, size))
         undecided, faults = self.undecided.tobytes(), self.faults.tobytes()
-        return msgspec.msgpack.encode(Part(self.width or 0, self.rows, cells, undecided, faults, self.how))
+        return msgspec.msgpack.encode(
+            Part(self.width or 0, self.rows, cells, undecided, faults, self.how, self.first, self.last)
+        )
 
     def absorb(self, data: bytes) -> None:
         """Add what a task found."""
@@ -133,7 +148,7 @@ class Tally:
             if known and self.automatic:
                 stretches = [stretch for _, stretch, *_ in part.cells if stretch is not None]
                 self.widen(max(self.width, part.width))
-                self.span(min(stretches) * part.width, max(stretches) * part.width)
+                self._fit(min(stretches) * part.width, max(stretches) * part.width)
         for node, stretch, items, events, size in part.cells:
             at = np.frombuffer(items, "<i8")
             if stretch is not None and self.width is not None:
@@ -144,6 +159,8 @@ class Tally:
                 sums = self.cells[key] = np.zeros((2, self.items.count), np.int64)
             sums[0, at] += np.frombuffer(events, "<i8")
             sums[1, at] += np.frombuffer(size, "<i8")
+        if part.first is not None and part.last is not None:
+            self.see(part.first, part.last)
         self.rows += part.rows
         self.undecided += np.frombuffer(part.undecided, "<i8")
         self.faults += np.frombuffer(part.faults, "<i8").reshape(self.faults.shape)

@@ -10,9 +10,9 @@ from headwater.study.badges.margins import BADGES, CATEGORY, DOUBTFUL
 from headwater.study.badges.published import PER_EVENT, SECO
 from headwater.study.badges.subscribers import GROUPS
 from headwater.study.report import svg, traffic
+from headwater.study.report.bars import Bar, bars, dots, ranks
 from headwater.study.report.data import Run, StudyResult
 from headwater.study.report.html import Block, Figure, Heading, Notes, Page, Section, Text, Tile
-from headwater.study.report.svg import Bar
 from headwater.study.report.table import Column, Row, Table, Value, duration, size
 
 _KINDS = {"equipment": 0, "users": 1, "unlisted": 2}  # colours
@@ -33,11 +33,14 @@ def page(result: StudyResult) -> Page:
         title="The active badge study",
         over="Headwater",
         lead=(
+            "How much need not be sent if an interest runs where the events happen? In 1998 the infrared stations of a "
+            "laboratory saw its active badges for a day, and two publications played that day through an event "
+            "service: one counted messages (called SECO here), the other events (Mobile). This is their study again.",
             f"A day of {result.events:,} badge sightings at {result.stations} stations on {_nodes(result)} networks, "
             f"played through a federation with a node for each network and {len(result.subscriptions)} subscribers on "
             "one more, whose interests run at the sources."
-            + (" The same interests then ran on Spark over the nodes' logs." if result.spark is not None else ""),
-            "Every number stands beside the one that was published, with the difference in a column of its own.",
+            + (" The same interests then ran on Spark over the nodes' logs." if result.spark is not None else "")
+            + " Every number stands beside the published one, with the difference in a column of its own.",
         ),
         tiles=tuple(_tiles(result)),
         sections=tuple(section for section in sections if section.blocks),
@@ -69,7 +72,8 @@ def _tiles(result: StudyResult) -> list[Tile]:
         Tile(
             f"{same} of {wanted}",
             "counts as published",
-            "subscribers that got, live, exactly as many events as in the published tables",
+            "subscribers that got, live, as many events as in the published tables. The day is made to meet their "
+            "totals: this tests filters and delivery, not the data",
             "good" if same == wanted else "bad",
         )
     ]
@@ -81,15 +85,19 @@ def _tiles(result: StudyResult) -> list[Tile]:
     cameras = SECO["7.2"].recomputed_average
     if same == wanted:
         more = f"for a private eye, on average; {cameras} % for a security camera"
-        tiles.append(Tile(f"{eyes} %", "fewer messages", more))
+        tiles.append(Tile(f"{eyes} %", "fewer messages, as SECO counts", more))
     every = result.run("all")
     if every is not None and every.crossed:
         delivered = sum(every.delivered.values())
-        more = f"{delivered:,} deliveries to {len(every.delivered)} subscribers from {every.crossed:,} crossings"
-        tiles.append(Tile(f"{delivered / every.crossed:.1f} for 1", "what bundling adds", more))
+        more = (
+            f"{delivered:,} deliveries to {len(every.delivered)} subscribers from {every.crossed:,} events: one "
+            "crosses to a node once, however many want it there"
+        )
+        tiles.append(Tile(f"{delivered / every.crossed:.1f} for 1", "deliveries for an event that crosses", more))
     if result.timings:
         spent = duration(result.timings.get("total", sum(result.timings.values())))
-        tiles.append(Tile(spent, "for the whole study", f"{len(result.runs)} live runs and Spark, on this machine"))
+        what = f"{len(result.runs)} live runs{' and Spark' if result.spark is not None else ''}, on this machine"
+        tiles.append(Tile(spent, "for the whole study", what))
     return tiles
 
 
@@ -115,6 +123,8 @@ def _counts(result: StudyResult) -> list[Block]:
             "Events delivered to each security camera",
             partial(_bars, _compared(result, "7.2")),
             ((_OURS, "ours", ""), (-1, "published", "")),
+            "A camera gets what its network has seen. Where a bar ends at its line, as many events arrived as were "
+            "published.",
         ),
         tables.seco(result, "7.6"),
         Heading("SECO tables 7.3 to 7.5: private eyes"),
@@ -126,6 +136,8 @@ def _counts(result: StudyResult) -> list[Block]:
                   for kind, colour in _KINDS.items()),
                 (-1, "published", ""),
             ),
+            "A dot on its line is an eye that got as many events as were published. Most badges are seen a few hundred "
+            "times, so that an eye wants about one event in a hundred: that is where filters at the sources save most. "
             "Which badge is of which kind is not published; this split meets the three published sums.",
         ),
         *(tables.seco(result, number) for number in ("7.3", "7.4", "7.5")),
@@ -147,13 +159,13 @@ def _compared(result: StudyResult, *numbers: str) -> list[Bar]:
 
 def _bars(items: list[Bar], width: int) -> str:
     label = "Bar chart: events delivered to each subscriber, ours with a mark for the published number"
-    return svg.bars(items, width=width, label=label, unit="events", log=True)
+    return bars(items, width=width, label=label, unit="events")
 
 
 def _eyes(items: list[Bar], width: int) -> str:
     items = sorted(items, key=lambda bar: (-bar.value, bar.label))
-    label = "Column chart: events delivered to each private eye, from most to least, with marks for published numbers"
-    return svg.columns(items, width=width, label=label, unit="events", log=True)
+    label = "Dots: events delivered to each private eye, from most to least, with marks for published numbers"
+    return ranks(items, width=width, label=label, unit="events", log=True)
 
 
 def _mobile(result: StudyResult) -> list[Block]:
@@ -188,12 +200,25 @@ def _traffic(result: StudyResult) -> list[Block]:
                 (_THEIRS, "each for itself, filtered", ""),
                 (_OURS, "crossed to one node, measured", ""),
             ),
+            "From the first dot of a run to the second is what interests save; from there to the third, what it saves "
+            "that an event crosses once for all who want it. Each step of the scale is ten times the one before.",
         ),
         tables.messages(result),
         traffic.traffic(result),
     ]
     if len(result.runs) > 1:
-        blocks.append(Figure("Bytes between the nodes, both ways, measured", partial(_bytes, list(result.runs))))
+        on_arrival = any(not run.filtered for run in result.runs)
+        blocks.append(
+            Figure(
+                "Bytes between the nodes, both ways, measured",
+                partial(_bytes, list(result.runs)),
+                ((_OURS, "interests at the sources", ""), (_GREY, "filtered on arrival", "")) if on_arrival else (),
+                "To a subscriber that is alone, only what it wants crosses. The grey bar below is the same one with "
+                "its interest on arrival: everything crosses."
+                if on_arrival
+                else "",
+            )
+        )
     if result.crossing is not None:
         blocks.append(
             Figure(
@@ -201,6 +226,7 @@ def _traffic(result: StudyResult) -> list[Block]:
                 partial(_crossing, result),
                 tuple((at % svg.COLOURS, name, f"{sum(values):,}")
                       for at, (name, values) in enumerate(result.crossing.series.items())),
+                "All subscribers on one node, as Spark finds it in the recording. Times are UTC.",
             )
         )  # fmt: skip
     return [*blocks, traffic.links(result)]
@@ -215,8 +241,8 @@ def _sent(result: StudyResult, width: int) -> str:
             Bar("", delivered, colour=_THEIRS, title=f"{run.title}, filtered"),
             Bar("", run.crossed, colour=_OURS, title=f"{run.title}, crossed"),
         ]
-    label = "Bar chart: events sent in each run, without filters, with them, and as measured here"
-    return svg.bars(items, width=width, label=label, unit="events", log=True)
+    label = "Dots: events sent in each run, without filters, with them, and as measured here"
+    return dots(items, width=width, label=label, unit="events", log=True)
 
 
 def _filtered(result: StudyResult) -> list[Run]:
@@ -233,7 +259,7 @@ def _bytes(runs: list[Run], width: int) -> str:
         )
         for run in runs
     ]
-    return svg.bars(items, width=width, label="Bar chart: bytes between the nodes in each run", unit="bytes", log=True)
+    return bars(items, width=width, label="Bar chart: bytes between the nodes in each run", unit="bytes")
 
 
 def _crossing(result: StudyResult, width: int) -> str:
@@ -269,7 +295,7 @@ def _day(result: StudyResult) -> list[Block]:
                 unit=f"sightings in {it.step // 60_000_000} minutes",
             ),
             tuple((at % svg.COLOURS, name, f"{sum(values):,}") for at, (name, values) in enumerate(it.series.items())),
-            "Times are UTC.",
+            "Each colour is a network, on top of those before it. Times are UTC.",
         ),
     ]
 
@@ -339,6 +365,7 @@ def summary(result: StudyResult) -> Table:
             run.crossed,
             run.frames,
             run.bytes,
+            run.ready,
             run.seconds,
         )
         rows.append(Row(values))
@@ -355,7 +382,8 @@ def summary(result: StudyResult) -> Table:
             Column("crossed"),
             Column("frames"),
             Column("bytes", "bytes"),
-            Column("time", "seconds"),
+            Column("preparing", "seconds"),
+            Column("playing", "seconds"),
         ),
         rows=tuple(rows),
     )

@@ -18,9 +18,9 @@ from headwater.study.badges.subscribers import Group, group
 from headwater.study.fleet.node import Sample, sample
 from headwater.study.performance.bench import Bench, Found, versions
 from headwater.study.performance.result import Bars, Section, content
+from headwater.study.report.bars import Bar
 from headwater.study.report.data import CodeFacts
 from headwater.study.report.html import Heading, Text
-from headwater.study.report.svg import Bar
 from headwater.study.report.table import Column, Row, Table, rows, size
 from headwater.types import event_type
 

@@ -8,7 +8,9 @@ from importlib.resources import files
 
 from headwater.study.performance.bench import middle
 from headwater.study.performance.result import Bars, Block, Plot, Ratio, Result, Section
-from headwater.study.report import html, svg
+from headwater.study.report import html
+from headwater.study.report.bars import bars as draw_bars
+from headwater.study.report.bars import dots
 from headwater.study.report.html import Figure, Heading, Notes, Page, Text, Tile
 from headwater.study.report.plain import plain
 from headwater.study.report.table import Column, Row, Table, duration, shown, size, three
@@ -69,7 +71,9 @@ def _plot(plot: Plot, width: int) -> str:
 
 
 def _bars(bars: Bars, width: int) -> str:
-    return svg.bars(bars.bars, width=width, label=bars.title, unit=bars.unit, log=bars.log)
+    if bars.log:
+        return dots(bars.bars, width=width, label=bars.title, unit=bars.unit, log=True)
+    return draw_bars(bars.bars, width=width, label=bars.title, unit=bars.unit)
 
 
 def facts(result: Result) -> dict[str, str]:

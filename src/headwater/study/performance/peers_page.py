@@ -8,8 +8,8 @@ from typing import Literal, TypeVar
 
 from headwater.study.performance.bench import Found, between, middle
 from headwater.study.performance.result import Axis, Bars, Plot, Ratio, Section, Series, content
+from headwater.study.report.bars import Bar
 from headwater.study.report.html import Notes, Text
-from headwater.study.report.svg import Bar
 from headwater.study.report.table import Column, Row, Table, Value, rate, size, time
 
 OURS = "Headwater"
@@ -190,7 +190,7 @@ def trip_page(found: Sequence[tuple[str, str, Figure[Trip]]], n: int, rounds: in
                 unit="µs",
                 bars=tuple(bars),
                 log=True,
-                below="Shorter is better; the scale is logarithmic.",
+                below="Further to the left is better.",
             ),
         ),
         command="headwater study peers",

@@ -14,8 +14,8 @@ from typing import Literal
 import msgspec
 
 from headwater.errors import StoreError
+from headwater.study.report.bars import Bar
 from headwater.study.report.html import Heading, Notes, Text
-from headwater.study.report.svg import Bar
 from headwater.study.report.table import Table
 from headwater.study.report.xy import Axis, Series
 

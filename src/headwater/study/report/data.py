@@ -144,11 +144,15 @@ class SparkResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Events over time: numbers for equal steps from `start` (microseconds since 1970), by series."""
+    """Events over time: numbers for equal steps from `start` (microseconds since 1970), by series.
+
+    `covered` are the times of the first and the last event, where they are known: a step that is longer than what was
+    recorded of it has fewer events for that reason alone."""
 
     start: int
     step: int  # microseconds
     series: Mapping[str, tuple[int, ...]]
+    covered: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,4 +220,5 @@ def timeline(times: Sequence[int], keys: Sequence[str], *, step: int, order: Seq
     series: dict[str, list[int]] = {key: [0] * steps for key in order}
     for at, key in zip(times, keys, strict=True):
         series.setdefault(key, [0] * steps)[(at - start) // step] += 1
-    return Timeline(start=start, step=step, series={key: tuple(counts) for key, counts in series.items()})
+    made = {key: tuple(counts) for key, counts in series.items()}
+    return Timeline(start=start, step=step, series=made, covered=(min(times), max(times)) if times else None)

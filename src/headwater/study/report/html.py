@@ -11,7 +11,8 @@ from typing import Literal
 
 from headwater.study.report.table import Column, Row, Table, Value, shown
 
-WIDE, NARROW = 1040, 360  # pixels for which plots are drawn
+# Pixels for which plots are drawn; the style sheet shows the one that fits, with letters of about their own size.
+DRAWN = {"wide": 1180, "middle": 700, "narrow": 360}
 
 State = Literal["", "good", "bad"]
 
@@ -159,7 +160,7 @@ def _figure(figure: Figure) -> str:
     )
     return (
         f"<figure><figcaption>{inline(figure.title)}</figcaption>"
-        f'<div class="wide">{figure.draw(WIDE)}</div><div class="narrow">{figure.draw(NARROW)}</div>'
+        + "".join(f'<div class="{name}">{figure.draw(width)}</div>' for name, width in DRAWN.items())
         + (f'<ul class="legend">{legend}</ul>' if legend else "")
         + (f'<p class="below">{inline(figure.below)}</p>' if figure.below else "")
         + "</figure>"
@@ -168,22 +169,41 @@ def _figure(figure: Figure) -> str:
 
 # ── tables ──
 
+# What says that there are more columns. The style sheet gives them a width only where a table is wider than its window.
+_HINT = (
+    '<div class="hint" aria-hidden="true"><span>more columns: scroll →</span></div>'
+    '<div class="edge" aria-hidden="true"></div>'
+)
+
 
 def _table(table: Table) -> str:
     compared = any(column.kind in ("diff", "points") for column in table.columns)
     chip = ""
     if compared:
         chip = _chip("no difference", "good") if table.equal else _chip("differences", "bad")
-    head, body = _head(table.columns), "".join(_row(row, table.columns) for row in table.rows)
+    shown_at = _filled(table)
+    columns = [table.columns[at] for at in shown_at]
+    head, body = _head(columns), "".join(_row(_picked(row, shown_at), columns) for row in table.rows)
     label = escape(table.title, quote=True)
     inner = (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{label}">'
-        f"<table>{head}<tbody>{body}</tbody></table></div>"
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{label}"><div class="all">{_HINT}'
+        f"<table>{head}<tbody>{body}</tbody></table></div></div>"
         + (f'<p class="tablenote">{inline(table.note)}</p>' if table.note else "")
     )
     if table.folded:
         return f"<details><summary>{inline(table.title)}{chip}</summary>{inner}</details>"
     return f"<h3>{inline(table.title)}{chip}</h3>{inner}"
+
+
+def _filled(table: Table) -> list[int]:
+    """Columns to show: one of words in which nothing is said, as where there were no faults, only takes room here."""
+    said = [any(row.values[at] not in (None, "") for row in table.rows) for at in range(len(table.columns))]
+    return [at for at, column in enumerate(table.columns) if at == 0 or column.number or said[at] or not table.rows]
+
+
+def _picked(row: Row, columns: Sequence[int]) -> Row:
+    remarks = {number: row.remarks[at] for number, at in enumerate(columns) if at in row.remarks}
+    return Row(tuple(row.values[at] for at in columns), remarks, row.total)
 
 
 def _chip(text: str, state: State) -> str:

@@ -12,7 +12,7 @@ _WIDEST = 60  # characters of a cell
 
 def plain(table: Table, *, most: int = SHOWN) -> str:
     """A table's title, headings and rows as text: words on the left, numbers on the right, remarks below."""
-    heads = [f"{each.group}: {each.title}" if each.group else each.title for each in table.columns]
+    heads = [each.heading for each in table.columns]
     cells = [_cells(row, table.columns) for row in table.rows[:most]]
     widths = [max(len(row[at]) for row in [heads, *cells]) for at in range(len(heads))]
     lines = [table.title, *(_line(row, widths, table.columns) for row in [heads, *cells])]

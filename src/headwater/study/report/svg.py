@@ -1,13 +1,13 @@
 """Small plots as SVG text: no script, colours from the page's style sheet, a description for those who do not see them.
 
 Each plot is drawn for a width in pixels; a page shows a wide and a narrow drawing of the same numbers in turn. Exact
-numbers are in titles, which browsers show under the pointer.
+numbers are in titles, which browsers show under the pointer. Here are what all plots need and those over time; `bars`
+has bars and dots, `xy` has series over two axes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from html import escape
 from itertools import pairwise
@@ -24,31 +24,8 @@ _EVERY = (  # seconds between ticks of an axis of time
     *(hours * 3600 for hours in (2, 3, 4, 6, 12)),
     *(days * _DAY for days in (1, 2, 7, 14, 30, 91, 182, 365)),
 )
-_NOTHING = 1e-9  # less than this is drawn as nothing: there is no scale for it
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One of `bars`: a label, the value, what it is compared with (a mark), a colour's number, the value as text.
-
-    `title` is what is said under the pointer; a bar that is `apart` has some room before it.
-    """
-
-    label: str
-    value: float
-    mark: float | None = None
-    colour: int = 0
-    text: str = ""
-    title: str = ""
-    apart: bool = False
-
-    @property
-    def said(self) -> str:
-        return self.text or f"{self.value:,.0f}"
-
-    @property
-    def tip(self) -> str:
-        return f"{self.title or self.label}: {self.said}"
+_WHOLE = 0.05  # of a step: what may lack of it so that it still counts as a whole one
+NOTHING = 1e-9  # less than this is drawn as nothing: there is no scale for it
 
 
 class Sheet:
@@ -80,8 +57,9 @@ class Sheet:
             f'rx="2">{inside}</rect>'
         )
 
-    def dot(self, x: float, y: float, style: str, title: str) -> None:
-        self.add(f'<circle class="{style}" cx="{_n(x)}" cy="{_n(y)}" r="3"><title>{escape(title)}</title></circle>')
+    def dot(self, x: float, y: float, style: str, title: str, radius: float = 3) -> None:
+        place = f'cx="{_n(x)}" cy="{_n(y)}" r="{_n(radius)}"'
+        self.add(f'<circle class="{style}" {place}><title>{escape(title)}</title></circle>')
 
     def __str__(self) -> str:
         return "\n".join([*self._parts, "</svg>"])
@@ -102,7 +80,7 @@ def letters(text: str) -> float:
 
 def ticks(top: float, count: int = 5) -> list[float]:
     """Round numbers from 0 to at least `top`, about `count` steps."""
-    if top < _NOTHING:
+    if top < NOTHING:
         return [0.0, 1.0]
     rough = top / count
     power = 1.0
@@ -119,7 +97,7 @@ def ticks(top: float, count: int = 5) -> list[float]:
 
 def powers(low: float, high: float) -> list[float]:
     """Powers of ten that enclose two positive numbers."""
-    low = max(low, _NOTHING)
+    low = max(low, NOTHING)
     found = [1.0]
     while found[0] > low:
         found.insert(0, found[0] / 10)
@@ -130,17 +108,17 @@ def powers(low: float, high: float) -> list[float]:
     return found
 
 
-def _scale(values: Sequence[float], *, log: bool, count: int = 5) -> tuple[list[float], float]:
+def scale(values: Sequence[float], *, log: bool, count: int = 5) -> tuple[list[float], float]:
     """The ticks, and the value at the foot of the axis."""
     top = max(values, default=0.0)
     if not log:
         return ticks(top, count), 0.0
-    positive = [value for value in values if value >= _NOTHING]
+    positive = [value for value in values if value >= NOTHING]
     found = powers(min(positive, default=1.0), max(top, 1.0))
     return (found if len(found) > 1 else [found[0], found[0] * 10]), found[0]
 
 
-def _part(value: float, foot: float, top: float, *, log: bool) -> float:
+def part_along(value: float, foot: float, top: float, *, log: bool) -> float:
     """How far along an axis a value is, from 0 to 1."""
     if not log:
         return (value - foot) / (top - foot)
@@ -158,21 +136,43 @@ def short(value: float) -> str:
 # ── over time ──
 
 
+Span = tuple[int, int]  # microseconds since 1970: of the first event, and of the last
+
+
 def areas(
-    series: Mapping[str, Sequence[int]], *, start: int, step: int, width: int, height: int = 0, label: str, unit: str
+    series: Mapping[str, Sequence[int]],
+    *,
+    start: int,
+    step: int,
+    width: int,
+    height: int = 0,
+    label: str,
+    unit: str,
+    covered: Span | None = None,
 ) -> str:
-    """Series stacked over time, the first at the bottom. Times are microseconds since 1970, shown in UTC."""
+    """Series stacked over time, the first at the bottom. Times are microseconds since 1970, shown in UTC.
+
+    Counts are drawn as steps, as wide as what they are counts of; those of which only a part is `covered` are marked.
+    """
     frame = _Frame(
-        series, start=start, step=step, width=width, height=height or _tall(width), label=label, stacked=True
+        series,
+        start=start,
+        step=step,
+        width=width,
+        height=height or _tall(width),
+        label=label,
+        stacked=True,
+        covered=covered,
     )
     names = list(series)
     sums = [[0.0] * frame.steps]
     for name in names:
         sums.append([below + value for below, value in zip(sums[-1], series[name], strict=True)])
     for number, (name, (low, high)) in enumerate(zip(names, pairwise(sums), strict=True)):
-        forth = " ".join(f"{_n(frame.x(at + 0.5))},{_n(frame.y(value))}" for at, value in enumerate(high))
-        back = " ".join(f"{_n(frame.x(at + 0.5))},{_n(frame.y(low[at]))}" for at in reversed(range(frame.steps)))
-        frame.sheet.path(f"M{forth} L{back} Z", f"area f{number % COLOURS}", f"{name}: {sum(series[name]):,} {unit}")
+        forth = " ".join(frame.stair(at, value) for at, value in enumerate(high))
+        back = " ".join(frame.stair(at, low[at], back=True) for at in reversed(range(frame.steps)))
+        drawn = f"M{forth} L{back} Z" if frame.steps else ""
+        frame.sheet.path(drawn, f"area f{number % COLOURS}", f"{name}: {sum(series[name]):,} in all")
     return str(frame.done(unit))
 
 
@@ -186,13 +186,38 @@ def lines(
     label: str,
     unit: str,
     log: bool = False,
+    covered: Span | None = None,
 ) -> str:
-    """Series as lines over time."""
-    frame = _Frame(series, start=start, step=step, width=width, height=height or _tall(width), label=label, log=log)
+    """Series as lines over time, in steps as with `areas`. A logarithmic axis has no zero: there a line has a gap."""
+    frame = _Frame(
+        series,
+        start=start,
+        step=step,
+        width=width,
+        height=height or _tall(width),
+        label=label,
+        log=log,
+        covered=covered,
+    )
     for number, (name, values) in enumerate(series.items()):
-        points = " ".join(f"{_n(frame.x(at + 0.5))},{_n(frame.y(value))}" for at, value in enumerate(values))
-        frame.sheet.path(f"M{points}", f"line s{number % COLOURS}", f"{name}: {sum(values):,} {unit}")
+        drawn, on = [], False
+        for at, value in enumerate(values):
+            if value or not log:
+                drawn.append(("" if on else "M") + frame.stair(at, value))
+            on = bool(value) or not log
+        frame.sheet.path(" ".join(drawn), f"line s{number % COLOURS}", f"{name}: {sum(values):,} in all")
     return str(frame.done(unit))
+
+
+def partial_steps(start: int, step: int, count: int, covered: Span | None) -> list[int]:
+    """Which of so many steps the recording covers in part only: it begins or ends within them."""
+    if covered is None or not count:
+        return []
+    first, last = covered
+    found = {0} if first - start > _WHOLE * step else set()
+    if start + count * step - last > _WHOLE * step:
+        found.add(count - 1)
+    return sorted(found)
 
 
 def _tall(width: int) -> int:
@@ -213,15 +238,19 @@ class _Frame:
         label: str,
         stacked: bool = False,
         log: bool = False,
+        covered: Span | None = None,
     ) -> None:
         self.steps = max((len(values) for values in series.values()), default=0)
         self._start, self._step = start, step
         columns = list(zip(*series.values(), strict=True))
         heights = [float(sum(each)) for each in columns] if stacked else [float(v) for each in columns for v in each]
         self._log = log
-        self._ticks, self._foot = _scale(heights, log=log, count=5 if width > 600 else 4)
-        self.left, self.right, self.top, self.bottom = 44.0, width - 8.0, 22.0, height - 24.0
+        self._ticks, self._foot = scale(heights, log=log, count=5 if width > 600 else 4)
+        self.left, self.right, self.top, self.bottom = 44.0, width - 8.0, 30.0, height - 24.0
         self.sheet = Sheet(width, height, label)
+        for at in partial_steps(start, step, self.steps, covered):
+            wide = self.x(at + 1) - self.x(at)
+            self.sheet.rect(self.x(at), self.top, wide, self.bottom - self.top, "partial", "recorded in part only")
         for value in self._ticks:
             self.sheet.line(self.left, self.y(value), self.right, self.y(value), "grid")
             self.sheet.text(self.left - 6, self.y(value) + 4, short(value), anchor="end")
@@ -244,80 +273,23 @@ class _Frame:
             anchor = "end" if x > self.right - 16 else "middle"
             self.sheet.text(x, self.bottom + 18, text, anchor=anchor)
 
+    def stair(self, at: int, value: float, *, back: bool = False) -> str:
+        """The two ends of a step, at the height of its value."""
+        ends = (at + 1, at) if back else (at, at + 1)
+        return " ".join(f"{_n(self.x(end))},{_n(self.y(value))}" for end in ends)
+
     def x(self, at: float) -> float:
         return self.left + (self.right - self.left) * at / max(self.steps, 1)
 
     def y(self, value: float) -> float:
-        part = _part(value, self._foot, self._ticks[-1], log=self._log)
+        part = part_along(value, self._foot, self._ticks[-1], log=self._log)
         return self.bottom - (self.bottom - self.top) * part
 
     def done(self, unit: str) -> Sheet:
         self.sheet.line(self.left, self.bottom, self.right, self.bottom, "axis")
-        self.sheet.text(2, 12, f"{unit}{', logarithmic' if self._log else ''}", style="unit")
+        self.sheet.text(2, 14, scaled(unit, self._log), style="unit")
         return self.sheet
 
 
-# ── bars ──
-
-
-def bars(items: Sequence[Bar], *, width: int, label: str, unit: str, log: bool = False) -> str:
-    """Horizontal bars, one below the other, each with its value; a mark where the value it is compared with is."""
-    values = [each.value for each in items] + [each.mark for each in items if each.mark is not None]
-    at, foot = _scale(values, log=log)
-    if log and 0 < min(values, default=0) < 5 * foot:  # or the shortest bar would hardly be one
-        foot /= 10
-        at.insert(0, foot)
-    above = width < 600  # no room beside the bars: labels above them
-    left = 4.0 if above else min(14 + max((letters(each.label) for each in items), default=0), width * 0.4)
-    right = width - 12 - _LETTER * max((len(each.said) for each in items), default=0)
-    tops, y = [], 28.0
-    for each in items:
-        y += 12 if each.apart else 0
-        y += 20 if above and each.label else 0
-        tops.append(y)
-        y += 22
-    sheet = Sheet(width, y + 24, label)
-
-    def x(value: float) -> float:
-        return left + (right - left) * max(0.0, min(1.0, _part(value, foot, at[-1], log=log)))
-
-    for value in at:
-        sheet.line(x(value), 22, x(value), y + 2, "grid")
-        sheet.text(x(value), y + 18, short(value), anchor="middle" if x(value) > 16 else "start")
-    for each, top in zip(items, tops, strict=True):
-        sheet.rect(left, top, max(x(each.value) - left, 1), 17, f"bar f{each.colour % COLOURS}", each.tip)
-        if each.mark is not None:
-            sheet.line(x(each.mark), top - 2, x(each.mark), top + 19, "mark")
-        if above:
-            sheet.text(left, top - 5, each.label)
-        else:
-            sheet.text(left - 8, top + 13, each.label, anchor="end")
-        sheet.text(max(x(each.value), x(each.mark or 0)) + 6, top + 13, each.said, style="value")
-    sheet.text(left, 12, f"{unit}{', logarithmic' if log else ''}", style="unit")
-    return str(sheet)
-
-
-def columns(items: Sequence[Bar], *, width: int, height: int = 260, label: str, unit: str, log: bool = False) -> str:
-    """Many thin bars side by side, without labels of their own; marks as in `bars`."""
-    values = [each.value for each in items] + [each.mark for each in items if each.mark is not None]
-    at, foot = _scale(values, log=log)
-    left, right, low, high = 44.0, width - 8.0, height - 8.0, 22.0
-    sheet = Sheet(width, height, label)
-
-    def y(value: float) -> float:
-        return low - (low - high) * max(0.0, min(1.0, _part(value, foot, at[-1], log=log)))
-
-    for value in at:
-        sheet.line(left, y(value), right, y(value), "grid")
-        sheet.text(left - 6, y(value) + 4, short(value), anchor="end")
-    pitch = (right - left) / max(len(items), 1)
-    for number, each in enumerate(items):
-        x = left + pitch * number
-        sheet.rect(
-            x + pitch * 0.1, y(each.value), pitch * 0.8, low - y(each.value), f"bar f{each.colour % COLOURS}", each.tip
-        )
-        if each.mark is not None:
-            sheet.line(x, y(each.mark), x + pitch, y(each.mark), "mark")
-    sheet.line(left, low, right, low, "axis")
-    sheet.text(2, 12, f"{unit}{', logarithmic' if log else ''}", style="unit")
-    return str(sheet)
+def scaled(unit: str, log: bool) -> str:
+    return f"{unit}, on a logarithmic scale" if log else unit

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+NOTE = "note"  # the column of remarks in files
+
 Value = str | int | float | None
 Kind = Literal[
     "text", "code", "int", "diff", "gap", "percent", "points", "bytes", "seconds", "factor", "time", "rate", "number"
@@ -26,6 +28,11 @@ class Column:
     kind: Kind = "int"
     group: str = ""
     digits: int = 1
+
+    @property
+    def heading(self) -> str:
+        """Both headings in one line."""
+        return f"{self.group}: {self.title}" if self.group else self.title
 
     @property
     def number(self) -> bool:
@@ -66,11 +73,15 @@ class Table:
         return all(row.values[at] == 0 or (row.total and row.values[at] is None) for row in self.rows for at in marked)
 
     def csv(self) -> str:
-        """With one line of headings: a group's before its column's own."""
+        """With one line of headings: a group's before its column's own. What is marked † on a page is told in the last
+        column, `note`: each remark with the heading of the column that it is on."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([f"{each.group}: {each.title}" if each.group else each.title for each in self.columns])
-        writer.writerows(["" if value is None else value for value in row.values] for row in self.rows)
+        heads = [each.heading for each in self.columns]
+        writer.writerow([*heads, NOTE])
+        for row in self.rows:
+            notes = "; ".join(f"† {heads[at]}: {said}" for at, said in sorted(row.remarks.items()))
+            writer.writerow([*("" if value is None else value for value in row.values), notes])
         return text.getvalue()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headwater.study.report.data import Run, StudyResult
 from headwater.study.report.table import Column, Row, Table, Value
 
@@ -32,6 +34,7 @@ def traffic(result: StudyResult) -> Table:
             saved,
             run.said,
             run.said_bytes,
+            run.ready,
             run.seconds,
         )
         rows.append(Row(values))
@@ -50,12 +53,34 @@ def traffic(result: StudyResult) -> Table:
             Column("fewer bytes", "percent"),
             Column("messages", group="control"),
             Column("bytes", "bytes", group="control"),
-            Column("time", "seconds"),
+            Column("preparing", "seconds", group="time"),
+            Column("playing", "seconds", group="time"),
         ),
         rows=tuple(rows),
-        note="An event crosses to a node once, however many of its subscribers want it, and many events share a frame. "
-        "Fewer bytes: than when everything crosses, in the same run with filters on arrival where there is one, "
-        "in the first such run otherwise, counted both ways. Control messages are about nodes, channels and interests.",
+        note=f"An event crosses to a node once, however many of its subscribers want it. {shared(result.runs)} "
+        "**Fewer bytes:** than when everything crosses, in the same run with filters on arrival where there is one, "
+        "in the first such run otherwise, counted both ways. **Control** messages are about nodes, channels and "
+        f"interests. {TIMES}",
+    )
+
+
+TIMES = (
+    "**Preparing** lasts until all nodes have found each other and all interests are at the sources; **playing**, from "
+    "the first event to the last acknowledgement."
+)
+
+
+def shared(runs: Sequence[Run]) -> str:
+    """How many events were in a frame on average, as measured in these runs."""
+    found = [run.crossed / run.frames for run in runs if run.frames]
+    if not found:
+        return "No frames with events crossed."
+    low, high = f"{min(found):.2f}", f"{max(found):.2f}"
+    measured = low if low == high else f"{low} to {high}"
+    some = "hardly any" if max(found) < 1.1 else "few" if max(found) < 2 else "many"
+    return (
+        f"A frame had {measured} events on average: they share one where they are published faster than the link takes "
+        f"them, as {some} were here."
     )
 
 
