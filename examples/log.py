@@ -51,8 +51,7 @@ def main() -> None:
             late: list[Sighting] = []
             sightings.subscribe(late.append, "level > 0.99", history=10)
             print(f"a latecomer begins with the last {len(late)} events above 0.99")
-            source.log.roll(wait=True)  # by itself this happens every hour, or every 64 MiB
-
+        # Closing has brought it to rest; while a node runs, that happens every hour, or every 64 MiB.
         headwater(["log", "verify", folder])
         table = Path(folder) / "ie.tcd.sighting"
         query = f"select count(*), max(level) from '{table}/**/*.parquet' where badge = 7 and event_source = 'hall'"

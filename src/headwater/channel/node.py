@@ -584,7 +584,8 @@ class Node:
         """End it: deliver what waits (`drain`), within `timeout` seconds, or drop it; then nothing is left running.
 
         While it drains, handlers may still publish. Called from a handler, it does not wait for that handler. What
-        was not delivered is dropped, counted, and named in the result. Sinks that pull may still take what waits."""
+        was not delivered is dropped, counted, and named in the result. Sinks that pull may still take what waits. In
+        the end a log comes to rest, for which it has `Log.rest_seconds` besides."""
         ended = Ending(self, drain=drain, timeout=timeout).close()
         self._close_logs()
         return ended

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -66,6 +67,7 @@ def test_dirty_csv_files_of_many_kinds(spark: Any, tmp_path: Path) -> None:
 
     assert (report.lines, report.blank, report.headers, report.read) == (23, 2, 5, 16)
     assert (report.logged, report.quarantined, report.events) == (5, 11, 5)
+    assert len(duckdb.sql(f"from '{log}/visits/**/*.parquet'").fetchall()) == 5, "what is no event is not among them"
     assert (report.backwards, report.late) == (1, ((60.0, 1), (3600.0, 0)))
     events = [(row["event_source"], row["level"], row["event_time"].isoformat()) for row in logged(log, "visits")]
     assert events[:4] == [

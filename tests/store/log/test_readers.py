@@ -126,8 +126,11 @@ class TestRest:
             assert main(["log", "rest", str(tmp_path)]) == 1
             assert "open in process" in capsys.readouterr().out
         assert not list(tmp_path.rglob("*.parquet"))
+        (tail,) = tmp_path.rglob("*.wal")
+        tail.write_bytes(tail.read_bytes() + b"torn")
         assert main(["log", "rest", str(tmp_path)]) == 0
-        assert "3 events came to rest, in 1 files" in capsys.readouterr().out
+        said = capsys.readouterr().out
+        assert "3 events came to rest, in 1 files" in said and "4 bytes cut off its end" in said
         assert main(["log", "rest", str(tmp_path), CHANNEL, "--json"]) == 0
         assert '"segments": 0' in capsys.readouterr().out
         assert ChannelReader(tmp_path, CHANNEL).count() == 3 and not list(tmp_path.rglob("*.wal"))

@@ -287,7 +287,7 @@ def _rest(args: argparse.Namespace) -> int:
     if args.json:
         _json([
             {"channel": each.channel, "segments": each.segments, "events": each.events,
-             "files": [str(path) for path in each.files], "left": each.left}
+             "files": [str(path) for path in each.files], "cut": each.cut, "left": each.left}
             for each in found
         ])  # fmt: skip
     for each in found if not args.json else ():
@@ -295,6 +295,8 @@ def _rest(args: argparse.Namespace) -> int:
             print(f"{each.channel}: {each.events:,} events came to rest, in {len(each.files):,} files")
         else:
             print(f"{each.channel}: {'nothing came to rest' if each.left else 'everything is at rest'}")
+        for line in each.cut:
+            print(f"  {line}")
         for line in each.left:
             print(f"  left: {line}")
     return 1 if any(each.left for each in found) else 0

@@ -17,30 +17,34 @@ from headwater.store.log.rest import put_to_rest
 
 
 @dataclass(slots=True)
-class Rested:
-    """What became of a channel's write-ahead files: so many segments came to rest, as these files; and what was left as
-    it is, with why."""
+class Repose:
+    """What became of a channel's write-ahead files: so many segments came to rest, as these files; what was cut off
+    their ends, which nobody was told is logged; and what was left as it is, with why."""
 
     channel: str
     segments: int = 0
     events: int = 0
     files: list[Path] = field(default_factory=list)
+    cut: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
 
 def bring_to_rest(
     root: str | os.PathLike[str], channel: str, *, progress: Callable[[int], object] | None = None
-) -> Rested:
+) -> Repose:
     """Make Parquet of all that a channel's log has in write-ahead files. What a process has open is left to that, and
     what is damaged to `headwater log repair`. `progress` is told bytes."""
     folder = ChannelFolder.of(root, channel)
     must_exist(folder)
-    report = Rested(channel)
+    report = Repose(channel)
     for node in folder.nodes():
         if not node.wals():
             continue
         try:
             held = claim(node)
+        except OSError as error:
+            report.left.append(f"node {node.node!r}: {os.fspath(node.path)!r} cannot be written: {error.strerror}")
+            continue
         except StoreError as error:
             report.left.append(
                 f"node {node.node!r}: {str(error).rpartition('found ')[2].partition(';')[0]}; "
@@ -54,19 +58,21 @@ def bring_to_rest(
     return report
 
 
-def _rest_of(node: NodeFolder, report: Rested, tell: Callable[[int], object]) -> None:
+def _rest_of(node: NodeFolder, report: Repose, tell: Callable[[int], object]) -> None:
     for segment, path in node.wals():
         try:
             size, found = path.stat().st_size, wal.read(path)
             if not found.rows and found.header is not None and not found.damage:
                 continue  # a tail with nothing in it, which the next that opens the log goes on with
-            rows = found.rows
+            rows, torn = found.rows, found.torn
             del found
             report.files += put_to_rest(node, segment)
         except (HeadwaterError, OSError, pa.ArrowException) as error:
             report.left.append(str(error))
             return  # what comes after it is younger
         report.segments, report.events = report.segments + 1, report.events + rows
+        if torn is not None and torn.bytes:
+            report.cut.append(f"{os.fspath(path)!r}: {torn.bytes:,} bytes cut off its end, {torn.why}")
         tell(size)
 
 
@@ -78,4 +84,4 @@ def waiting_bytes(root: str | os.PathLike[str], channel: str) -> int:
         return sum(path.stat().st_size for path in paths if path.exists())
 
 
-__all__ = ["Rested", "bring_to_rest", "waiting_bytes"]
+__all__ = ["Repose", "bring_to_rest", "waiting_bytes"]
