@@ -146,6 +146,11 @@ class TestRest:
         assert "`headwater log rest`" in caplog.text and "_common_metadata" in caplog.text
         assert list(tmp_path.rglob("*.wal"))
 
+    def test_nothing_is_deleted_for_it(self, tmp_path: Path) -> None:
+        with Node("lab", log=Log(tmp_path, keep_bytes=0)) as node:
+            node.channel(CHANNEL, "level: f64").source("hall").publish(level=1.0)
+        assert list(tmp_path.rglob("*.parquet")) and ChannelReader(tmp_path, CHANNEL).count() == 1
+
     def test_the_time_for_it_is_bounded(self, tmp_path: Path) -> None:
         with pytest.raises(Exception, match="rest_seconds: expected a number of seconds from 0"):
             Log(tmp_path, rest_seconds=-1)

@@ -564,7 +564,8 @@ class ChannelLog:
                 _OPEN.discard(self)
 
     def _rest_at_the_end(self, until: float) -> None:
-        """Bring to rest what is not, as long as there is time; nobody appends any more."""
+        """Bring to rest what is not, as long as there is time; nobody appends any more. Nothing is deleted for it: what
+        there is at the end is what others are to read, and opening it sees to retention."""
         if self._unsynced is not None:  # nothing is known of what its files have
             return
         waiting = [*self._sealed, *([self._writer.header.segment] if self._writer.names else [])]
@@ -576,7 +577,6 @@ class ChannelLog:
                 why = str(error)
                 break
             del waiting[0]
-            self._retain()
         if waiting and self.settings.rest_seconds:
             _log.warning(
                 "%s: closed with %d segments that are not at rest as Parquet (%s); nothing is lost: opening the log "
