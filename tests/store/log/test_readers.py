@@ -17,6 +17,7 @@ from headwater import Log, Node
 from headwater.cli import main
 from headwater.errors import StoreError
 from headwater.store.log import ChannelReader
+from headwater.store.log.layout import ChannelFolder
 from headwater.store.log.repair import repair
 from headwater.store.log.verify import verify
 
@@ -151,7 +152,12 @@ class TestRest:
             node.channel(CHANNEL, "level: f64").source("hall").publish(level=1.0)
         assert list(tmp_path.rglob("*.parquet")) and ChannelReader(tmp_path, CHANNEL).count() == 1
 
-    def test_the_time_for_it_is_bounded(self, tmp_path: Path) -> None:
+    def test_the_time_for_it_is_bounded(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        with Node("lab", log=Log(tmp_path, rest_seconds=0.2)) as node:
+            node.channel(CHANNEL, "level: f64").source("hall").publish(level=1.0)
+            with ChannelFolder.of(tmp_path, CHANNEL).exclusive():  # as a repair has it, for as long as that takes
+                node.close()
+        assert "found others at work with them" in caplog.text and "`headwater log rest`" in caplog.text
         with pytest.raises(Exception, match="rest_seconds: expected a number of seconds from 0"):
             Log(tmp_path, rest_seconds=-1)
 

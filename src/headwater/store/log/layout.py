@@ -195,9 +195,10 @@ class ChannelFolder:
         return found
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
-        """While this is held no file is taken away or exchanged."""
-        with _flock(self.lock, fcntl.LOCK_SH):
+    def shared(self, *, wait: float | None = None) -> Iterator[None]:
+        """While this is held no file is taken away or exchanged. With `wait`, it is a StoreError if others have the
+        files alone for more seconds."""
+        with _flock(self.lock, fcntl.LOCK_SH, wait):
             yield
 
     @contextmanager
@@ -297,9 +298,10 @@ def _lock_within(path: Path, descriptor: int, how: int, wait: float) -> None:
             return
         except BlockingIOError:
             if time.monotonic() >= end:
+                what = "to have its files alone for a moment" if how == fcntl.LOCK_EX else "to come at its files"
                 raise StoreError(
-                    f"log {os.fspath(path.parent)!r}: expected to have its files alone for a moment, found others at "
-                    f"work with them for {wait:g} s: someone reads very many, or merges them; try again later"
+                    f"log {os.fspath(path.parent)!r}: expected {what}, found others at work with them for {wait:g} s: "
+                    "someone reads very many, merges or repairs them; try again later"
                 ) from None
             time.sleep(_LOOK)
 

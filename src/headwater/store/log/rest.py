@@ -55,10 +55,11 @@ WRITING: dict[str, Any] = {
 }
 
 
-def put_to_rest(folder: NodeFolder, segment: int) -> list[Path]:
+def put_to_rest(folder: NodeFolder, segment: int, *, wait: float | None = None) -> list[Path]:
     """Make the Parquet files of a segment and take its write-ahead file away; the files made or found.
 
-    The segment must not be written any more. Doing it again after an interruption gives the same files.
+    The segment must not be written any more. Doing it again after an interruption gives the same files. With `wait`, it
+    is a StoreError if others have the channel's files alone for so many seconds.
     """
     path = folder.wal(segment)
     found = wal.read(path)
@@ -74,7 +75,7 @@ def put_to_rest(folder: NodeFolder, segment: int) -> list[Path]:
             )
         sync_file(folder.channel.common_metadata)  # the segment may be one that nobody has synced
         for day, batches in sorted(_days(found.batches(table, ordered=True, rows=ROW_GROUP)).items()):
-            files.append(_place(folder, segment, day, pa.Table.from_batches(batches, table.schema)))
+            files.append(_place(folder, segment, day, pa.Table.from_batches(batches, table.schema), wait))
     before = AtRest.read(folder.sources) or at_rest_by_files(folder)
     sources = dict(before.sources or {})
     times = found.last_times
@@ -114,7 +115,7 @@ def _days(batches: Iterator[Any]) -> dict[int, list[Any]]:
     return made
 
 
-def _place(folder: NodeFolder, segment: int, day: int, rows: Any) -> Path:
+def _place(folder: NodeFolder, segment: int, day: int, rows: Any, wait: float | None = None) -> Path:
     """A day's file, in its place."""
     target = folder.parquet(day, segment)
     metadata = {
@@ -129,7 +130,7 @@ def _place(folder: NodeFolder, segment: int, day: int, rows: Any) -> Path:
     try:
         write_parquet(temporary, rows.replace_schema_metadata(metadata))
         sync_file(temporary)
-        with folder.channel.shared():
+        with folder.channel.shared(wait=wait):
             if not target.parent.is_dir():
                 target.parent.mkdir(exist_ok=True)
                 sync_folder(target.parent.parent)

@@ -570,9 +570,9 @@ class ChannelLog:
             return
         waiting = [*self._sealed, *([self._writer.header.segment] if self._writer.names else [])]
         why = "rest_seconds are over"
-        while waiting and time.monotonic() < until:
+        while waiting and (left := until - time.monotonic()) > 0:
             try:
-                put_to_rest(self._folder, waiting[0])
+                put_to_rest(self._folder, waiting[0], wait=left)
             except (HeadwaterError, OSError, pa.ArrowException) as error:
                 why = str(error)
                 break
