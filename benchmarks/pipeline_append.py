@@ -38,7 +38,7 @@ def _batch() -> pa.RecordBatch:
 
 
 def _log(folder: str, sync: str) -> ChannelLog:
-    settings = Log(folder, sync=sync, interval=3600.0, roll_bytes=1 << 39, roll_seconds=1e9)
+    settings = Log(folder, sync=sync, interval=3600.0, roll_bytes=1 << 39, roll_seconds=1e9, rest_seconds=0)
     return ChannelLog.open(settings, "bench.sighting", "bench", SIGHTING)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from urllib.parse import unquote
 
 from headwater.errors import StoreError
 
@@ -54,6 +53,8 @@ def _folder(text: str) -> Path:
             raise ValueError(
                 f"the folder of another machine, {host!r}; a file of this one has three slashes: file:///{path[1:]}"
             )
+        from urllib.parse import unquote  # late: hardly anybody needs it
+
         return Path(unquote(path))
     try:
         return Path(text).expanduser()
