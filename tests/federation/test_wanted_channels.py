@@ -70,6 +70,31 @@ def test_it_is_known_while_it_is_wanted(make: Nodes) -> None:
     assert known(lab, there=False) and known(other, there=False)
 
 
+def test_others_have_it_from_those_with_sources_while_there_are_some(make: Nodes) -> None:
+    """So that a sink costs no messages where there is something for it."""
+    other, lab, desk = make("other"), make("lab"), make("desk")
+    source = lab.channel(NAME, Level).source()
+    make.together()
+    make.ready()
+    sink = desk.channel(NAME, Level).subscribe()
+    assert desk.engine is not None and desk.ready(GUARD) and caught_up(other, desk)
+    description = desk.engine.membership.description
+
+    def tells(names: set[str]) -> bool:
+        return desk.until(lambda: set(description.told[0]) == names, GUARD)
+
+    assert tells(set())
+    source.close()
+    lab.channel(NAME).close()
+    assert tells({NAME}) and known(other)
+    lab.channel(NAME, Level).source()
+    assert tells(set()) and other.until(lambda: bool(other.remote_sources(NAME)), GUARD)
+    lab.close()  # and so it is if the node leaves
+    assert tells({NAME})
+    sink.cancel()
+    assert tells(set())
+
+
 def test_what_was_taken_over_from_another_node_is_not_told_again(make: Nodes) -> None:
     desk, lab, other = make("desk"), make("lab"), make("other")
     sink = desk.channel(NAME, Level).subscribe()

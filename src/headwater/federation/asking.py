@@ -118,6 +118,11 @@ class Asking:
         having = [peer for peer in having if self._is_believed(peer, name)]
         return next((peer for peer in having if peer.offers(name)), having[0] if having else None)
 
+    def is_offered(self, name: str) -> bool:
+        """Whether a peer that is there has sources of a channel, or derives it."""
+        everyone = self._engine.everyone()
+        return any(peer.gone is None and peer.offers(name) and self._is_believed(peer, name) for peer in everyone)
+
     def _is_believed(self, peer: Peer, name: str) -> bool:
         """Whether it counts what a peer says of a channel: that is so of those who may do something on it."""
         return peer.principal is not None and self._engine.security.seen_by(peer.principal)(name)

@@ -1,6 +1,6 @@
 """What a node says of itself: its card, which is for everybody, and its channels and sources, which are told to each
-other node as far as the rules let that one do something with them. A channel that its sinks want, and that it has no
-sources of, is told to those that may advertise it: what sinks want is nobody else's business.
+other node as far as the rules let that one do something with them. A channel that its sinks want, and that nobody is
+known to have sources of, is told to those that may advertise it: what sinks want is nobody else's business.
 
 A state has a version, which grows with every change. Who knows an earlier one is told what has changed since, if that
 is remembered and not too much; else all of it, in pages. A page goes on after a name, not after a number of entries: so
@@ -85,6 +85,7 @@ class Description:
         self._made: dict[str, tuple[tuple[object, ...], ChannelAd | None]] = {}  # by channel: what of, and its ad
         self._too_large: set[str] = set()  # channels that fit in no message
         self._found: tuple[float, tuple[str, ...], list[str]] = (0.0, (), [])  # when, for which, and what
+        self.wants = False  # whether sinks want a channel, declared here, of which there is no source here
         self._page = min(PAGE_BYTES, engine.security.limit // 4)
 
     # ── what there is ──
@@ -106,7 +107,7 @@ class Description:
     def _ads(self) -> Ads:
         channels: dict[str, ChannelAd] = {}
         sources: dict[int, SourceAd] = {}
-        wanted = set()
+        wanted, wants = set(), False
         with self._engine.node.wiring.lock:
             known = {channel.name: channel for channel in self._engine.node.channels()}
             for channel in known.values():
@@ -114,8 +115,12 @@ class Description:
                     continue
                 own = [source for source in channel.sources.values() if source.local]
                 offered = bool(own) or channel.parent is not None
-                if not offered and not is_wanted(channel, known.get(channel.name + ORDERED)):
-                    continue
+                if not offered:
+                    if not is_wanted(channel, known.get(channel.name + ORDERED)):
+                        continue
+                    wants = True
+                    if self._engine.asking.is_offered(channel.name):
+                        continue  # whoever may know of it does
                 ad = self._channel_ad(channel)
                 if ad is not None:
                     channels[channel.name] = ad
@@ -126,6 +131,7 @@ class Description:
                         self._own[source.number] = source
         if len(self._made) > 2 * len(channels) + 64:
             self._made = {name: made for name, made in self._made.items() if name in channels}
+        self.wants = wants
         return channels, sources, frozenset(wanted)
 
     def _channel_ad(self, channel: Channel) -> ChannelAd | None:

@@ -106,6 +106,12 @@ class Membership:
             self._engine.fabric.tell(self._engine.seal("news", pack(news)))
         self._engine.installing.sources_gone(gone)
 
+    def look_at_wants(self) -> None:
+        """What another node has is different now: channels that sinks here want may have become known by it, or are no
+        longer."""
+        if self.description.wants:
+            self._engine.keeping.later(0.0, self.tell_news)
+
     def latest(self) -> int:
         """The version of this node's state with all that there is now."""
         self.tell_news()
@@ -269,6 +275,7 @@ class Membership:
         for source in list(peer.standins.values()):
             source.promised(None)
         self._engine.control.node(peer, "left")
+        self.look_at_wants()
         self._engine.keeping.changed()
 
     def link_lost(self, peer: Peer) -> None:
@@ -527,6 +534,7 @@ class Membership:
         """What it has may concern sinks here."""
         self._link_again(peer)
         self._engine.keeping.later(0.0, lambda: self._engine.asking.advertised(peer))
+        self.look_at_wants()
         self._engine.keeping.changed()
 
     def _touch_all(self) -> None:
