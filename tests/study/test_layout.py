@@ -10,11 +10,15 @@ import pytest
 
 from headwater.study.badges.page import page as badge_page
 from headwater.study.own_page import page as own_page
+from headwater.study.performance.page import page as performance_page
+from headwater.study.performance.result import Result
+from headwater.study.performance.run import STUDIES
 from headwater.study.report.html import Page, Section, render
 from headwater.study.report.table import Column, Row, Table
 from tests.browser import Browser
 from tests.study.results import own_result, result
 
+RESULTS = Path(__file__).parents[2] / "docs" / "performance"
 WIDTHS = (1400, 1200, 768, 390)
 ROOMY = 1200  # pixels of a window from which on all columns of a study's tables fit
 WIDER = 1.15  # fonts of readers' machines are wider than those of this one by up to that
@@ -151,6 +155,17 @@ def test_only_a_table_that_is_cut_says_to_scroll(width: int, browser: Browser, p
     faded = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done("
     faded += "getComputedStyle(document.querySelector('.edge')).opacity))))"
     assert browser.run(faded) == "0"
+
+
+@pytest.mark.parametrize("width", [WIDTHS[1], WIDTHS[-1]])
+@pytest.mark.parametrize("study", STUDIES)
+def test_reports_of_performance_fit(study: str, width: int, browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(render(performance_page(Result.read(RESULTS / f"{study}.json"))), encoding="utf-8")
+    browser.open(path, width=width)
+    assert ask(browser, CUT) == [] and ask(browser, PLOTS) == []
+    for each in ask(browser, TABLES):
+        assert each["hint"] == each["edge"] == each["cut"] and (not each["cut"] or width < ROOMY), each
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

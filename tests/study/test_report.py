@@ -267,6 +267,26 @@ def test_a_step_that_is_recorded_in_part_is_marked_and_no_ramp() -> None:
             assert here[0] == there[0] or here[1] == there[1]
 
 
+DAY_LONG = 86_400_000_000  # microseconds
+
+
+@pytest.mark.parametrize(
+    ("days", "width", "ticks"),
+    [
+        (3, 360, "02 Jan 03 Jan 04 Jan"),
+        (20, 360, "08 Jan 15 Jan"),
+        (170, 360, "Mar 2026 May 2026"),
+        (400, 700, "Mar 2026 May 2026 Jul 2026 Sep 2026 Nov 2026 Jan 2027"),
+        (3000, 360, "2028 2030 2032 2034"),
+    ],
+)
+def test_axes_of_time_have_ticks_where_days_months_and_years_begin(days: int, width: int, ticks: str) -> None:
+    start = 1_767_225_600_000_000 + 3_600_000_000  # an hour into 2026
+    root = _parsed(svg.lines({"a": [1] * days}, start=start, step=DAY_LONG, width=width, label="l", unit="u"))
+    low = max(float(each.get("y", 0)) for each in root.iter("text"))
+    assert " ".join(str(each.text) for each in root.iter("text") if float(each.get("y", 0)) == low) == ticks
+
+
 @pytest.mark.parametrize(
     ("covered", "found"),
     [(None, []), ((0, 399), []), ((4, 396), []), ((30, 399), [0]), ((0, 350), [3]), ((30, 350), [0, 3])],

@@ -171,8 +171,8 @@ def _eyes(items: list[Bar], width: int) -> str:
 def _mobile(result: StudyResult) -> list[Block]:
     return [
         Text(
-            "Mobile repeats three of the experiments on the same data and counts events, not messages. Its percentages "
-            "are all what its counts give."
+            "Mobile repeats three of the experiments on the same data and counts events, not messages. All of its "
+            "percentages follow from its counts."
         ),
         *(tables.mobile(result, number) for number in ("1", "2", "3")),
     ]

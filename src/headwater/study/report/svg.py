@@ -7,8 +7,8 @@ has bars and dots, `xy` has series over two axes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from html import escape
 from itertools import pairwise
 from math import log10
@@ -22,8 +22,10 @@ _DAY = 86_400  # seconds
 _EVERY = (  # seconds between ticks of an axis of time
     *(1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600),
     *(hours * 3600 for hours in (2, 3, 4, 6, 12)),
-    *(days * _DAY for days in (1, 2, 7, 14, 30, 91, 182, 365)),
+    *(days * _DAY for days in (1, 2, 7, 14)),
 )
+_MONTHS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200)  # beyond that, ticks are at the beginning of months
+_MONTH = 30 * _DAY  # about, in seconds
 _WHOLE = 0.05  # of a step: what may lack of it so that it still counts as a whole one
 NOTHING = 1e-9  # less than this is drawn as nothing: there is no scale for it
 
@@ -224,6 +226,39 @@ def _tall(width: int) -> int:
     return 300 if width > 600 else 240
 
 
+def _moments(start: int, span: int, most: float) -> Iterator[tuple[int, str]]:
+    """Round times of an axis, at most about so many, as microseconds and as text."""
+    every = next((each for each in _EVERY if span / (each * _MICRO) <= most), None)
+    if every is None:
+        yield from _months(start, span, most)
+        return
+    first = -(-start // (every * _MICRO)) * every * _MICRO
+    for at in range(first, start + span + 1, every * _MICRO):
+        moment = _EPOCH + timedelta(microseconds=at)
+        begins = span > 1.5 * _DAY * _MICRO and not at % (_DAY * _MICRO)  # a day, of several
+        if every >= _DAY or begins:
+            yield at, f"{moment:%d %b}"
+        else:
+            yield at, f"{moment:%H:%M:%S}" if every < 60 else f"{moment:%H:%M}"
+
+
+def _months(start: int, span: int, most: float) -> Iterator[tuple[int, str]]:
+    """The beginnings of months or years."""
+    every = next((each for each in _MONTHS if span / (each * _MONTH * _MICRO) <= most), _MONTHS[-1])
+    while span / (every * _MONTH * _MICRO) > most:
+        every *= 2
+    begin = _EPOCH + timedelta(microseconds=start)
+    number = -(-(begin.year * 12 + begin.month - 1) // every) * every
+    while number // 12 <= MAXYEAR:
+        moment = datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)
+        at = (moment - _EPOCH) // timedelta(microseconds=1)
+        if at > start + span:
+            return
+        if at >= start:
+            yield at, f"{moment:%b %Y}" if every < 12 else str(moment.year)
+        number += every
+
+
 class _Frame:
     """Axes of a plot over time."""
 
@@ -257,20 +292,11 @@ class _Frame:
         self._hours(width)
 
     def _hours(self, width: int) -> None:
-        span = self.steps * self._step
-        every = next((each for each in _EVERY if span / (each * _MICRO) <= width / 70), _EVERY[-1])
-        while span / (every * _MICRO) > width / 70:
-            every *= 2
-        first = -(-self._start // (every * _MICRO)) * every * _MICRO
-        for at in range(first, self._start + span + 1, every * _MICRO):
+        for at, text in _moments(self._start, self.steps * self._step, width / 70):
             x = self.x((at - self._start) / self._step)
-            moment = _EPOCH + timedelta(microseconds=at)
-            begins = span > 1.5 * _DAY * _MICRO and not at % (_DAY * _MICRO)  # a day, of several
-            text = f"{moment:%H:%M:%S}" if every < 60 else f"{moment:%H:%M}"
-            if every >= _DAY or begins:
-                text = f"{moment:%d %b}" if every < 60 * _DAY else f"{moment:%b %Y}"
             self.sheet.line(x, self.bottom, x, self.bottom + 4, "axis")
-            anchor = "end" if x > self.right - 16 else "middle"
+            wide = letters(text) / 2  # to either side, where there is room for it
+            anchor = "end" if x + wide > self.right + 8 else "start" if x < wide else "middle"
             self.sheet.text(x, self.bottom + 18, text, anchor=anchor)
 
     def stair(self, at: int, value: float, *, back: bool = False) -> str:

@@ -43,7 +43,7 @@ def traffic(result: StudyResult) -> Table:
         title="Between the nodes, measured",
         columns=(
             Column("run", "text"),
-            Column("sinks"),
+            Column("subscribers"),
             Column("crossed", group="events"),
             Column("delivered", group="events"),
             Column("frames", group="to the subscribers"),

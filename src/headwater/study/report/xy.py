@@ -47,9 +47,10 @@ def xy(series: Sequence[Series], *, x: Axis, y: Axis, width: int, height: int = 
     heights += [value for each in series for pair in each.band for value in pair]
     up = _Along(y, heights, round=True)
     left = 14 + max(letters(short(each)) for each in up.ticks)
-    frame = _Frame(left, width - 14.0, 26.0, tall - 44.0, across, up)
+    above = _broken(_said(y.title, y.log), width - 4)
+    frame = _Frame(left, width - 14.0, 11.0 + 15 * len(above), tall - 44.0, across, up)
     sheet = Sheet(width, tall + legend.height, label)
-    frame.draw(sheet, x.title, y.title)
+    frame.draw(sheet, _said(x.title, x.log), above)
     for number, curve in enumerate(series):
         frame.series(sheet, curve, _colour(number, curve))
     legend.draw(sheet, tall, series)
@@ -106,7 +107,7 @@ class _Frame:
     def y(self, value: float) -> float:
         return self.bottom - (self.bottom - self.top) * max(0.0, min(1.0, self.up.part(value)))
 
-    def draw(self, sheet: Sheet, x_title: str, y_title: str) -> None:
+    def draw(self, sheet: Sheet, x_title: str, y_title: Sequence[str]) -> None:
         for value in self.up.ticks:
             sheet.line(self.left, self.y(value), self.right, self.y(value), "grid")
             sheet.text(self.left - 6, self.y(value) + 4, short(value), anchor="end")
@@ -119,8 +120,9 @@ class _Frame:
                 sheet.text(at, self.bottom + 18, text, anchor=anchor)
                 end = at + letters(text) / 2
         sheet.line(self.left, self.bottom, self.right, self.bottom, "axis")
-        sheet.text(2, 14, _said(y_title, self.up.log), style="unit")
-        sheet.text(self.right, self.bottom + 36, _said(x_title, self.across.log), anchor="end", style="unit")
+        for line, text in enumerate(y_title):
+            sheet.text(2, 14 + 15 * line, text, style="unit")
+        sheet.text(self.right, self.bottom + 36, x_title, anchor="end", style="unit")
 
     def series(self, sheet: Sheet, curve: Series, colour: int) -> None:
         shown = [(x, y) for x, y in curve.points if isfinite(x) and isfinite(y) and (y > 0 or not self.up.log)]
@@ -150,6 +152,18 @@ def _colour(number: int, series: Series) -> int:
 
 def _said(title: str, log: bool) -> str:
     return f"{title}, logarithmic" if log else title
+
+
+def _broken(text: str, width: float) -> list[str]:
+    """In lines of that many pixels, between words."""
+    found = [""]
+    for word in text.split():
+        longer = f"{found[-1]} {word}".strip()
+        if letters(longer) > width and found[-1]:
+            found.append(word)
+        else:
+            found[-1] = longer
+    return found
 
 
 class _Legend:
