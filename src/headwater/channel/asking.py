@@ -27,6 +27,7 @@ from headwater.channel.forms import BytesForm, Form
 from headwater.channel.names import Pattern, nearest
 from headwater.channel.wiring import Wiring
 from headwater.errors import HeadwaterError, ParameterError, SubscriptionError
+from headwater.extras import require
 from headwater.interest import Interest, as_event_type
 from headwater.types import EventType
 
@@ -135,6 +136,8 @@ def make_options(
         batch = BATCH if batch else 0
     if not isinstance(batch, int) or batch < 0:
         raise SubscriptionError(f"batch: expected a number of events, or True, found {batch!r}")
+    if batch:
+        require("arrow", "subscribe(batch=...)")
     if batch and handler is None:
         raise SubscriptionError("batch: it is for handlers; to pull batches call get_batch()")
     if failures is not None and (isinstance(failures, bool) or not isinstance(failures, int) or failures < 0):

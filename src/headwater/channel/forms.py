@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from headwater.channel.letter import Chunk, Letter, Rows
 from headwater.errors import EncodeError
+from headwater.late import pa
 from headwater.native.codec import faithful, fast_decoder, fast_encoder
-from headwater.native.picking import picker
+from headwater.native.picking import Picker, picker
 from headwater.types import EventType
 from headwater.types.evolution import Plan, plan
 from headwater.types.frames import is_columns
@@ -30,7 +32,11 @@ class Intake:
     def __init__(self, type: EventType, channel: EventType) -> None:
         self.type, self.plan = type, fitting(type, channel)
         self.fast: Callable[[Any], bytes | None] = fast_encoder(type) or _never
-        self._cls, self._picker = type.cls, picker(type.record)
+        self._cls = type.cls
+
+    @cached_property
+    def _picker(self) -> Picker | None:
+        return picker(self.type.record)
 
     def encode(self, event: Any, fields: dict[str, Any] | None = None) -> tuple[bytes, Any]:
         given = event if fields is None else fields
@@ -54,10 +60,10 @@ class Intake:
 
     def batch(self, events: Any) -> Any:
         """Columns of events as a RecordBatch of the channel's type, or None if these are events one by one."""
-        if self.plan is None and self._picker is not None and self._picker.fits(events):
-            return events
         if not is_columns(events):
             return None
+        if self.plan is None and self._picker is not None and self._picker.fits(events):
+            return events
         batch = self.type.conform(events, check=True)
         if hasattr(batch, "combine_chunks"):
             batch = _one_batch(batch)
@@ -70,8 +76,6 @@ def _never(event: Any) -> bytes | None:
 
 def _one_batch(table: Any) -> Any:
     """A Table as one RecordBatch."""
-    import pyarrow as pa
-
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 

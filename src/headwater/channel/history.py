@@ -8,12 +8,10 @@ from collections.abc import Iterable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.channel.letter import Chunk, Letter
 from headwater.channel.logs import Logged, read
 from headwater.channel.route import Bystander, Entry, Flow, Ready
+from headwater.late import np, pa
 from headwater.native.record import uses_meta
 
 if TYPE_CHECKING:

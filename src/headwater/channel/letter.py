@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from headwater.errors import SubscriptionError
+from headwater.late import np
 
 if TYPE_CHECKING:
     from headwater.channel.source import Source

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import pyarrow.compute as pc
-
 from headwater.channel.names import Pattern
 from headwater.errors import ClosedError, EncodeError, StoreError
+from headwater.extras import require
+from headwater.late import np, pc
 from headwater.store.log.settings import Log
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ class NodeLogs:
     """Of one node; `settings` say where they are, and which channels are logged."""
 
     def __init__(self, settings: Log, node: str) -> None:
+        require("arrow", "a node with a log")
         self.settings, self.node = settings, node
         patterns = (settings.channels,) if isinstance(settings.channels, str) else settings.channels
         self._patterns = [Pattern(each) for each in patterns]

@@ -20,12 +20,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from headwater.channel.delivery import Reliable
 from headwater.channel.letter import About, Chunk, Letter
 from headwater.channel.mailbox import Item, part_of
 from headwater.errors import ClosedError, StoreError, SubscriptionError
+from headwater.late import np
 from headwater.store import NodeState, WithinConnection
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from headwater.channel.mailbox import Item, Mailbox
 from headwater.errors import ClosedError, SubscriptionError
+from headwater.extras import require
+from headwater.late import pa
 
 if TYPE_CHECKING:
     from headwater.channel.asking import Options
@@ -72,6 +72,7 @@ class Pulling:
 
         Where events of several types wait, those up to the first of another type."""
         self._must_pull("get_batch")
+        require("arrow", "get_batch()")
         batches: list[Any] = []
         form: Any = None
         self.node.ask_sources(self)  # type: ignore[arg-type]

@@ -18,14 +18,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from headwater.channel.channel import Channel
 from headwater.channel.clock import to_nanosecond
 from headwater.channel.names import check_name
 from headwater.channel.node import Node
 from headwater.channel.source import Source
 from headwater.errors import ClosedError, EncodeError, EvolutionError, StoreError
+from headwater.late import np
 from headwater.store.log.files import LogFiles
 from headwater.store.log.merging import ranks, times
 from headwater.store.log.reading import ChannelReader, Span

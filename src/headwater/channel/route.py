@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.channel.letter import Chunk, Letter, Rows
 from headwater.channel.tally import Fates, Tally
 from headwater.interest import Interest
 from headwater.ir.covers import covers, disjoint
 from headwater.ir.interp import EventMeta, Fault, Status
+from headwater.late import np, pa
 from headwater.match import KINDS, Later, Matcher, Matching, new_totals
 from headwater.native.publish import FlowPart
 from headwater.native.record import uses_meta

@@ -10,8 +10,6 @@ from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from headwater.channel import reporting
 from headwater.channel.delivery import check_zones
 from headwater.channel.forms import BytesIntake, Intake
@@ -24,6 +22,7 @@ from headwater.channel.subscription import SAMPLE
 from headwater.channel.tally import Fates, Tally
 from headwater.errors import ClosedError, EncodeError, EvolutionError, FactError, QueueFull, StoreError
 from headwater.interest import Interest
+from headwater.late import np
 from headwater.native.once import once
 from headwater.native.publish import ShortWay, SourcePart, offered
 

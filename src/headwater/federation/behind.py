@@ -12,14 +12,12 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.channel.history import judged
 from headwater.channel.logs import Logged, read
 from headwater.channel.route import meet
 from headwater.errors import HeadwaterError
 from headwater.federation import wire
+from headwater.late import np, pa
 
 if TYPE_CHECKING:
     from headwater.channel.route import Entry

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from headwater.ir.covers import Prepared
 from headwater.ir.domain import Domain
 from headwater.ir.nodes import Expr
+from headwater.late import np
 
 Bounds = tuple[float, float, int]  # the least and the greatest value, and if there is but one a number for it
 PREFIX = 6  # bytes of a text that its place in the order is taken from; as a whole number that a float can hold

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headwater.federation.groupshare import Share
     from headwater.federation.messages import Wish
     from headwater.federation.peer import Peer
+    from headwater.types import EventType
 
 
 class _Member(Bystander):
@@ -330,6 +331,12 @@ class Crossing:
         """Whether a tagged interest passes the events as they are."""
         found = self.wishes.get(tag)
         return found is not None and (found[0].interest is None or found[0].interest.output is None)
+
+    def type_of(self, tag: int) -> EventType | None:
+        """The type of the events that a wish has cross: what an interest makes of them, or that of the channel."""
+        found = self.wishes.get(tag)
+        made = None if found is None or found[0].interest is None else found[0].interest.output
+        return self.channel.type if made is None else made
 
     def active(self) -> list[Lane]:
         return [lane for lane in list(self.lanes.values()) if lane is not None]

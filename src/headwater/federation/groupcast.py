@@ -96,7 +96,7 @@ class Groups:
     def granted(self, crossing: Crossing, request: Install, *, plain: bool) -> GroupCrossing | None:
         """The crossing of the channel's group, if what a peer wants may go there, being nothing but filters."""
         channel, multicast = crossing.channel, self.multicast
-        if not request.multicast or not plain or request.promises or request.routes:
+        if not request.multicast or not plain or request.promises or request.routes or not crossing.peer.columns:
             return None
         group = self.group(channel.name)
         if multicast is None or group is None or crossing.parked or not self._for_all(channel.name):

@@ -12,10 +12,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from headwater.channel.letter import Chunk
 from headwater.errors import FrameError
@@ -23,6 +22,8 @@ from headwater.federation import numbering, wire
 from headwater.federation.behind import Behind
 from headwater.federation.numbering import BYTES, RECORDS, Item, Pause, root_of, union
 from headwater.federation.picked import few_records, picked_frame, picker_of
+from headwater.late import np
+from headwater.native.picking import Picker
 from headwater.types.model import Enum, walk
 
 if TYPE_CHECKING:
@@ -87,11 +88,14 @@ class Lane:
         type = source.channel.type
         self.header = None if type is None else wire.header_of(type.record)
         self._plain = type is not None and not any(isinstance(each, Enum) for each in walk(type.record))
-        self._picker = picker_of(type)
         self._presses = self.queue.policy in ("block", "fail")
         self._changed = threading.Condition()
         self._waiters = 0
         self._calls: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    @cached_property
+    def _picker(self) -> Picker | None:
+        return picker_of(self.source.channel.type)
 
     # ── in: under the source's lock ──
 
@@ -499,6 +503,9 @@ class Lane:
         for tag in dict.fromkeys(tag for _, tag in items):
             parts = [chunk for chunk, of in items if of == tag]
             chunk = parts[0] if len(parts) == 1 else union(parts)
+            if not self.peer.columns:
+                yield from self._records(chunk, tag)
+                continue
             rows, type = len(chunk), self.source.channel.type
             small = rows <= SMALL and type is not None and (tag == 0 or self.crossing.filters(tag))
             if small and (records := few_records(self._picker, type, chunk)) is not None:
@@ -524,6 +531,15 @@ class Lane:
                     self.number += 1
                     # All of a part are kept or acknowledged together: its last event tells.
                     yield last, len(part) if index == len(frames) - 1 else 0, frame
+
+    def _records(self, chunk: Chunk, tag: int) -> Iterator[tuple[int, int, bytes]]:
+        """Frames of the same for a peer that takes no columns: each row as a record."""
+        type = self.crossing.type_of(tag)
+        assert type is not None, "a channel without a type has no rows"
+        for begin in range(0, len(chunk), RUN):
+            part = chunk if len(chunk) <= RUN else chunk.part(begin, min(begin + RUN, len(chunk)))
+            numbered = zip(part.seqs.tolist(), type.arrow_to_records(part.taken()), strict=True)
+            yield from self._tagged([(seq, chunk.stamp, record, tag) for seq, record in numbered])
 
     def _parts(self, number: int, seqs: Any, stamp: int, rows: Any, tag: int, plain: bool) -> list[bytes]:
         """Frames of rows, numbered from there on; without those that no frame can take."""

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from secrets import token_bytes
 from typing import Any
 
-import pyarrow as pa
 import zenoh
 
 from headwater.errors import (
@@ -55,6 +54,7 @@ from headwater.federation.session import Exchange, is_box
 from headwater.federation.tls import zenoh_settings
 from headwater.federation.trust import Stamp, stamp
 from headwater.interest import Interest, Limits
+from headwater.late import pa
 from headwater.store.log.reading import Span
 from headwater.types import EventType
 
@@ -542,7 +542,7 @@ class LogClient:
         return opened, head, data
 
 
-class Reading(Iterator[pa.RecordBatch]):
+class Reading(Iterator[Any]):
     """Batches of one range, a page at a time; the next page is on its way while the caller works on this one.
 
     `schema` is that of every batch, `counts` what has come so far, `position` the sequence number up to which

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from headwater.errors import StoreError
+from headwater.late import pa
 from headwater.store.log.layout import hidden, make_folders, sync_folder, write_atomic
 
 PAUSE = 0.02  # seconds between two attempts to get hold of it

@@ -22,8 +22,6 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from headwater.channel.names import check_name
 from headwater.errors import (
     ChannelError,
@@ -39,6 +37,7 @@ from headwater.federation.log_journal import Journal, Staged
 from headwater.federation.messages import Heard
 from headwater.federation.node import Node
 from headwater.federation.readiness import STRANGER_SECONDS
+from headwater.late import pa
 from headwater.store.log.layout import ChannelFolder, encode_name
 from headwater.store.log.schema import read_table
 from headwater.store.log.settings import Log

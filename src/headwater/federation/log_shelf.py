@@ -7,8 +7,7 @@ import threading
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
-
+from headwater.late import pa
 from headwater.store.log.layout import AtRest, ChannelFolder, channels
 from headwater.store.log.reading import ChannelReader, Scan, Span
 from headwater.store.log.schema import Table

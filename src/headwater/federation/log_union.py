@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from headwater.errors import FederationError, StoreError
 from headwater.federation.log_messages import ChannelLogged
 from headwater.federation.messages import unpack_type
+from headwater.late import pa
 from headwater.store.log.judging import check_columns
-from headwater.store.log.schema import META_FIELDS, NODE, SOURCE, Table, constant, evolve, table_of
+from headwater.store.log.schema import NODE, SOURCE, Table, constant, evolve, meta_fields, table_of
 from headwater.store.log.tabling import one_batch, to_table
 from headwater.types import EventType
 
@@ -49,7 +48,7 @@ class Union:
 
     def wanted(self, output: EventType | None, columns: Sequence[str] | None) -> pa.Schema:
         """The schema of what is read: of the events, or of a transformation's output, or of some columns of either."""
-        schema = self.schema if output is None else pa.schema([*META_FIELDS, *output.schema])
+        schema = self.schema if output is None else pa.schema([*meta_fields(), *output.schema])
         if columns is None:
             return schema
         return pa.schema([schema.field(name) for name in check_columns(list(columns), schema.names)])

@@ -16,8 +16,6 @@ from dataclasses import asdict, dataclass
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from headwater.channel.names import check_name
 from headwater.errors import FederationError, FrameError, HeadwaterError, SecurityError
 from headwater.federation import log_messages, messages
@@ -27,6 +25,7 @@ from headwater.federation.log_shelf import Shelf
 from headwater.federation.messages import pack, pack_type, unpack_params
 from headwater.federation.session import is_box
 from headwater.interest import Interest, Limits
+from headwater.late import pa
 from headwater.match.lower import is_plain
 from headwater.native.record import uses_meta
 from headwater.store.log.judging import META, Judge, check_columns

@@ -328,12 +328,13 @@ class Membership:
         with peer.lock:
             if card.incarnation != peer.incarnation:
                 return
-            self._take_key(peer, opened, card.exchange)
+            self._take_key(peer, opened, card)
             new = peer.state is None and card.version == EMPTY
             if new:
                 peer.state = State(
-                    card.node, card.incarnation, card.version, [], card.exchange, [], [], card.multicast, card.router
-                )
+                    card.node, card.incarnation, card.version, [], card.exchange, [], [], card.multicast, card.router,
+                    columns=card.columns,
+                )  # fmt: skip
                 peer.present, peer.gone = True, None
         self._engine.fabric.vouch(card.node, card.incarnation)
         if new:
@@ -347,12 +348,13 @@ class Membership:
         _check_speaker(opened, said)
         return self.peer(said.node, said.incarnation)
 
-    def _take_key(self, peer: Peer, opened: Opened, exchange: bytes) -> None:
-        """This is its key; with the peer's lock."""
+    def _take_key(self, peer: Peer, opened: Opened, said: Card | State) -> None:
+        """This is its key, and what it can read; with the peer's lock."""
+        exchange = said.exchange
         self.expelled.pop(peer.id, None)
         if peer.exchange is not None and peer.exchange != exchange:
             raise SecurityError(f"{peer.id} has two keys for what is only for it", "key", peer.id)
-        peer.exchange, peer.principal = exchange, opened.principal
+        peer.exchange, peer.principal, peer.columns = exchange, opened.principal, said.columns
 
     def _heard(self, answered: Answered) -> bool:
         """An answer to this node's card, or to its question for a state; whether there is more to ask for."""
@@ -385,7 +387,7 @@ class Membership:
         with peer.lock:
             if said.incarnation != peer.incarnation:
                 return False
-            self._take_key(peer, opened, said.exchange)
+            self._take_key(peer, opened, said)
             before, pages = peer.state, peer.pages
             state = self._assembled(peer, self._allowed(said, opened))
             if state is not None:

@@ -63,6 +63,7 @@ class Card(msgspec.Struct, frozen=True):
     exchange: Key
     multicast: bool = False
     router: bool = False
+    columns: bool = True  # it takes rows as columns, and compressed frames; else records only
 
 
 class State(msgspec.Struct, frozen=True, tag=True):
@@ -84,6 +85,7 @@ class State(msgspec.Struct, frozen=True, tag=True):
     after: Cursor | None = None
     next: Cursor | None = None
     restricted: bool = False  # there may be channels of which it is not told; the same whatever channels there are
+    columns: bool = True  # as on its card
 
 
 class News(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from headwater.channel.config import Queue
 from headwater.channel.settings import Choice, Count, Seconds, Settings, near, show
 from headwater.errors import ConfigError, ConfigProblem
+from headwater.extras import require
 from headwater.federation.address_map import AddressMap, FixedGroups, HashedGroups
 from headwater.federation.endpoints import Locator, parse_locator
 from headwater.federation.security import Security
@@ -127,6 +128,8 @@ class Network:
             problems = [each for each in located if isinstance(each, ConfigProblem)]
         if problems:
             raise ConfigError(problems)
+        if self.compress != "none":
+            require("arrow", f"Network(compress={self.compress!r})")
 
     def _located(self, name: str) -> Iterator[Locator | ConfigProblem]:
         """Endpoints as they were written, understood."""

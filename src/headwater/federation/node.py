@@ -19,6 +19,7 @@ from headwater.channel.node import Node as LocalNode
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
+from headwater.extras import require
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
 
@@ -327,6 +328,7 @@ def _network(given: Any, listen: Any, connect: Any, scout: Any, federation: Any,
     """The network that is wanted, if any is."""
     if given is None and listen is None and connect is None and not scout:
         return None
+    require("federation", "a node that works with others (listen, connect, scout, network)")
     from headwater.federation.network import Network
     from headwater.federation.security import Security
 

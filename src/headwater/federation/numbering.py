@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from headwater.channel.letter import Chunk, Rows
 from headwater.channel.subscription import SAMPLE
 from headwater.federation import wire
+from headwater.late import np
 
 STEP = SAMPLE + 1  # of so many events one is put in by Python, with its time
 BYTES = 1 << 20  # bytes of records in a frame, about; a larger record has one of its own

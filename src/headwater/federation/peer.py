@@ -57,6 +57,7 @@ class Peer:
         self._index: tuple[State | None, dict[str, ChannelAd], dict[str, str]] = (None, {}, {})
         self.principal: Principal | None = None
         self.present = False  # on Zenoh
+        self.columns = True  # whether it takes rows as columns, and compressed frames
         self.gone: float | None = None  # since when it is neither on Zenoh nor at the end of a stream
         self.lock = threading.RLock()
         # the link
@@ -195,7 +196,7 @@ class Peer:
                 self.stir_later(self.reading.pop())
         if more or self.marks:
             self.stir()  # the flusher sees to it: this thread is at it already
-        if self.network.compress != "none":
+        if self.network.compress != "none" and self.columns:
             frames = [_compressed(frame, self.network.compress) for frame in frames]
         return frames
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
-
-import numpy as np
 
 from headwater.channel.letter import Chunk, Rows
 from headwater.federation.numbering import BYTES
 from headwater.federation.wire_batch import encode_message
+from headwater.late import np
 from headwater.native.picking import ROWS, Picker, picker
 
-_NUMBERS = np.arange(ROWS, dtype=np.int64)
+
+@cache
+def _numbers() -> Any:
+    return np.arange(ROWS, dtype=np.int64)
 
 
 def picker_of(type: Any) -> Picker | None:
@@ -25,7 +28,7 @@ def few_records(picker: Picker | None, type: Any, chunk: Chunk) -> list[bytes] |
         if isinstance(chunk, Rows):
             made = picker.records(chunk.origin.taken(), chunk.places)
         else:
-            made = picker.records(chunk.taken(), _NUMBERS[: len(chunk)])
+            made = picker.records(chunk.taken(), _numbers()[: len(chunk)])
         if made is not None:
             return made
     batch = chunk.taken()

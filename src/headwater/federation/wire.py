@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
-import pyarrow as pa
 
 from headwater.errors import FrameError
 from headwater.federation import wire_kinds
@@ -60,8 +59,10 @@ from headwater.federation.wire_kinds import (
     PROMISE,
     REBODY,
     Data,
+    check_columns,
     too_large,
 )
+from headwater.late import pa
 
 _ACK = struct.Struct("<IQ")
 _PROMISE = struct.Struct("<Iq")
@@ -258,6 +259,7 @@ def _exactly(form: struct.Struct, data: Data, at: int, what: str) -> None:
 
 def _expand(frame: Data, limit: int) -> bytes:
     """The body of a compressed frame."""
+    check_columns("compressed frame")
     codec, size = _SQUEEZED_BODY.unpack_from(frame, 1)
     if size >= limit:
         raise too_large("compressed frame", size + 1, limit)

@@ -14,10 +14,9 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Any, overload
 
-import numpy as np
-
 from headwater.errors import FrameError
 from headwater.federation.wire_kinds import PREFIX, Data
+from headwater.late import np
 from headwater.types.layout import HEADER_SIZE, Layout
 from headwater.types.model import Record
 

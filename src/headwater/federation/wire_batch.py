@@ -18,9 +18,6 @@ from operator import and_
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from headwater.errors import EncodeError, EvolutionError, FrameError
 from headwater.federation.wire_kinds import (
@@ -32,9 +29,11 @@ from headwater.federation.wire_kinds import (
     RESENT,
     U32,
     Data,
+    check_columns,
     too_large,
     truncated,
 )
+from headwater.late import np, pa, pc
 from headwater.types.arrow import record_from_schema
 from headwater.types.conform import conform
 from headwater.types.model import TIMESTAMP, Record, Scalar
@@ -284,6 +283,7 @@ def _message(batch: Any) -> Any:
 
 def decode_batch(data: Data, at: int) -> Batch:
     """The batch of a BATCH whose body begins at `at`."""
+    check_columns("batch")
     source, flags, tag, number, first, stamp, rows = _BODY.unpack_from(data, at)
     at += _BODY.size
     if flags & ~(RESENT | CONTIGUOUS):

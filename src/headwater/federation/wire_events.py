@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 import msgspec
-import numpy as np
 
 from headwater.errors import FrameError
 from headwater.federation.wire_bare import Block, Header, cut, dressed
@@ -46,6 +45,7 @@ from headwater.federation.wire_kinds import (
     too_large,
     truncated,
 )
+from headwater.late import np
 from headwater.types.layout import HEADER_SIZE
 
 Item = tuple[int, int, bytes]  # sequence number, stamp in nanoseconds, record

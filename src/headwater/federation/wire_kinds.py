@@ -21,8 +21,10 @@ On a stream a frame is `u32 length | u8 kind | body`, all numbers little endian;
 from __future__ import annotations
 
 import struct
+from functools import cache
 
 from headwater.errors import FrameError
+from headwater.extras import how_to_install, installed
 
 CONTROL, EVENTS, BATCH, ACK, GAP, PROMISE, PING, PONG, EVENT, RETOLD, BODY, REBODY = range(1, 13)
 COMPRESSED = 0x80
@@ -52,6 +54,17 @@ Data = bytes | bytearray | memoryview
 def too_large(what: str, size: int, limit: int) -> FrameError:
     """The error for a frame that is more than one frame may be, on either side."""
     return FrameError(f"{what}: expected at most {limit:,} bytes in a frame, found {size:,}; split it")
+
+
+@cache
+def _columns() -> bool:
+    return installed("arrow")
+
+
+def check_columns(what: str) -> None:
+    """FrameError unless this node can read what needs Arrow; its card says so, and other nodes keep to it."""
+    if not _columns():
+        raise FrameError(f"{what}: expected plain records, for Arrow is not installed here: {how_to_install('arrow')}")
 
 
 def truncated(what: str, need: int, found: int) -> FrameError:

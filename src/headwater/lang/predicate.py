@@ -9,6 +9,8 @@ This file does not check types (the builder does) and does not look at single wo
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, cast
@@ -72,6 +74,8 @@ _UNARY: dict[type, Any] = {exp.Neg: "neg", exp.Not: "not", exp.BitwiseNot: "not"
 _NULL_TESTS: dict[type, str] = {exp.EQ: "is null", exp.NEQ: "is not null"}
 _NOTHING = ("none", "nil", "undefined", "missing")  # what others call null
 _TWO = ("this", "expression")
+PARSER_FRAMES = 5_000  # of Python's stack, for text that nests MAX_DEPTH deep: about 30 a level
+_raising_limit = threading.Lock()
 _FUNCTION_NAMES = [*FUNCTIONS, *(name for name in REDUCTIONS if name not in FUNCTIONS), "if", "cast", *ALIASES]
 
 
@@ -93,7 +97,7 @@ def parse(text: str, input: Record, *, params: Iterable[ParamDecl] = (), builder
 def _tree(text: str, tokens: Tokens) -> Any:
     """sqlglot's tree, or its complaint as a problem with a place."""
     try:
-        trees = engine.parser.parse_into(exp.Condition, tokens.out, text)
+        trees = _trees(text, tokens)
     except ParseError as error:
         raise _syntax_error(text, tokens, error.errors[0] if error.errors else {}) from None
     except RecursionError:
@@ -101,6 +105,26 @@ def _tree(text: str, tokens: Tokens) -> Any:
     if len(trees) != 1 or trees[0] is None:
         raise syntax_error(text, Span(0, len(text)), "this cannot be read", expected="one condition")
     return trees[0]
+
+
+def _trees(text: str, tokens: Tokens) -> list[Any]:
+    """As machine code (the extra `parser`) sqlglot's parser takes little of the stack. As Python it takes more than
+    there is, for text that nests as deep as it may; and the limit is one for all threads: one at a time changes it."""
+    try:
+        return _parse(text, tokens)
+    except RecursionError:
+        pass
+    with _raising_limit:
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit + PARSER_FRAMES)
+        try:
+            return _parse(text, tokens)
+        finally:
+            sys.setrecursionlimit(limit)
+
+
+def _parse(text: str, tokens: Tokens) -> list[Any]:
+    return cast(list[Any], engine.parser.parse_into(exp.Condition, tokens.out, text))
 
 
 def _syntax_error(text: str, tokens: Tokens, error: dict[str, Any]) -> InterestError:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-import numpy as np
-
 from headwater.ir.interp import Fault
+from headwater.late import np
 from headwater.match import layout as w
 
 PLAIN = w.N_FAULTS  # words of an entry that cannot fault

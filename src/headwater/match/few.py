@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from headwater.late import np
 from headwater.match import layout as w
 from headwater.match.kernel_few import (
     F_ATTRS,

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-import numpy as np
-
 from headwater.interest import Interest
 from headwater.ir.nodes import Load, Path
+from headwater.late import np
 from headwater.match import counters as c
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute, attribute_of

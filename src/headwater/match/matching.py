@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from headwater.ir.interp import Fault
+from headwater.late import np
 from headwater.match import layout as w
 from headwater.match.counters import KINDS, Counters
 from headwater.match.kernel import judge_of, record_function

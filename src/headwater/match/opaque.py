@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from headwater.ir import walk
 from headwater.ir.analyse import Analysis, analyse
 from headwater.ir.interp import FUEL
 from headwater.ir.nodes import Expr, InSet, Lookup, Param, Program, Return
 from headwater.ir.serial import fingerprint_of_normal
+from headwater.late import np
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute
 from headwater.match.kernel import ASK, code

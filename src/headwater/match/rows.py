@@ -7,10 +7,8 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.errors import ExecutionError
+from headwater.late import np, pa
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute
 from headwater.match.counters import increase

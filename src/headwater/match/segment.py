@@ -12,8 +12,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from headwater.late import np
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute
 from headwater.match.kernel import build_hash

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from headwater.late import np
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute, Key
 from headwater.match.lower import End, Predicate

@@ -18,14 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.errors import ExecutionError
 from headwater.ir.analyse import Analysis
 from headwater.ir.interp import FUEL, Fault, initial_state
 from headwater.ir.nodes import META_TYPES, Program
 from headwater.ir.walk import all_expressions
+from headwater.late import np, pa
 from headwater.native import cache, engine
 from headwater.native.codegen_expr import Exprs
 from headwater.native.codegen_stmt import Stmts

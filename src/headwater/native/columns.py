@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.errors import ExecutionError
+from headwater.late import np, pa
 from headwater.native.emit import is_text
 from headwater.native.once import once
 from headwater.native.reader_batch import Buffers

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import llvmlite.binding as llvm
+from headwater.late import llvm
 
 # For code without loops, for records with loops, and for batches: what each gains from is worth its time, and no more.
 Passes = Literal["straight", "loops", "all"]

@@ -17,10 +17,9 @@ import ctypes
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from headwater.ir.interp import EventMeta
 from headwater.ir.nodes import ParamDecl
+from headwater.late import np
 from headwater.native.emit import Fn, Val, is_text, llvm
 from headwater.types.model import BOOL, F64, U64, Type
 

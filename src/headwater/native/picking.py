@@ -11,9 +11,7 @@ import ctypes
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
+from headwater.late import np, pa
 from headwater.native import engine
 from headwater.native.once import once
 from headwater.types.arrow import arrow_schema
@@ -23,7 +21,6 @@ from headwater.types.model import Record, Scalar
 EXPORTED = 80  # bytes of an ArrowArray
 ROWS = 8192  # of an Arrow message: its head is remembered by their number
 KEPT = 1024  # heads of messages
-_ZEROS = pa.py_buffer(bytes(8 * ROWS))
 _MARK = 8  # bytes before a message's head
 _PYTHON = ("PyBytes_FromStringAndSize", "PyBytes_AsString", "Py_IncRef")
 _LIBC = ("memcpy", "memset")
@@ -288,8 +285,9 @@ class Picker:
 
     def _head(self, rows: int) -> tuple[bytes, Any, int, int]:
         """The head of a message of so many rows, where each column goes after it, and how long the message is."""
+        zeros = pa.py_buffer(bytes(8 * rows))
         columns = [
-            pa.Array.from_buffers(kind, rows, [None, _ZEROS.slice(0, rows * width)])
+            pa.Array.from_buffers(kind, rows, [None, zeros.slice(0, rows * width)])
             for kind, width in zip(self.schema.types, self._widths, strict=True)
         ]
         sample = pa.RecordBatch.from_arrays(columns, schema=self.schema).serialize()

@@ -22,14 +22,13 @@ from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any, Literal
 
-import numpy as np
-
 from headwater.errors import DecodeError, ExecutionError
 from headwater.ir import params as parameters
 from headwater.ir.analyse import Analysis
 from headwater.ir.cost import interpreted_steps
 from headwater.ir.interp import FUEL, EventMeta, Fault, State, Status, initial_state, run
 from headwater.ir.nodes import Program
+from headwater.late import np
 from headwater.native import engine
 from headwater.native.batch import BatchCode, BatchProgram, BatchResult, Counts, batch_code, batch_source, is_large
 from headwater.native.batch import passes_for as passes_for_batch

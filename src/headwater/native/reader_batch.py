@@ -12,11 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.errors import ExecutionError
 from headwater.ir.nodes import META_TYPES
+from headwater.late import np, pa
 from headwater.native.emit import Val, is_text
 from headwater.native.kernels_batch import BLOCK
 from headwater.native.reader_record import load_slot

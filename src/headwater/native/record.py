@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from headwater.ir.analyse import Analysis, analyse
 from headwater.ir.interp import FUEL, EventMeta, Fault, Status, initial_state
 from headwater.ir.nodes import Loop, Meta, Program, Reduce
 from headwater.ir.walk import all_expressions, statements
+from headwater.late import np
 from headwater.native import assemble, cache, engine
 from headwater.native.codegen_expr import Exprs
 from headwater.native.codegen_stmt import Stmts

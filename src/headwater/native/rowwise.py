@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
 from headwater.errors import HeadwaterError
 from headwater.ir.interp import EventMeta, Fault, Status
+from headwater.late import pa
 from headwater.native.batch import FAULTS, BatchResult, Counts, meta_columns
 from headwater.native.reader_batch import META
 from headwater.native.record import RecordProgram

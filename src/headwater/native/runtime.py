@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import numpy as np
-
 from headwater.ir.library import libm
+from headwater.late import np
 from headwater.native import engine
 from headwater.native.kernels import kernels
 from headwater.native.once import once

@@ -11,9 +11,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from headwater.ir.nodes import Call, Compare, Const, Expr, IsMissing, Load, Logic, Param, Path, Program, Return, Unary
+from headwater.late import np
 from headwater.native.kernels_table import LOADS
 from headwater.native.record import Result, result_of
 from headwater.native.runtime import python_function, runtime

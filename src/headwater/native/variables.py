@@ -10,10 +10,9 @@ import math
 import struct
 from typing import Any
 
-import numpy as np
-
 from headwater.ir.interp import State
 from headwater.ir.nodes import Program
+from headwater.late import np
 from headwater.native.emit import Fn, Val, is_text, llvm
 from headwater.types.model import BOOL, F64, U64, Type, promote
 

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from headwater.ir.nodes import Program
+from headwater.late import pa
 from headwater.spark import worker
 from headwater.spark.schema import spark_schema
 

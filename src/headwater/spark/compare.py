@@ -17,9 +17,8 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from headwater.ir.library import round_f32
+from headwater.late import np
 from headwater.spark.sql import (
     DECIMAL,
     Sql,

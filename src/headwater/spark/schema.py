@@ -12,34 +12,40 @@ Optional fields are nullable, and so is everything within an optional record.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from headwater.errors import ExecutionError
 from headwater.extras import require
+from headwater.late import pa, pc
 from headwater.types.conform import conform
 from headwater.types.event_type import EventType, event_type
 from headwater.types.model import Array, Enum, Field, List, Record, Scalar, Type
 
-_DECIMAL = pa.decimal128(20, 0)
-_ARROW: dict[str, Any] = {
-    "bool": pa.bool_(),
-    "i8": pa.int8(),
-    "i16": pa.int16(),
-    "i32": pa.int32(),
-    "i64": pa.int64(),
-    "u8": pa.int16(),
-    "u16": pa.int32(),
-    "u32": pa.int64(),
-    "u64": _DECIMAL,
-    "f32": pa.float32(),
-    "f64": pa.float64(),
-    "text": pa.utf8(),
-    "bytes": pa.binary(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-}
+
+@cache
+def _decimal() -> Any:
+    return pa.decimal128(20, 0)
+
+
+@cache
+def _arrow() -> dict[str, Any]:
+    return {
+        "bool": pa.bool_(),
+        "i8": pa.int8(),
+        "i16": pa.int16(),
+        "i32": pa.int32(),
+        "i64": pa.int64(),
+        "u8": pa.int16(),
+        "u16": pa.int32(),
+        "u32": pa.int64(),
+        "u64": _decimal(),
+        "f32": pa.float32(),
+        "f64": pa.float64(),
+        "text": pa.utf8(),
+        "bytes": pa.binary(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+    }
 
 
 def spark_type(type: Type, *, optional: bool = False) -> Any:
@@ -98,7 +104,7 @@ def _spark_field(field: Field, inside_optional: bool) -> Any:
 def _arrow_type(type: Type, *, optional: bool = False) -> Any:
     match type:
         case Scalar(name=name):
-            return _ARROW[name]
+            return _arrow()[name]
         case Enum():
             return pa.utf8()
         case Array(element=element, shape=shape):
@@ -173,7 +179,7 @@ def _without_decimals(column: Any) -> Any:
 def _unsigned(found: Any) -> Any:
     """The type with decimal(20,0) replaced by uint64, at any depth."""
     kinds = pa.types
-    if found == _DECIMAL:
+    if found == _decimal():
         return pa.uint64()
     if kinds.is_list(found) or kinds.is_large_list(found):
         item = found.value_field

@@ -13,15 +13,13 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from headwater.ir import serial
 from headwater.ir.analyse import analyse
 from headwater.ir.interp import FUEL
 from headwater.ir.nodes import META_TYPES, CopyOut, Load, Program, Reduce
 from headwater.ir.walk import all_expressions, statements
+from headwater.late import np, pa, pc
 from headwater.native.batch import BatchProgram, BatchResult, compile_batch
 from headwater.spark.schema import from_spark_arrow, to_spark_arrow
 from headwater.types.model import I32, Field, Record

@@ -17,12 +17,11 @@ items that may be null (they must not be when it comes to values).
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
-import pyarrow as pa
-
 from headwater.errors import TypeDeclarationError
+from headwater.late import pa
 from headwater.types import model
 from headwater.types.model import Array, Enum, Field, List, Record, Scalar, Type
 
@@ -30,23 +29,30 @@ NAME_KEY = b"headwater.name"
 ENUM_KEY = b"headwater.enum"
 RECORD_KEY = b"headwater.record"
 
-_SCALARS: dict[str, Any] = {
-    "bool": pa.bool_(),
-    "i8": pa.int8(),
-    "i16": pa.int16(),
-    "i32": pa.int32(),
-    "i64": pa.int64(),
-    "u8": pa.uint8(),
-    "u16": pa.uint16(),
-    "u32": pa.uint32(),
-    "u64": pa.uint64(),
-    "f32": pa.float32(),
-    "f64": pa.float64(),
-    "text": pa.utf8(),
-    "bytes": pa.binary(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-}
-_FROM_ARROW: dict[Any, Scalar] = {_SCALARS[name]: scalar for name, scalar in model.SCALARS.items()}
+
+@cache
+def _scalars() -> dict[str, Any]:
+    return {
+        "bool": pa.bool_(),
+        "i8": pa.int8(),
+        "i16": pa.int16(),
+        "i32": pa.int32(),
+        "i64": pa.int64(),
+        "u8": pa.uint8(),
+        "u16": pa.uint16(),
+        "u32": pa.uint32(),
+        "u64": pa.uint64(),
+        "f32": pa.float32(),
+        "f64": pa.float64(),
+        "text": pa.utf8(),
+        "bytes": pa.binary(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+    }
+
+
+@cache
+def _from_arrow() -> dict[Any, Scalar]:
+    return {_scalars()[name]: scalar for name, scalar in model.SCALARS.items()}
 
 
 def arrow_field(name: str, type: Type, *, nullable: bool = False) -> Any:
@@ -64,7 +70,7 @@ def arrow_type(type: Type) -> Any:
     """The Arrow type of a type."""
     match type:
         case Scalar(name=name):
-            return _SCALARS[name]
+            return _scalars()[name]
         case Enum():
             return pa.dictionary(pa.int32(), pa.utf8())
         case Array(element=element, shape=shape):
@@ -125,8 +131,8 @@ def _type(field: Any, path: str, problems: list[str]) -> Type | None:
         if ENUM_KEY in metadata and is_text(arrow.value_type):
             return _enum(metadata[ENUM_KEY], path, problems)
         arrow = arrow.value_type
-    if arrow in _FROM_ARROW:
-        return _FROM_ARROW[arrow]
+    if (scalar := _from_arrow().get(arrow)) is not None:
+        return scalar
     if is_text(arrow):
         return model.TEXT
     if is_binary(arrow):

@@ -13,8 +13,7 @@ from itertools import chain
 from math import prod
 from typing import Any
 
-import numpy as np
-
+from headwater.late import np
 from headwater.types.model import Scalar, Type
 
 CODES = {

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.errors import DecodeError
+from headwater.late import np, pa
 from headwater.types.arrow import arrow_schema, arrow_type, compact
 from headwater.types.binding import Binding
 from headwater.types.buffers import numpy_dtype

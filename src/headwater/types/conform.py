@@ -10,11 +10,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from headwater.errors import EncodeError, EvolutionError
+from headwater.late import np, pa, pc
 from headwater.types.arrow import arrow_schema, arrow_type, compact, is_binary, is_list, is_text
 from headwater.types.model import Array, Enum, List, Record, Scalar, Type
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
-import pyarrow as pa
-
 from headwater.errors import TypeDeclarationError
+from headwater.late import loaded
 from headwater.types import columns, frames, plain
 from headwater.types.arrow import arrow_schema, record_from_schema
 from headwater.types.binding import Binding, bind
@@ -163,7 +162,7 @@ class EventType:
 
         Arrow data from someone you do not trust may hold offsets that lead anywhere: `check=True` looks at every
         offset, index and text first, which takes a pass over the columns that have them."""
-        if not isinstance(data, pa.RecordBatch) and frames.is_pandas(data):
+        if not loaded(data, "pyarrow", "RecordBatch") and frames.is_pandas(data):
             return frames.frame_to_batch(self.record, data)
         return conform(self.record, data, check=check)
 
@@ -214,7 +213,7 @@ def _details(type: Type, depth: int) -> Iterator[str]:
 
 def event_type(what: Any, *, name: str | None = None) -> EventType:
     """The event type of an Event class, an instance, a Record, an Arrow schema (`name` if it has none), or itself."""
-    if isinstance(what, pa.Schema):
+    if loaded(what, "pyarrow", "Schema"):
         return EventType.from_arrow_schema(what, name=name)
     if name is not None:
         raise TypeDeclarationError("name= is only for Arrow schemas; a class takes it as its class keyword")

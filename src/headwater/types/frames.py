@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from headwater.errors import EncodeError, EvolutionError
 from headwater.extras import require
+from headwater.late import pa
 from headwater.types.arrow import arrow_type
 from headwater.types.buffers import is_plain
 from headwater.types.conform import conform

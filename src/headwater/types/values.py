@@ -16,9 +16,8 @@ from datetime import date, datetime
 from difflib import get_close_matches
 from typing import Any
 
-import numpy as np
-
 from headwater.errors import EncodeError
+from headwater.late import np
 from headwater.types.binding import Binding
 from headwater.types.codegen import EPOCH, MICROSECOND
 from headwater.types.model import Array, Enum, List, Record, Scalar, describe

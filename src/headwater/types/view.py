@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, ClassVar, overload
 
-import numpy as np
-
 from headwater.errors import DecodeError
+from headwater.late import np
 from headwater.types.binding import Binding
 from headwater.types.buffers import CODES, is_plain, numpy_dtype
 from headwater.types.check import check_header

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.store.log.merging import Piece, by_sequence, by_time, ranks
-from headwater.store.log.schema import META_FIELDS
+from headwater.store.log.schema import meta_fields
 from tests.store.log.logs import keys
 
-SCHEMA = pa.schema(META_FIELDS)
+SCHEMA = pa.schema(meta_fields())
 Key = tuple[str, str, int, int]
 
 
@@ -21,7 +21,7 @@ def batch(rows: list[Key]) -> Any:
     columns = zip(*rows, strict=True) if rows else [[], [], [], []]
     return pa.RecordBatch.from_arrays(
         [pa.array(c, pa.int64()).cast(f.type) if f.name == "event_time" else pa.array(c, f.type)
-         for c, f in zip(columns, META_FIELDS, strict=True)],
+         for c, f in zip(columns, meta_fields(), strict=True)],
         schema=SCHEMA,
     )  # fmt: skip
 

@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
-import pyarrow as pa
-
 from headwater.errors import ExecutionError, StoreError
+from headwater.late import pa
 from headwater.spark.backtest import worker
 from headwater.spark.backtest.job import Job, LogJob, Plan, problem
 from headwater.spark.backtest.local import LocalLogJob

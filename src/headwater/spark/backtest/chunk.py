@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from headwater.late import np, pa, pc
 from headwater.spark.backtest.sizes import heap_fields
 from headwater.spark.frame import LOG_META
 from headwater.spark.schema import from_spark_arrow

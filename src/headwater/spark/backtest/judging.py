@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
-import numpy as np
-import pyarrow as pa
 
 from headwater.interest import Interest
 from headwater.ir import serial
 from headwater.ir.cost import Limits
 from headwater.ir.nodes import Program
 from headwater.ir.rebind import rebind
+from headwater.late import np, pa
 from headwater.match import Matcher
 from headwater.match.counters import KINDS
 from headwater.match.matching import new_totals

@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from headwater.late import np, pa, pc
 from headwater.types.arrow import arrow_type
 from headwater.types.event_type import event_type
 from headwater.types.layout import Layout, align_up, size_align, stride

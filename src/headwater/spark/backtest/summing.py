@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
-
 from headwater.channel.counters import fault_name
+from headwater.late import np
 from headwater.match.counters import KINDS
 from headwater.spark.backtest.judging import crosses_alone
 from headwater.spark.backtest.report import (

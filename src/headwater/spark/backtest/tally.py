@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import numpy as np
+
+from headwater.late import np
 
 SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND

@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headwater.errors import StoreError
+from headwater.late import np, pa, pq
 from headwater.spark.backtest.chunk import Chunk, ClassWeights, RowWeights, Weights, cells_of
 from headwater.spark.backtest.judging import Entry, Judge, fault_row, passed
 from headwater.spark.backtest.sizes import record_sizes

@@ -19,10 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from headwater.errors import ExecutionError
+from headwater.late import pa, pq
 from headwater.spark.ingest.cells import split_cells
 from headwater.spark.ingest.json_array import is_array, write_lines
 from headwater.spark.ingest.mapping import IngestMapping

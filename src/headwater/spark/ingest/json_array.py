@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
+from headwater.late import np
 
 CHUNK = 4 << 20
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{},]', re.DOTALL)

@@ -10,16 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from headwater.late import np, pa, pq
 from headwater.store.log.footers import footer
 from headwater.store.log.merging import Piece, by_sequence
 from headwater.store.log.schema import SEQ, SOURCE, TIME
 
 _COLUMNS = (SOURCE, SEQ, TIME)
-_NEVER = np.iinfo(np.int64).min
+_NEVER = -(1 << 63)
 
 
 @dataclass(slots=True)

@@ -11,10 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from headwater.late import np, pa, pq
 from headwater.spark.ingest import reading, writing
 from headwater.spark.ingest.inputs import Input
 from headwater.spark.ingest.lowering import BAD, REASON, VERDICT, judged
@@ -22,8 +19,13 @@ from headwater.spark.ingest.mapping import IngestMapping
 from headwater.spark.ingest.reading import BLOCK, BYTES, FILE, RAW, ROW
 
 SCHEMA = "file string, line bigint, raw string, raw_bytes binary, reason string"
-ARROW = pa.schema([("file", pa.utf8()), ("line", pa.int64()), ("raw", pa.utf8()), ("raw_bytes", pa.binary()),
-                   ("reason", pa.utf8())])  # fmt: skip
+
+
+def _schema() -> Any:
+    """The same for Arrow."""
+    texts = {name: pa.utf8() for name in ("file", "raw", "reason")}
+    kinds = {"line": pa.int64(), "raw_bytes": pa.binary(), **texts}
+    return pa.schema([(name, kinds[name]) for name in ("file", "line", "raw", "raw_bytes", "reason")])
 
 
 def write_quarantine(
@@ -113,5 +115,9 @@ def read_quarantine(folder: Path) -> pa.Table:
     anybody take them for events; in logs of before in `.parquet`."""
     files = sorted([*folder.glob("*.quarantined"), *folder.glob("*.parquet")])
     if not files:
-        return ARROW.empty_table()
-    return pa.concat_tables([pq.read_table(file, partitioning=None) for file in files]).select(ARROW.names).cast(ARROW)
+        return _schema().empty_table()
+    return (
+        pa.concat_tables([pq.read_table(file, partitioning=None) for file in files])
+        .select(_schema().names)
+        .cast(_schema())
+    )

@@ -12,9 +12,7 @@ import re
 from functools import reduce
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from headwater.late import pa, pq
 from headwater.spark.ingest.inputs import Input, single_byte
 from headwater.spark.ingest.lowering import BAD, BLANK, GOOD, HEADER, Scan, raw_type, routes
 from headwater.spark.ingest.mapping import IngestMapping

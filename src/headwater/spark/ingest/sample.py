@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from headwater.errors import ExecutionError
+from headwater.late import pa, pq
 from headwater.spark.ingest.inputs import find_files
 from headwater.spark.ingest.json_array import elements, is_array
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from headwater.errors import ExecutionError
+from headwater.late import np
 
 CHUNK = 4 << 20
 _CANDIDATES = bytes([*range(1, 9), 11, 12, *range(14, 32)])

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import pyarrow as pa
-
 from headwater.channel.names import nearest
 from headwater.errors import ChannelError
 from headwater.interest import Interest
+from headwater.late import pa
 from headwater.spark.live.options import Place
 from headwater.spark.live.shaping import LOG_META
 from headwater.types import EventType, event_type

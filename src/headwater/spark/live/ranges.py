@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from headwater.errors import EncodeError, EvolutionError, LinkDown, Unreachable
 from headwater.interest import Interest
+from headwater.late import pc
 from headwater.spark.live.loss import Missing, tell_of_loss
 from headwater.spark.live.options import Place
 from headwater.spark.live.packing import unpack

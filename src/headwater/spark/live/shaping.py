@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from headwater.errors import ConfigError, ConfigProblem, EvolutionError
+from headwater.late import pa
 from headwater.spark.frame import LOG_META
 from headwater.spark.schema import spark_schema, to_spark_arrow
 from headwater.types import EventType

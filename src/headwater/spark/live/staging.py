@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from headwater.errors import StoreError
+from headwater.late import pa
 from headwater.spark.schema import from_spark_arrow
 from headwater.types.model import Record
 

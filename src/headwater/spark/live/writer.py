@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
 from headwater.errors import ChannelError, ConfigError, ConfigProblem, StoreError
 from headwater.federation.log_publish import Publisher, publisher_name
 from headwater.interest import as_event_type
+from headwater.late import pa
 from headwater.spark.live.options import WriteOptions
 from headwater.spark.live.places import RAW, open_place
 from headwater.spark.live.ranges import patiently

@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from headwater.errors import ConfigError, ConfigProblem
+from headwater.late import pa
 from headwater.spark.scale.model import TOPOLOGIES, Costs, Grown, Load, Scenario, Topology
 from headwater.spark.scale.recorded import Recorded
 from headwater.spark.scale.shapes import World

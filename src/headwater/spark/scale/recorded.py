@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.errors import ConfigError, ConfigProblem, ExecutionError
+from headwater.late import np, pa
 from headwater.spark.backtest.chunk import Chunk
 from headwater.spark.backtest.judging import Judge, pack
 from headwater.spark.backtest.subscriptions import Subscription, Subscriptions, Wanted, checked, load, resolve

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import pyarrow as pa
-
 from headwater.errors import StoreError
+from headwater.late import pa
 from headwater.store.log.layout import Foundation, hidden
 from headwater.store.log.wal import BATCH, EVENT, MAX_PAYLOAD, ROWS, SOURCE, Header, Segment, has_enum
 

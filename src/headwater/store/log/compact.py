@@ -18,9 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import uuid4
 
-import numpy as np
-
 from headwater.errors import StoreError
+from headwater.late import np
 from headwater.store.log import merging
 from headwater.store.log.exchange import check_exchange, exchange
 from headwater.store.log.footers import Range, footer

@@ -14,11 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from headwater.errors import StoreError
 from headwater.interest import Interest
+from headwater.late import pa, pq
 from headwater.store.log.files import judged
 from headwater.store.log.layout import hidden, sync_folder
 from headwater.store.log.reading import ChannelReader
@@ -124,7 +122,7 @@ def format_of(path: Path, format: Format | None) -> Format:
     return found
 
 
-Write = Callable[[pa.RecordBatch], object]
+Write = Callable[[Any], object]  # of a RecordBatch
 
 
 @contextmanager

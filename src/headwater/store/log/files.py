@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-
-import pyarrow as pa
+from typing import Any
 
 from headwater.errors import StoreError
 from headwater.interest import Interest
+from headwater.late import pa
 from headwater.store.log.judging import Judge
 from headwater.store.log.location import local_folder
 from headwater.store.log.reading import ROWS, ChannelReader, Scan, Span, channels
@@ -95,7 +95,7 @@ def judged(
     return judge
 
 
-class Passing(Iterator[pa.RecordBatch]):
+class Passing(Iterator[Any]):  # of RecordBatches
     """What passes an interest of a scan."""
 
     def __init__(self, judge: Judge, scan: Scan) -> None:

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from headwater.errors import StoreError
+from headwater.late import pa, pq
 from headwater.store.log.layout import DAY_MICROSECONDS, day_of
 from headwater.store.log.parquet_footer import Chunk, RowGroup, row_groups
 from headwater.store.log.schema import NODE, SEQ, SOURCE, TIME

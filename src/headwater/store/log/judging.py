@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.errors import StoreError
 from headwater.interest import Interest
 from headwater.ir.nodes import CopyOut, Load, Program, Reduce
 from headwater.ir.walk import all_expressions, statements
+from headwater.late import np, pa
 from headwater.native.record import uses_meta
 from headwater.store.log.merging import joined, ranks, take
 from headwater.store.log.schema import NODE, SEQ, SOURCE, TIME

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.errors import StoreError
+from headwater.late import np, pa
 from headwater.store.log.schema import NODE, SEQ, SOURCE, TIME
 from headwater.types.arrow import compact
 

@@ -14,10 +14,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from headwater.errors import StoreError
+from headwater.late import pa, pq
 from headwater.store.log.footers import Footer, Group, Range, footer
 from headwater.store.log.layout import ChannelFolder, channels, parquet_segment
 from headwater.store.log.schema import NODE, SEQ, SOURCE, Table, read_table

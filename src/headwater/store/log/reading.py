@@ -13,11 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from headwater.errors import StoreError
+from headwater.late import np, pa, pc
 from headwater.store.log import merging
 from headwater.store.log.footers import GREATEST, Group, Range
 from headwater.store.log.judging import check_columns
@@ -205,7 +202,7 @@ class ChannelReader:
         return f"<ChannelReader of {self.channel} in {os.fspath(self.root)!r}>"
 
 
-class Scan(Iterator[pa.RecordBatch]):
+class Scan(Iterator[Any]):  # of RecordBatches
     """Batches of events, all of one moment: that at which the first of them was asked for."""
 
     def __init__(self, batches: Generator[pa.RecordBatch, None, None], wanted: _Wanted) -> None:

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from headwater.errors import HeadwaterError, StoreError
+from headwater.late import np
 from headwater.store.log import merging, staging, wal
 from headwater.store.log.appending import Writer
 from headwater.store.log.compact import clean

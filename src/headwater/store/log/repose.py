@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
-
 from headwater.errors import HeadwaterError, StoreError
+from headwater.late import pa
 from headwater.store.log import wal
 from headwater.store.log.layout import ChannelFolder, NodeFolder, claim
 from headwater.store.log.opening import must_exist

@@ -13,12 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
-
 from headwater.errors import StoreError
+from headwater.late import ds, np, pa, pq
 from headwater.store.log import wal
 from headwater.store.log.layout import (
     DAY_MICROSECONDS,

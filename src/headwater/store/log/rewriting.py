@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from headwater.late import pa, pq
 from headwater.store.log.footers import Range
 from headwater.store.log.layout import sync_file
 from headwater.store.log.opening import spans_of

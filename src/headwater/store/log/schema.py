@@ -9,14 +9,11 @@ from __future__ import annotations
 import base64
 import os
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from headwater.errors import EvolutionError, StoreError, TypeDeclarationError
+from headwater.late import np, pa, pq
 from headwater.store.log.layout import ChannelFolder, sync_file, sync_folder, write_atomic
 from headwater.types import EventType, event_type, plan
 from headwater.types.arrow import NAME_KEY, record_from_schema
@@ -33,12 +30,17 @@ NODE_KEY = b"headwater.node"
 SEGMENT_KEY = b"headwater.segment"
 SOURCES_KEY = b"headwater.sources"
 
-META_FIELDS: tuple[Any, ...] = (
-    pa.field(NODE, pa.utf8()),
-    pa.field(SOURCE, pa.utf8()),
-    pa.field(SEQ, pa.int64()),
-    pa.field(TIME, pa.timestamp("us", tz="UTC")),
-)
+
+@cache
+def meta_fields() -> tuple[Any, ...]:
+    """The columns of every event, before its fields."""
+    return (
+        pa.field(NODE, pa.utf8()),
+        pa.field(SOURCE, pa.utf8()),
+        pa.field(SEQ, pa.int64()),
+        pa.field(TIME, pa.timestamp("us", tz="UTC")),
+    )
+
 
 BYTES_RECORD = Record("bytes", (Field("data", BYTES),))  # events of a channel without a type
 
@@ -54,7 +56,7 @@ class Table:
     def schema(self) -> Any:
         """The columns of every event, then the fields."""
         metadata = {NAME_KEY: self.fields.name.encode(), TYPE_KEY: type_text(self.type)}
-        return pa.schema([*META_FIELDS, *self.fields.schema], metadata=metadata)
+        return pa.schema([*meta_fields(), *self.fields.schema], metadata=metadata)
 
     def batch(self, node: str, source: str, seqs: Any, times: Any, fields: Any) -> Any:
         """Rows of the table: of one source, with sequence numbers and times (µs) given, and a batch of fields of
@@ -75,7 +77,7 @@ def constant(text: str, count: int) -> Any:
 
 def microseconds(times: Any) -> Any:
     """A column of times from int64 microseconds, an Arrow array or one of numpy."""
-    kind = META_FIELDS[3].type
+    kind = meta_fields()[3].type
     if isinstance(times, pa.Array):
         return times if times.type == kind else times.cast(pa.int64()).view(kind)
     return pa.array(np.ascontiguousarray(times, np.int64)).view(kind)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import pyarrow as pa
-
+from headwater.late import pa
 from headwater.store.log.schema import META, NODE, SOURCE, TIME, Table, microseconds
 from headwater.types import event_type
 from headwater.types.model import Record

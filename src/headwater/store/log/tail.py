@@ -10,10 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.errors import StoreError
+from headwater.late import np, pa
 from headwater.store.log import wal
 from headwater.store.log.footers import Group, Range
 from headwater.store.log.judging import empty

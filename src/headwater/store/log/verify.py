@@ -9,9 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from headwater.errors import HeadwaterError, StoreError
+from headwater.late import np
 from headwater.store.log import merging, wal
 from headwater.store.log.compact import unfinished
 from headwater.store.log.footers import Range, footer

@@ -30,10 +30,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.errors import HeadwaterError, StoreError
+from headwater.late import np, pa
 from headwater.store.log.schema import BYTES_RECORD, Table, constant, type_from_text, type_text
 from headwater.types import EventType, event_type
 from headwater.types.columns import packed_to_batch

@@ -17,10 +17,8 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
-import numpy as np
-import pyarrow as pa
-
 from headwater.errors import ClosedError, HeadwaterError, StoreError
+from headwater.late import np, pa
 from headwater.store.log import background, recovery, schema
 from headwater.store.log.appending import Writer
 from headwater.store.log.layout import ChannelFolder, Foundation, make_folders

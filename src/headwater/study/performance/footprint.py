@@ -217,8 +217,8 @@ def _running(disk: Mapping[str, tuple[int, str]], weighed: Mapping[str, Any]) ->
     )
     notes = (
         "The interpreter needs no compiler, and every source has it anyway: it is the reference, and runs an interest "
-        "until its machine code is ready. There is no option to leave LLVM out today: importing the package loads it. "
-        "The figure for the interpreter is of a process that loads only what that needs."
+        "until its machine code is ready. There is no option to leave LLVM out, but it comes with the first machine "
+        "code, not with the package. The figure for the interpreter is of a process that loads only what that needs."
     )
     bars = Bars(
         name="footprint-bars",
