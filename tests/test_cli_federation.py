@@ -24,6 +24,7 @@ from headwater.federation.lines import from_line, to_line
 from headwater.interest import as_event_type
 from headwater.signals import End
 from headwater.types import EventType, event_type
+from tests.federation.nodes import Log
 
 GUARD = 60
 TYPE = "level: f64, network: text?, at: timestamp?, raw: bytes?"
@@ -145,6 +146,41 @@ def test_lines_that_are_not_events() -> None:
             )  # fmt: skip
             assert ran.returncode == 2 and "line 2: " in ran.stderr and why in ran.stderr, ran.stderr
             assert "Traceback" not in ran.stderr
+
+
+def publish_lines(monkeypatch: pytest.MonkeyPatch, lines: list[bytes], *arguments: str) -> tuple[int, list[Any]]:
+    """The exit code of `headwater publish`, and what has come at a sink."""
+    with Node("hub", listen="tcp/127.0.0.1:0") as node:
+        got = Log()
+        node.channel("ie.tcd.level", TYPE).subscribe(got)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(lines)), encoding="utf-8"))
+        code = main(["publish", "ie.tcd.level", "--connect", node.endpoints[0], "--wait", "60", *arguments])
+        return code, got.field("level")
+
+
+LINES = [b'{"level": 1}', b"", b'{"level": 2, "network": "\xff"}', b'{"level": "loud"}', b"{", b'{"level": 5}']
+
+
+def test_a_line_that_is_no_event_stops_it_and_it_says_how_many_were_published(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert publish_lines(monkeypatch, LINES) == (2, [1.0])  # the type is known from the sink
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and said.startswith("headwater publish: line 3: expected JSON"), said
+    assert said.endswith("it stopped there and published 1 event (--bad-lines skip goes on)\n")
+
+
+def test_lines_that_are_no_events_can_be_left_out_and_are_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = [*LINES, *[b"nonsense"] * 20]
+    assert publish_lines(monkeypatch, many, "--bad-lines", "skip") == (3, [1.0, 5.0])
+    said = capsys.readouterr().err.splitlines()
+    assert [each.split(":")[1] for each in said[:3]] == [" line 3", " line 4", " line 5"] and len(said) == 11
+    assert "level: expected a float or int, found str 'loud'" in said[1]
+    assert said[-1] == "published 2 events; 23 lines were no event and left out"
+    assert publish_lines(monkeypatch, [b'{"level": 1}'], "--bad-lines", "skip") == (0, [1.0])
+    assert capsys.readouterr().err == "published 1 event\n"
 
 
 def test_certificates(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

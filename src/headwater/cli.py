@@ -206,11 +206,16 @@ def _add_publish(commands: Any) -> None:
     sub = commands.add_parser(
         "publish",
         help="publish events from lines of JSON on standard input",
-        description="Publish events from lines of JSON on standard input, once somebody wants them.",
+        description="Publish events from lines of JSON on standard input, once somebody wants them. It says how many.",
+        epilog="exit code: 0; 1 if not all was acknowledged in time; 2 if it stopped, for instance at a line that is "
+        "no event; 3 if\nsuch lines were left out (--bad-lines skip) and all others published\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     sub.add_argument("channel", help="its name")
     sub.add_argument("--type", help="the event type, as for explain; default: as another node has it")
     sub.add_argument("--allow-nobody", action="store_true", help="publish also if nobody has subscribed")
+    sub.add_argument("--bad-lines", choices=("stop", "skip"), default="stop", help="at a line that is no event: stop, "
+                     "and say how many were published, or go on and count them (default: %(default)s)")  # fmt: skip
     _add_joining(sub)
 
     def run(args: argparse.Namespace) -> int:
@@ -218,7 +223,13 @@ def _add_publish(commands: Any) -> None:
 
         kind = load_type(args.type) if args.type else None
         return command.publish(
-            _joining(args), args.channel, sys.stdin, type=kind, wait=args.wait, allow_nobody=args.allow_nobody
+            _joining(args),
+            args.channel,
+            getattr(sys.stdin, "buffer", sys.stdin),  # bytes: a line may be anything
+            type=kind,
+            wait=args.wait,
+            allow_nobody=args.allow_nobody,
+            skip=args.bad_lines == "skip",
         )
 
     sub.set_defaults(run=run)

@@ -22,6 +22,8 @@ from headwater.signals import End, end_signals
 from headwater.types import EventType
 
 LISTEN = "tcp/127.0.0.1:7447"
+SHOWN_LINES = 10  # that are no events, of which is said what is wrong with them
+BAD_LINES = 3  # exit code: some lines were no events, all others were published
 SHOWN_NAMES = 5  # of other nodes, in an error
 PAUSE = 0.2  # seconds after which it is looked whether the end has come
 
@@ -122,18 +124,20 @@ def listen(
 def publish(
     joining: Joining,
     name: str,
-    lines: Iterable[str],
+    lines: Iterable[str | bytes],
     *,
     type: EventType | None,
     wait: float,
     allow_nobody: bool = False,
+    skip: bool = False,
 ) -> int:
     """Publish what lines of JSON say; at the end, wait until it has been dealt with.
 
-    If nobody has subscribed in time nothing is published, unless that is allowed."""
+    If nobody has subscribed in time nothing is published, unless that is allowed. At a line that is no event it stops,
+    or, with `skip`, goes on with the next; what was published by then is dealt with all the same."""
     with end_signals() as ended, joining.node() as node:
         channel = _channel(node, name, type, wait, ended)
-        published = 0
+        done = Published()
         with channel.source() as source, suppress(KeyboardInterrupt):
             await_sinks(node, [name], wait, ended, command="publish", allow_nobody=allow_nobody)
             for number, line in enumerate(_until(ended, lines), 1):
@@ -142,11 +146,39 @@ def publish(
                 try:
                     source.publish(from_line(channel.type, line))
                 except EncodeError as error:
-                    raise FederationError(f"line {number:,}: {error}") from None
-                published += 1
-        done = node.flush(wait)
-        print(f"published {published:,} events{'' if done else ', not all acknowledged'}", file=sys.stderr, flush=True)
-    return 0 if done else 1
+                    done.bad(f"line {number:,}: {error}", shown=skip)
+                    if not skip:
+                        break
+                else:
+                    done.events += 1
+        flushed = node.flush(wait)
+        return done.end(flushed, skip=skip)
+
+
+@dataclass(slots=True)
+class Published:
+    """What has become of lines."""
+
+    events: int = 0
+    lines: int = 0  # that were no events
+    last: str = ""  # what was wrong with the last of them
+
+    def bad(self, why: str, *, shown: bool) -> None:
+        """A line is no event."""
+        self.lines, self.last = self.lines + 1, why
+        if shown and self.lines <= SHOWN_LINES:
+            more = "; others like it are only counted" if self.lines == SHOWN_LINES else ""
+            print(f"headwater publish: {why}{more}", file=sys.stderr, flush=True)
+
+    def end(self, flushed: bool, *, skip: bool) -> int:
+        """Say so; the exit code."""
+        late = "" if flushed else ", not all acknowledged"
+        published = f"published {self.events:,} event{'s' * (self.events != 1)}{late}"
+        if self.lines and not skip:
+            raise FederationError(f"{self.last}; it stopped there and {published} (--bad-lines skip goes on)")
+        left = f"; {self.lines:,} line{'s were' if self.lines != 1 else ' was'} no event and left out"
+        print(f"{published}{left if self.lines else ''}", file=sys.stderr, flush=True)
+        return 1 if not flushed else BAD_LINES if self.lines else 0
 
 
 def authority(folder: Path, *, days: int) -> int:
@@ -249,7 +281,7 @@ def _peers(node: Node) -> list[Any]:
     return [] if node.engine is None else node.engine.everyone()
 
 
-def _until(ended: End, lines: Iterable[str]) -> Iterator[str]:
+def _until(ended: End, lines: Iterable[str | bytes]) -> Iterator[str | bytes]:
     """Lines, until the end has come."""
     source = iter(lines)
     while not ended.is_set():

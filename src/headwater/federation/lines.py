@@ -14,7 +14,7 @@ def to_line(type: EventType | None, event: Any) -> str:
     return f'"{shown(BYTES, event)}"' if type is None else to_json(type, event)
 
 
-def from_line(type: EventType | None, line: str) -> Any:
+def from_line(type: EventType | None, line: str | bytes) -> Any:
     """What a source of this type takes for a line; EncodeError if that is not JSON of the right form."""
     return taken(BYTES, loads(line)) if type is None else object_in(type, line)
 
