@@ -81,7 +81,7 @@ def test_a_closed_log_is_parquet_for_polars(events: Path, monkeypatch: pytest.Mo
     assert found["badge"].to_list() == [1, 70_000] and found["count"].to_list() == [3.0, 0.5]
     assert found["at"].to_list() == [{"x": 1.5, "floor": None}, {"x": 0.1, "floor": 2}]
     assert found["near"].to_list() == [[1, 2], [-1]] and found["place"].to_list() == [None, "lab"]
-    assert found["kind"].cast(pl.String).to_list() == ["in", "by"]
+    assert found["kind"].cast(pl.String).to_list() == ["in", "by"] and found["event_day"].null_count() == 0
 
 
 def test_a_closed_log_is_parquet_for_pandas(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
