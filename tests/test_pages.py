@@ -11,18 +11,51 @@ from pathlib import Path
 import pytest
 
 from headwater.cli import main
+from tests.pages import ROOT, blocks, commands, pages, run_page
 
-ROOT = Path(__file__).parent.parent
+SPARK = ("docs/backtest.md", "docs/ingest.md", "docs/spark-streams.md", "docs/spark.md")  # tests/spark/test_pages.py
+OWN_TEST = ("README.md",)  # test_the_first_program…, tests/test_two_processes.py
+LANGUAGES = {"", "c", "expressions", "predicate", "python", "refused", "sh", "toml"}
+FEWEST_REASON = 10  # letters of a reason
 
 
-def blocks(page: str) -> list[tuple[str, str]]:
-    """The language and text of each code block."""
-    return re.findall(r"```(\w*)\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+@pytest.mark.parametrize("page", [page for page in pages() if page not in (*SPARK, *OWN_TEST)])
+def test_the_code_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(page, tmp_path)
+
+
+def test_what_is_not_run_is_little_and_has_a_reason() -> None:
+    found = [block for page in pages() for block in blocks(page)]
+    assert {block.language for block in found} == LANGUAGES
+    marked = [block for block in found if not block.runs]
+    assert all(len(block.reason) >= FEWEST_REASON for block in marked), marked
+    assert [block.page for block in marked if block.language == "python"] == []
+    other = [block for block in found if block.more and block.runs and block.language != "toml"]
+    assert not other, f"expected nothing, or no-run and a reason, after the language: {[str(each) for each in other]}"
+
+
+def test_commands_are_in_blocks_that_are_looked_at() -> None:
+    plain = [block for page in pages() for block in blocks(page) if block.language == ""]
+    assert [str(block) for block in plain if list(commands(block.text))] == []
+
+
+def test_commands_of_the_readme_run() -> None:
+    found = [words for block in blocks("README.md") if block.language == "sh" for words, _ in commands(block.text)]
+    assert found and [main(words) for words in found] == [0] * len(found)
+
+
+def test_all_programs_of_the_readme_have_a_test() -> None:
+    programs = [block.text for block in blocks("README.md") if block.language == "python"]
+    assert [text.splitlines()[0] for text in programs] == [
+        "from headwater import Event, Node, f32",
+        "# hall.py",
+        "# desk.py",
+    ]
 
 
 def test_the_first_program_of_the_readme_prints_what_is_shown(tmp_path: Path) -> None:
-    (kind, program), (_, output) = blocks("README.md")[:2]
-    assert kind == "python"
+    program, output = (block.text for block in blocks("README.md")[:2])
     script = tmp_path / "readme.py"  # a lambda's source is read from its file
     script.write_text(program, encoding="utf-8")
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
@@ -31,15 +64,13 @@ def test_the_first_program_of_the_readme_prints_what_is_shown(tmp_path: Path) ->
 
 
 def test_explain_prints_what_its_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    (_, command), (_, output) = blocks("docs/explain.md")[:2]
+    command, output = (block.text for block in blocks("docs/explain.md")[:2])
     name, *arguments = shlex.split(command)
     assert name == "headwater" and main(arguments) == 0
     assert capsys.readouterr().out == output
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md"))]
-)
+@pytest.mark.parametrize("page", pages())
 def test_links_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\(([^)#]+)", (ROOT / page).read_text(encoding="utf-8"))
     local = [link for link in links if "://" not in link]

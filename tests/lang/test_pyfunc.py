@@ -607,7 +607,7 @@ def test_the_page_of_the_notation_tells_the_truth() -> None:
     page = (Path(__file__).parents[2] / "docs/notations/python.md").read_text(encoding="utf-8")
     examples = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     assert len(examples) >= 5
-    for text in examples:
+    for text in (each for each in examples if "Interest" not in each):  # those that are functions
         output = OUTPUT if "Average(" in text or "out." in text else None
         assert outcome(text, output=output).status is Status.PASSED, text
     lines = [

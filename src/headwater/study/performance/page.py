@@ -176,7 +176,7 @@ def _intro(results: Sequence[Result]) -> list[str]:
         "figure has one beside it where there is one. The documents' own figures are of machines of 1999 to 2001: "
         "there, compare multiples of a TCP round trip, not milliseconds.",
         "",
-        "```",
+        "```sh no-run: each takes minutes",
         commands,
         "headwater study performance --page docs  # all studies, and this page; make performance",
         "```",

@@ -1,0 +1,164 @@
+"""Code on the pages, and running it as a reader would: block after block, in one folder and one namespace.
+
+What follows the language of a block says more about it:
+
+    ```python                        is run
+    ```python no-run: REASON         is not; pages may have few of these
+    ```sh                            each `headwater …` in it is run
+    ```sh no-run: REASON             each is only read: the command and its options must be there
+    ```toml visits.toml              is a file of that name, there from the beginning
+"""
+
+from __future__ import annotations
+
+import doctest
+import io
+import re
+import shlex
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from headwater.cli import main, make_parser
+
+ROOT = Path(__file__).parent.parent
+FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NO_RUN = "no-run:"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code. `more`: what follows its language."""
+
+    page: str
+    line: int
+    language: str
+    more: str
+    text: str
+
+    @property
+    def runs(self) -> bool:
+        return not self.more.startswith(NO_RUN)
+
+    @property
+    def reason(self) -> str:
+        return self.more.removeprefix(NO_RUN).strip()
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks(page: str) -> list[Block]:
+    """All of a page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = []
+    for match in FENCE.finditer(text):
+        language, _, more = match[1].strip().partition(" ")
+        line = text.count("\n", 0, match.start()) + 2
+        found.append(Block(page, line, language, more.strip(), match[2]))
+    return found
+
+
+def pages() -> list[str]:
+    return ["README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md"))]
+
+
+def run_page(page: str, folder: Path, *, written: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Run what is to be run, in the present folder, which must be this one. Returns the names that are there at last.
+
+    `written`: what is in the place of some texts. On the pages nodes listen at 7447, and at all addresses of a machine
+    where there is security: here at a free port of this machine."""
+    assert Path.cwd() == folder.resolve()
+    with _module(page) as module, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+        free.close()
+        for block in blocks(page):
+            if block.language == "toml" and block.more:
+                (folder / block.more).write_text(block.text, encoding="utf-8")
+        try:
+            for block in blocks(page):
+                text = block.text.replace("7447", port).replace("0.0.0.0", "127.0.0.1")
+                for before, after in (written or {}).items():
+                    text = text.replace(before, after)
+                _run(block, text, folder, module)
+        finally:
+            _end(module)
+        return module.__dict__
+
+
+@contextmanager
+def _module(page: str) -> Iterator[ModuleType]:
+    """What the blocks of a page are parts of: classes look there for the names in their annotations."""
+    name = f"page_{re.sub(r'[^a-z]', '_', page.lower())}"
+    module = sys.modules[name] = ModuleType(name)
+    try:
+        yield module
+    finally:
+        del sys.modules[name]
+
+
+def _run(block: Block, text: str, folder: Path, module: ModuleType) -> None:
+    if block.language == "sh":
+        for command, target in commands(text):
+            if block.runs:
+                said = io.StringIO()
+                with redirect_stdout(said):
+                    assert main(command) == 0, f"{block}: {shlex.join(command)}"
+                if target:
+                    (folder / target).write_text(said.getvalue(), encoding="utf-8")
+            else:
+                make_parser().parse_args(command)
+    elif block.language == "python" and block.runs:
+        try:
+            _run_python(block, text, folder, module)
+        except Exception as error:
+            error.add_note(f"in {block}")
+            raise
+
+
+def _run_python(block: Block, text: str, folder: Path, module: ModuleType) -> None:
+    if text.startswith(">>>"):
+        test = doctest.DocTestParser().get_doctest(text, module.__dict__, str(block), block.page, block.line)
+        runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+        assert runner.run(test, clear_globs=False).failed == 0, f"{block}: not what it shows"
+        return
+    path = folder / f"{module.__name__}_{block.line}.py"  # the source of a function is read from its file
+    path.write_text(text, encoding="utf-8")
+    exec(compile(text, str(path), "exec"), module.__dict__)
+
+
+def commands(text: str) -> Iterator[tuple[list[str], str | None]]:
+    """The arguments of each `headwater` in lines for a shell, and the file that its output goes to, if to any."""
+    for line in text.splitlines():
+        if not re.search(r"(^|[;$]) *headwater [a-z]", line):
+            continue
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="<>;")
+        lexer.whitespace_split = True
+        words = list(lexer)
+        while words:
+            at = words.index(";") if ";" in words else len(words)
+            command, words = words[:at], words[at + 1 :]
+            if not command or command[0] != "headwater":
+                continue
+            target = None
+            for sign in (">", "<"):
+                if sign in command:
+                    where = command.index(sign)
+                    target = command[where + 1] if sign == ">" else target
+                    del command[where : where + 2]
+            yield command[1:], target
+
+
+def _end(module: ModuleType) -> None:
+    """What a program would end with its process."""
+    from headwater import Node
+
+    for value in reversed(list(module.__dict__.values())):
+        if isinstance(value, Node):
+            value.close(timeout=5.0)
