@@ -19,7 +19,7 @@ from headwater.spark.backtest.backtest import bucket_width
 from headwater.spark.backtest.command import add_backtest
 from headwater.spark.backtest.engine import engine_of
 from headwater.spark.backtest.job import spread
-from headwater.spark.backtest.report import DATAGRAM, FRAME
+from headwater.spark.backtest.report import DATAGRAM, FRAME, moment
 from headwater.store.log import ChannelLog, Log
 from headwater.store.log.reading import ChannelReader
 from tests.spark.backtest.support import START, rows_of, write_log
@@ -121,6 +121,15 @@ def test_over_time(spark: Any, log: Path, subscriptions: Path, found: Backtest) 
     assert sum((row.merged for row in hourly.times), Traffic()) == found.merged == hourly.merged
     assert len(hourly.times) == 41 and all(row.start is not None for row in hourly.times)
     assert backtest(spark, log, subscriptions, bucket="none").times[0].start is None
+
+
+@pytest.mark.parametrize("bucket", ["auto", "7d", "none"])
+def test_first_and_last_are_times_of_events(bucket: str, log: Path, subscriptions: Path) -> None:
+    """Not the edges of the stretches of time that they are in."""
+    found = backtest(None, log, subscriptions, bucket=bucket)
+    first, last = moment(START), moment(START + 2399 * 60_000_000)
+    assert (found.first, found.last) == (first, last)
+    assert (bucket == "none") == (found.width is None)
 
 
 def test_a_frame_of_the_log_gives_the_same(spark: Any, log: Path, subscriptions: Path, found: Backtest) -> None:

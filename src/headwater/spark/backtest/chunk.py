@@ -166,18 +166,21 @@ def cells_of(chunk: Chunk, tally: Tally) -> tuple[Any, list[Key]]:
         if len(nodes) > 1:
             cell = _codes(encoded)
     time = chunk.known.get("time")
-    if time is None or tally.width is None or time.null_count == len(time):
+    if time is None or time.null_count == len(time):
         return cell, [(name, None) for name in nodes]
-    stretches, numbers = _stretches(time, tally)
+    micros = time.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    low, high = pc.min_max(micros).as_py().values()
+    tally.see(low, high)
+    if tally.width is None:
+        return cell, [(name, None) for name in nodes]
+    stretches, numbers = _stretches(micros, low, high, tally)
     if len(numbers) > 1:
         cell = stretches if cell is None else cell * len(numbers) + stretches
     return cell, [(name, number) for name in nodes for number in numbers]
 
 
-def _stretches(time: Any, tally: Tally) -> tuple[Any, Sequence[int | None]]:
-    """Which stretch of time each row is in, from 0, and the numbers of these."""
-    micros = time.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    low, high = pc.min_max(micros).as_py().values()
+def _stretches(micros: Any, low: int, high: int, tally: Tally) -> tuple[Any, Sequence[int | None]]:
+    """Which stretch of time each row is in, from 0, and the numbers of these; times are from `low` to `high`."""
     width = tally.span(low, high)
     first, last = low // width, high // width
     numbers: list[int | None] = list(range(first, last + 1)) if last - first < 1 << 16 else []

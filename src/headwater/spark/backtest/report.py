@@ -131,7 +131,7 @@ class Backtest:
     channel: str | None
     type: str
     events: int
-    first: datetime | None  # time of the earliest event; None where times were not looked at, or are not known
+    first: datetime | None  # time of the earliest event; None where times are not known
     last: datetime | None  # of the latest
     width: timedelta | None
     unfiltered: Traffic

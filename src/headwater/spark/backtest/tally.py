@@ -90,16 +90,7 @@ class Tally:
             self.automatic, self.width = True, WIDTHS[0]
 
     def span(self, low: int, high: int) -> int:
-        """The width of stretches, when events with times from `low` to `high` (microseconds) are counted as well."""
-        self.see(low, high)
-        return self._fit(low, high)
-
-    def see(self, low: int, high: int) -> None:
-        """There are events at these times, and between them."""
-        self.first = low if self.first is None else min(low, self.first)
-        self.last = high if self.last is None else max(high, self.last)
-
-    def _fit(self, low: int, high: int) -> int:
+        """The width of stretches, when times from `low` to `high` (microseconds) are to be counted as well."""
         assert self.width is not None
         if self.automatic:
             known = [stretch for _, stretch in self.cells if stretch is not None]
@@ -107,6 +98,11 @@ class Tally:
             high = max([high, *(stretch * self.width for stretch in known)])
             self.widen(next(w for w in WIDTHS if w >= self.width and high // w - low // w < MANY))
         return self.width
+
+    def see(self, low: int, high: int) -> None:
+        """There are events at these times (microseconds), and perhaps between them."""
+        self.first = low if self.first is None else min(low, self.first)
+        self.last = high if self.last is None else max(high, self.last)
 
     def widen(self, width: int) -> None:
         if width == self.width or self.width is None:
@@ -149,7 +145,7 @@ class Tally:
             if known and self.automatic:
                 stretches = [stretch for _, stretch, *_ in part.cells if stretch is not None]
                 self.widen(max(self.width, part.width))
-                self._fit(min(stretches) * part.width, max(stretches) * part.width)
+                self.span(min(stretches) * part.width, max(stretches) * part.width)
         for node, stretch, items, events, size in part.cells:
             at = np.frombuffer(items, "<i8")
             if stretch is not None and self.width is not None:
