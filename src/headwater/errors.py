@@ -26,6 +26,8 @@
             └── LinkDown       a link to another node has ended
 
 A message names the place, what was expected, what was found and what to do.
+
+What is allowed and hardly meant, such as an interest that no event can pass, is a Python warning: HeadwaterWarning.
 """
 
 from __future__ import annotations
@@ -36,6 +38,10 @@ from dataclasses import dataclass
 
 class HeadwaterError(Exception):
     """The base of everything Headwater raises."""
+
+
+class HeadwaterWarning(UserWarning):
+    """Something is allowed and hardly meant, such as an interest that no event can pass."""
 
 
 class TypeDeclarationError(HeadwaterError, TypeError):

@@ -26,6 +26,8 @@ def explain(interest: Interest, *, asm: bool = False, llvm: bool = False) -> str
             f"{p.name}: {p.kind} of {p.type}{f' to {p.value}' if p.value else ''}" for p in interest.program.params
         ]
         parts.append(_part("parameters", "\n".join(lines)))
+    if interest.warnings:
+        parts.append(_part("warnings", "\n".join(map(str, interest.warnings))))
     parts += [
         _part(f"normal form, fingerprint {interest.fingerprint.hex()}", show(interest.normal)),
         _part("cost", _cost(interest)),

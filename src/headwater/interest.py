@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from headwater.errors import ExecutionError
+from headwater.errors import ExecutionError, Problem
 from headwater.ir import interp, serial
 from headwater.ir.analyse import Analysis, analyse
 from headwater.ir.build import Builder
+from headwater.ir.certainty import remarks
 from headwater.ir.cost import Cost, Limits, check_limits, surely_within
 from headwater.ir.covers import covers
 from headwater.ir.nodes import ParamDecl, Program
@@ -99,6 +100,12 @@ class Interest:
     def normal(self) -> Program:
         """The normal form: equal for interests that say the same in other words, as far as we can tell."""
         return normalise(self.program)
+
+    @cached_property
+    def warnings(self) -> tuple[Problem, ...]:
+        """What is allowed and hardly meant, each with its place: an interest that no event can pass, or every event
+        passes, and parts that are never true, such as `b > 300` for a field of type u8."""
+        return remarks(self.analysis, self.normal)
 
     @cached_property
     def executed(self) -> Analysis:

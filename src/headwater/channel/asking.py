@@ -134,8 +134,11 @@ def make_options(
     _check_arguments(handler, before, after, about=about)
     if isinstance(batch, bool):
         batch = BATCH if batch else 0
-    if not isinstance(batch, int) or batch < 0:
-        raise SubscriptionError(f"batch: expected a number of events, or True, found {batch!r}")
+    elif not isinstance(batch, int) or batch < 1:
+        raise SubscriptionError(
+            f"batch: expected a number of events from 1 on, or True for {BATCH:,}, found {batch!r}; "
+            "leave it out to be given single events"
+        )
     if batch:
         require("arrow", "subscribe(batch=...)")
     if batch and handler is None:

@@ -48,8 +48,16 @@ from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.channel.timers import Timers
 from headwater.channel.timing import Deadline, Timer, Timing
+from headwater.channel.warning import remarks_on, remarks_on_history, tell
 from headwater.channel.wiring import Move, Wiring
-from headwater.errors import ChannelError, ClosedError, ConfigError, HeadwaterError, SubscriptionError
+from headwater.errors import (
+    ChannelError,
+    ClosedError,
+    ConfigError,
+    HeadwaterError,
+    HeadwaterWarning,
+    SubscriptionError,
+)
 from headwater.interest import Interest, as_event_type
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
@@ -164,6 +172,7 @@ class Node:
         interest = interest_for(parent, where, params, output=output)
         if interest is None:
             raise SubscriptionError("derive: expected a filter or a transformation, found None")
+        tell(f"derived channel {name!r}", [f"interest: {remark}" for remark in interest.warnings])
         interest.prepare()
         with self.wiring.lock:
             self.must_be_open("derive")
@@ -335,7 +344,17 @@ class Node:
                 self._join(made, attachments, errors)
         beginning, made.beginning = made.beginning, []
         go_all(beginning)
+        self._warn(made, attachments)
         return made
+
+    def _warn(self, made: Subscription, attachments: list[Attachment]) -> None:
+        """Say what is hardly meant; whoever has made warnings errors gets no subscription."""
+        made.warnings = remarks_on(attachments) + remarks_on_history(made, attachments)
+        try:
+            tell(f"subscription {made.name!r}", made.warnings)
+        except HeadwaterWarning:
+            made.cancel()
+            raise
 
     def _join(
         self, made: Subscription, attachments: list[Attachment], errors: list[tuple[Channel, HeadwaterError]]
@@ -408,6 +427,14 @@ class Node:
                 self._refuse(subscription, channel, error)
             else:
                 self.wiring.move(self._joining(subscription, [made], []))
+                self._warn_later(subscription, made)
+
+    def _warn_later(self, subscription: Subscription, made: Attachment) -> None:
+        """The same for a channel that came later: what is new is logged, since its subscriber is elsewhere by now."""
+        for message in remarks_on([made]):
+            if message not in subscription.warnings:
+                subscription.warnings.append(message)
+                log.warning("subscription %r at channel %s: %s", subscription.name, made.channel.name, message)
 
     def _refuse(self, subscription: Subscription, channel: Channel, error: HeadwaterError) -> None:
         subscription.refused[channel.name] = str(error)
@@ -450,7 +477,10 @@ class Node:
                     each.goes_on_for(earlier)
             moves = [Move(each.channel, each.entry, each, joins=False) for each in gone]
             self.wiring.move(moves + self._joining(subscription, after, errors))
-            return {source: point for each in after for source, point in each.points.values()}
+        if where is not ...:
+            subscription.warnings = remarks_on(subscription.attachments.values())
+            tell(f"subscription {subscription.name!r}", remarks_on(after))
+        return {source: point for each in after for source, point in each.points.values()}
 
     def foresee(
         self, subscription: Subscription, part: int, *, where: Any, params: Mapping[str, object] | None, zones: Any

@@ -83,7 +83,8 @@ class SubscriptionReport(_Report):
     """A subscription: what it asked for, how its events are handed over, and what became of them.
 
     `slow` is why the sink is called slow, None while it keeps up; `trouble` is the last failure of its handler;
-    `refused` has the channels of its pattern that it could not be attached to, and why.
+    `refused` has the channels of its pattern that it could not be attached to, and why; `warnings` is what is allowed
+    and hardly meant, such as an interest that no event can pass.
     """
 
     channel: str = ""  # a name, a pattern, or several in words
@@ -95,6 +96,7 @@ class SubscriptionReport(_Report):
     slow: str | None = None
     trouble: str | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     placements: tuple[Placement, ...] = ()
 
     def __str__(self) -> str:
@@ -110,6 +112,7 @@ class SubscriptionReport(_Report):
             ("slow", self.slow),
             ("last failure", self.trouble),
             *(("not attached", f"to {channel}: {why}") for channel, why in self.refused.items()),
+            *(("warning", warning.partition("\n")[0]) for warning in self.warnings),
         ]
         return _page(f"subscription {self._what()}", pairs, _where_table(self.placements))
 

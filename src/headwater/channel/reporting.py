@@ -184,5 +184,6 @@ def _subscription(it: Subscription, look: _Look) -> SubscriptionReport:
         slow=slow,
         trouble=it.trouble,
         refused=dict(it.refused),
+        warnings=tuple(it.warnings),
         placements=look.placed_everywhere(attached),
     )

@@ -78,6 +78,7 @@ class Subscription(Pulling):
         self.handler = options.handler
         self.epoch = 1
         self.attachments: dict[tuple[Channel, int], Attachment] = {}
+        self.warnings: list[str] = []  # what is allowed and hardly meant
         self.refused: dict[str, str] = {}  # channels of the pattern that it cannot attach to, and why
         self.latency = Latency()
         self.failures = 0  # in a row

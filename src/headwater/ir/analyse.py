@@ -79,6 +79,16 @@ class Analysis:
             return Fact(miss, fault, lo, hi)
         return Fact(miss, fault)
 
+    def value(self, expr: Expr) -> Value | None:
+        """All that a node may be, an empty interval if it is always missing; None if it is never evaluated."""
+        noted = self._all().get(id(expr))
+        return None if noted is None else noted[0]
+
+    @property
+    def known(self) -> bool:
+        """Whether anything is: of a program that is too complex to look through nothing is."""
+        return bool(self._all())
+
     def stmt_fault(self, stmt: Stmt) -> bool:
         """Whether an index that `stmt` assigns at may be out of range (of a copy: read or assigned at)."""
         noted = self._all().get(id(stmt))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -83,6 +84,31 @@ def satisfiable(a: Program, *, params: Params | None = None) -> bool:
         return bool(x.ways())
     except _TooMany:
         return True
+
+
+class Certainty(Enum):
+    """What is certain of a filter before any event."""
+
+    NEVER = "no event passes"
+    ALWAYS = "every event passes"
+    NOTHING = "some may pass and some not, as far as is known"
+
+
+def certainty(program: Program, *, normal: bool = True) -> Certainty:
+    """Whether no event passes, or every one does, whatever the parameters; `normal`: it is in its normal form."""
+    if program.stateful or program.output is not None:
+        return Certainty.NOTHING
+    it = _Filter(program, None, "a", normal=normal)
+    if it.verdict is None:
+        return Certainty.NOTHING
+    try:
+        if not it.ways():
+            return Certainty.NEVER
+        if not it.holds(it.verdict, False) and not it.missing(it.verdict):
+            return Certainty.ALWAYS
+    except _TooMany:
+        pass
+    return Certainty.NOTHING
 
 
 def union(programs: Sequence[Program]) -> Program:
