@@ -255,6 +255,23 @@ def parse(
     return read(meant, builder)
 
 
+def check_syntax(definition: str, notation: Notation | None = None) -> None:
+    """Raise an InterestError for what is wrong with a text whatever its event type is, before that is known."""
+    notation = notation or _guess(definition)
+    if notation == "python":
+        from headwater.lang import pysource
+
+        pysource.read(definition)
+    elif notation == "ecode":
+        from headwater.lang import ecode
+
+        ecode.check_syntax(definition)
+    else:
+        from headwater.lang import predicate
+
+        predicate.check_syntax(definition)
+
+
 def _read(
     definition: str | Callable[..., Any],
     input: Record,

@@ -534,10 +534,23 @@ class Membership:
 
     def _met(self, peer: Peer) -> None:
         """What it has may concern sinks here."""
+        self._compare_names(peer)
         self._link_again(peer)
         self._engine.keeping.later(0.0, lambda: self._engine.asking.advertised(peer))
         self.look_at_wants()
         self._engine.keeping.changed()
+
+    def _compare_names(self, peer: Peer) -> None:
+        """Two nodes of one name work, each by its id, and are told apart by nobody who reads a report or a log."""
+        others = [self._engine.id] if peer.name == self._engine.node.name else []
+        others += [each.id for each in self._engine.everyone() if each.name == peer.name and each is not peer
+                   and each.present and each.gone is None]  # fmt: skip
+        if others:
+            log.warning(
+                "node %s: expected a name of its own for each node, found %r for %s and %s; give one of them another "
+                "name (if it is one that was started again, this passes)",
+                self._engine.node.name, peer.name, peer.id, " and ".join(others),
+            )  # fmt: skip
 
     def _touch_all(self) -> None:
         with self._engine.node.wiring.lock:

@@ -212,6 +212,15 @@ class FederationReport:
         known = ", ".join(each.name for each in self.peers) or "none"
         raise KeyError(f"node {name!r} is not known; these are: {known}")
 
+    @property
+    def namesakes(self) -> dict[str, list[str]]:
+        """Names that several nodes have which are there, and the ids of these."""
+        found: dict[str, list[str]] = {self.node: [self.id]}
+        for each in self.peers:
+            if each.away is None:
+                found.setdefault(each.name, []).append(each.id)
+        return {name: ids for name, ids in found.items() if len(ids) > 1}
+
     def to_dict(self) -> dict[str, Any]:
         """For programs: nothing but dicts, lists, texts, numbers, booleans and None."""
         made: dict[str, Any] = _plain(self)
@@ -226,6 +235,7 @@ class FederationReport:
         lines += _cut(block([(each.name, each._line()) for each in self.peers[:SHOWN]]), len(self.peers))
         missing = [(each.written, str(each)) for each in self.contacts if not each.reached]
         lines += _section("not reached, and tried again", block(missing))
+        lines += _section("nodes of one name", block([(name, ", ".join(ids)) for name, ids in self.namesakes.items()]))
         lines += self._tables()
         lines += _section("fails, and is tried again", block(list(self.failing.items())))
         lines += _section("wrong with the files of its security", [self.security] if self.security else [])

@@ -72,6 +72,18 @@ def parse(
         raise refused(text, 0, "the text nests too deeply", "assign parts to variables") from None
 
 
+def check_syntax(text: str) -> None:
+    """Raise an InterestError for what is wrong with a text whatever the event type is."""
+    source = scan(text)
+    problems = [locate(text, span, message, hint=hint) for span, message, hint in source.faults]
+    if problems:
+        raise InterestError(problems)
+    try:
+        _syntax(source)
+    except RecursionError:
+        raise refused(text, 0, "the text nests too deeply", "assign parts to variables") from None
+
+
 # ── syntax ───────────────────────────────────────────────────────────────────────────────────────────────
 
 

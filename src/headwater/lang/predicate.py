@@ -94,6 +94,19 @@ def parse(text: str, input: Record, *, params: Iterable[ParamDecl] = (), builder
     return b.finish(b.return_(value, value.span))
 
 
+class _AnyName:
+    """The fields of a type that is not known: any name may be one."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def check_syntax(text: str) -> None:
+    """Raise an InterestError for what is wrong with a condition whatever the event type is."""
+    text = check_text(text, "predicate text")
+    _tree(text, Tokens(text, _AnyName()))
+
+
 def _tree(text: str, tokens: Tokens) -> Any:
     """sqlglot's tree, or its complaint as a problem with a place."""
     try:

@@ -189,3 +189,28 @@ def test_interests_made_in_code_move_to_the_type() -> None:
 def test_files_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=name.partition(".")[2] and "expected"):
         load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("level > and network = 'x'", "line 1, column 9: this is not expected here"),
+        ("level > (1", "this is never closed"),
+        ("{ return input.level > ; }", "this is not C here"),
+        ("{ return 1; ", "this bracket is never closed"),
+        ("lambda e: e.level >", "this is not Python"),
+    ],
+)
+def test_what_is_wrong_on_any_event_type_is_said_when_the_file_is_read(where: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loads(f"""
+            [[subscription]]
+            name = "loud"
+            where = '''{where}'''
+
+            [[subscription]]
+            name = "soft"
+            where = "limit > 1 and levl < 2 and :kinds[badge] = 1"
+        """)
+    [problem] = problems(caught)
+    assert problem.startswith("subscriptions: subscription 1 'loud' where") and said in problem

@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import ConfigError, ConfigProblem, HeadwaterError
-from headwater.interest import NOTATIONS, Interest, Notation, as_event_type
+from headwater.interest import NOTATIONS, Interest, Notation, as_event_type, check_syntax
 from headwater.store.log.location import EXPECTED, local_folder, misplaced
 from headwater.types import EventType
 
@@ -220,7 +220,9 @@ class _Reader:
         notation, output = self._text(table, "notation", place), self._text(table, "output", place)
         if notation is not None and notation not in NOTATIONS:
             self.say(f"{place} notation", " or ".join(NOTATIONS), repr(notation))
-            notation = None
+            notation = where = None
+        if where is not None:
+            self._check_syntax(where, notation, place)
         params = {}
         if not isinstance(given := table.get("params", {}), dict):
             self.say(f"{place} params", "a table of parameters", type(given).__name__)
@@ -229,6 +231,14 @@ class _Reader:
         plain = Subscription(name=name, where=where, at=at, params=params, notation=notation, output=output,
                              place=f"{self.where}: subscription {number}")  # fmt: skip
         return self._expand(plain, table["each"], place) if "each" in table else [plain]
+
+    def _check_syntax(self, where: str, notation: Notation | None, place: str) -> None:
+        """What is wrong with an interest on any event type is told at once, not when there is one."""
+        try:
+            check_syntax(where, notation)
+        except HeadwaterError as error:
+            found = "\n    ".join(str(error).splitlines())
+            self.say(f"{place} where", f"an interest in {notation or 'one of the notations'}", found)
 
     def _expand(self, plain: Subscription, each: Any, place: str) -> list[Subscription]:
         """One for each value, or for each combination of values."""
