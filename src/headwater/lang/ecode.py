@@ -6,7 +6,8 @@ The body of `int f(input, output)` is written with or without its braces. Return
 event; falling off the end rejects it. docs/notations/ecode.md says what is accepted and what differs from C.
 
 The text is scanned first (`ecode_text.py`), then parsed by pycparser, then lowered: expressions in `ecode_expr.py`,
-declarations in `ecode_decl.py`, other statements here. All problems are reported at once, each at its place.
+declarations in `ecode_decl.py`, other statements here. All problems are reported at once, each at its place; what
+cannot be parsed is left out to look at the rest (`ecode_recovery.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -28,6 +29,7 @@ from headwater.ir.nodes import Break, Continue, Expr, ParamDecl, Program, SetOut
 from headwater.ir.notes import MAX_DEPTH, is_bad, locate
 from headwater.lang.ecode_decl import Declarations
 from headwater.lang.ecode_expr import BINARY
+from headwater.lang.ecode_recovery import NOT_C, Recovery
 from headwater.lang.ecode_text import Source, refused, scan
 from headwater.lang.ecode_types import Ast, spoken
 from headwater.types.model import BOOL, Enum, Record, Type
@@ -43,6 +45,7 @@ _FOREIGN = {
     **dict.fromkeys(("var", "let", "auto"), "a variable is declared with its type, e.g. int x = 0;"),
 }
 _MANY = 100  # problems
+MAX_LEFT_OUT = 10  # statements with syntax errors that are left out to look at the others
 _HEAD, _TAIL = "int f(){\n", "\n}"
 
 
@@ -64,12 +67,39 @@ def parse(
     if not source.balanced:
         b.finish(())
     try:
-        body = _Statements(source, b).block(_syntax(source))
+        try:
+            tree = _syntax(source)
+        except InterestError as error:
+            raise _with_others(error, source, b) from None
+        body = _Statements(source, b).block(tree)
         if not body and not b.problems:
             b.problem(Span(0, 1), "this interest does nothing", expected="a return", hint="return 1; keeps all")
         return b.finish(body)
     except RecursionError:
         raise refused(text, 0, "the text nests too deeply", "assign parts to variables") from None
+
+
+def _with_others(error: InterestError, source: Source, b: Builder) -> InterestError:
+    """A syntax error, and what else is wrong: the statement that it is in is left out, and the rest looked at.
+
+    A further syntax error is added only where what was left out cannot be its cause, and no problem that may be one
+    only because of that."""
+    problems, recovery = list(error.problems), Recovery(source.code)
+    wrong = problems[0]
+    for _ in range(MAX_LEFT_OUT):
+        if not recovery.leave_out(source.offset(wrong)):
+            break
+        try:
+            tree = _syntax(replace(source, code=recovery.code))
+        except InterestError as other:
+            wrong = other.problems[0]
+            if not recovery.explains(wrong):
+                problems.append(wrong)
+            continue
+        _Statements(source, b).block(tree)
+        problems += [problem for problem in b.problems if not recovery.explains(problem)]
+        break
+    return InterestError(sorted(set(problems), key=lambda problem: (problem.line, problem.column)))
 
 
 def check_syntax(text: str) -> None:
@@ -148,7 +178,7 @@ def _syntax_problem(source: Source, message: str, lexer: Any) -> Any:
     elif operand:
         hint = "is a ';' or an operator missing before this?"
     if message.startswith("before") or "nvalid expression" in message or "end of input" in message:
-        message = "this is not C here"
+        message = NOT_C
     else:
         message, hint, expected = message[:1].lower() + message[1:], None, None
     return locate(source.text, span, message, expected=expected, found=token, hint=hint)

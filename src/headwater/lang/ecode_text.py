@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from headwater.errors import InterestRefused
+from headwater.errors import InterestRefused, Problem
 from headwater.ir.library import round_f32
 from headwater.ir.nodes import Span
 from headwater.lang.source import check_text, refusal, syntax_error
@@ -79,6 +79,10 @@ class Source:
         """The line and column of an offset, both from 1."""
         line = bisect_right(self.starts, offset)
         return line, offset - self.starts[line - 1] + 1
+
+    def offset(self, problem: Problem) -> int:
+        """Where a problem begins."""
+        return self.at(problem.line, problem.column)
 
     def word(self, offset: int) -> Span:
         """The token at an offset."""

@@ -18,11 +18,12 @@ from typing import Any, cast
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
-from headwater.errors import InterestError
+from headwater.errors import InterestError, InterestRefused
 from headwater.ir.build import Builder
 from headwater.ir.functions import FUNCTIONS, REDUCTIONS
 from headwater.ir.nodes import BinaryOp, CompareOp, Expr, Missing, ParamDecl, Program, Span
 from headwater.ir.notes import is_bad
+from headwater.lang.predicate_terms import relocated, terms
 from headwater.lang.predicate_tokens import BYTES, CONSTANT, FIELD, FUNCTION, PARAM, QUOTED, TIMESTAMP, Tokens, engine
 from headwater.lang.source import check_text, syntax_error, too_deep
 from headwater.types.model import (
@@ -85,13 +86,35 @@ def parse(text: str, input: Record, *, params: Iterable[ParamDecl] = (), builder
     `builder` decides what the text's result becomes: a verdict, or with `ir.value.ValueBuilder` a number."""
     text = check_text(text, "predicate text")
     b = builder(input, params=params, text=text, notation="predicate")
-    tokens = Tokens(text, input.by_name)
-    tree = _tree(text, tokens)
+    try:
+        tokens = Tokens(text, input.by_name)
+        tree = _tree(text, tokens)
+    except InterestRefused:
+        raise
+    except InterestError as error:
+        raise _with_others(error, text, b) from None
     try:
         value = _Walker(b, tokens).expr(tree)
     except RecursionError:
         raise too_deep(text, Span(0, len(text))) from None
     return b.finish(b.return_(value, value.span))
+
+
+def _with_others(error: InterestError, text: str, b: Builder) -> InterestError:
+    """A syntax error, and what else is wrong: conditions between `and` and `or` that can be read by themselves are.
+
+    `b` collects; where nobody can say how the text is meant to be grouped, only problems of types are added."""
+    problems = list(error.problems)
+    for term in terms(text, problems[0]):
+        try:
+            tokens = Tokens(term.text, b.input.by_name)
+            b.condition(_Walker(b, tokens).expr(_tree(term.text, tokens)))
+        except (InterestRefused, RecursionError):
+            break
+        except InterestError as other:
+            if term.outermost:
+                problems += [relocated(text, problem) for problem in other.problems]
+    return InterestError(sorted({*problems, *b.problems}, key=lambda problem: (problem.line, problem.column)))
 
 
 class _AnyName:

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from headwater.errors import ParameterError
+from headwater.errors import HeadwaterError, InterestError, InterestRefused, ParameterError
 from headwater.ir.build import Builder
 from headwater.ir.nodes import Expr, ParamDecl, Program, Span
 from headwater.ir.notes import is_bad
 from headwater.ir.params import bind, declare
 from headwater.lang.pyconst import NotConstant, State, constant, plain
 from headwater.lang.pyexpr import Names, enumerations
+from headwater.lang.pyrecovery import Recovery
 from headwater.lang.pysource import Source, read
 from headwater.lang.pystmt import Statements
 from headwater.lang.source import too_deep
@@ -52,12 +53,39 @@ def parse(
 
     `declared` has parameters whose types are known better than from their values.
     `builder` decides what the function's results become: a verdict, or with `ir.value.ValueBuilder` a number."""
-    source = read(function_or_source)
-    b = builder(input, output=output, text=source.text, notation="python")
+    known = {decl.name: decl for decl in declared}
+
+    def parsed(source: Source) -> ParsedFunction:
+        b = builder(input, output=output, text=source.text, notation="python")
+        return _Function(source, b, dict(params or {}), known).parsed()
+
     try:
-        return _Function(source, b, dict(params or {}), {decl.name: decl for decl in declared}).parsed()
+        source = read(function_or_source)
+    except InterestRefused:
+        raise
+    except InterestError as error:
+        raise _with_others(error, function_or_source, parsed) from None
+    try:
+        return parsed(source)
     except RecursionError:
         raise too_deep(source.text, Span(0, len(source.text))) from None
+
+
+def _with_others(error: InterestError, text: object, parsed: Callable[[Source], ParsedFunction]) -> InterestError:
+    """A syntax error, and what else is wrong: the line that it is in is left out, and the rest looked at."""
+    recovery = Recovery(text, error.problems[0]) if isinstance(text, str) else None
+    if recovery is None or recovery.source is None:
+        return error
+    try:
+        parsed(recovery.source)
+    except InterestRefused:
+        return error
+    except InterestError as other:
+        more = [problem for problem in other.problems if not recovery.explains(problem)]
+        return InterestError(sorted({*error.problems, *more}, key=lambda problem: (problem.line, problem.column)))
+    except (HeadwaterError, RecursionError):
+        return error
+    return error
 
 
 class _Function(Statements):

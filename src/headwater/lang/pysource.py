@@ -120,16 +120,26 @@ def _syntax_error(text: str, error: SyntaxError) -> InterestError:
 
 
 def _from_text(text: str) -> Source:
-    text = textwrap.dedent(check_text(text, "the Python source"))
-    # Python ends a line at these too; one kind keeps the count of lines and of characters simple.
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", " ")
-    module = parse_text(text)
-    lines = text.split("\n")
-    node = _only_function(module)
-    if node is None:
+    text = plain_text(text)
+    found = from_tree(parse_text(text), text)
+    if found is None:
         place = Span(0, min(len(text), 1))
         raise syntax_error(text, place, "this is not one function", expected="one def or one lambda, and nothing else")
-    return Source(node, text, lines, 1, [0] * len(lines), None)
+    return found
+
+
+def plain_text(text: str) -> str:
+    """Without common indentation. Python ends a line at other characters too; one kind keeps the count of lines and of
+    characters simple."""
+    text = textwrap.dedent(check_text(text, "the Python source"))
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", " ")
+
+
+def from_tree(module: ast.Module, text: str) -> Source | None:
+    """The source of the only function of a tree whose places are those of a text."""
+    lines = text.split("\n")
+    node = _only_function(module)
+    return None if node is None else Source(node, text, lines, 1, [0] * len(lines), None)
 
 
 def _only_function(module: ast.Module) -> Function | None:

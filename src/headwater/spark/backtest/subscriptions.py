@@ -148,6 +148,8 @@ def checked(
             problems.append(ConfigProblem(at, "a Subscription", each.__class__.__name__))
             continue
         kept.append(each if each.place else replace(each, place=at))
+        if isinstance(each.where, str):
+            _check_syntax(each.where, each.notation, f"{at} {each.name!r} where", problems)
     if channel is not None and not isinstance(channel, str):
         problems.append(ConfigProblem(f"{place}: channel", "the name of a channel", repr(channel)))
     kind = None
@@ -222,7 +224,7 @@ class _Reader:
             self.say(f"{place} notation", " or ".join(NOTATIONS), repr(notation))
             notation = where = None
         if where is not None:
-            self._check_syntax(where, notation, place)
+            _check_syntax(where, notation, f"{self.where}: {place} where", self.problems)
         params = {}
         if not isinstance(given := table.get("params", {}), dict):
             self.say(f"{place} params", "a table of parameters", type(given).__name__)
@@ -231,14 +233,6 @@ class _Reader:
         plain = Subscription(name=name, where=where, at=at, params=params, notation=notation, output=output,
                              place=f"{self.where}: subscription {number}")  # fmt: skip
         return self._expand(plain, table["each"], place) if "each" in table else [plain]
-
-    def _check_syntax(self, where: str, notation: Notation | None, place: str) -> None:
-        """What is wrong with an interest on any event type is told at once, not when there is one."""
-        try:
-            check_syntax(where, notation)
-        except HeadwaterError as error:
-            found = "\n    ".join(str(error).splitlines())
-            self.say(f"{place} where", f"an interest in {notation or 'one of the notations'}", found)
 
     def _expand(self, plain: Subscription, each: Any, place: str) -> list[Subscription]:
         """One for each value, or for each combination of values."""
@@ -368,6 +362,15 @@ def _type(declared: Any, place: str, problems: list[ConfigProblem]) -> EventType
     except HeadwaterError as error:
         problems.append(ConfigProblem(place, "an event type, as in 'level: f64, network: text'", str(error)))
         return None
+
+
+def _check_syntax(where: str, notation: Notation | None, place: str, problems: list[ConfigProblem]) -> None:
+    """What is wrong with an interest on any event type is told when it is read, not when there is a type."""
+    try:
+        check_syntax(where, notation)
+    except HeadwaterError as error:
+        found = "\n    ".join(str(error).splitlines())
+        problems.append(ConfigProblem(place, f"an interest in {notation or 'one of the notations'}", found))
 
 
 def _check_names(made: Iterable[Subscription], problems: list[ConfigProblem]) -> None:
