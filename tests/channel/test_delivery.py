@@ -15,6 +15,7 @@ from headwater import (
     WAIT,
     About,
     ClosedError,
+    Config,
     ConfigError,
     ManualClock,
     Node,
@@ -117,7 +118,7 @@ def test_a_filter_tree_is_not_durable() -> None:
 
 
 def test_order_zones_and_history_are_checked() -> None:
-    with Node() as node:
+    with Node(config=Config(history=100)) as node:
         channel = node.channel("a", Sighting)
         options = channel.subscribe(print).options
         assert (options.order, options.zones, options.history) == ("receive", None, 0)
