@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import headwater
 from headwater import Event, Network, Node, event_type, f64, u32
 from tests.base import ARROW, FEDERATION, GUARD, end, run, start
 
@@ -56,6 +59,18 @@ with Node("lab", listen="tcp/127.0.0.1:0") as lab, Node("desk", connect=lab.endp
 
 def test_importing_headwater_loads_nothing_heavy() -> None:
     assert run(f"import json, headwater\n{LOADED}") == []
+    assert run(f"import json\nfrom headwater import *\n{LOADED}", without=FEDERATION) == []
+    assert run(f"import json, headwater.cli\n{LOADED}") == []
+
+
+def test_every_name_is_found_where_the_table_says() -> None:
+    assert {*headwater._HOMES, "__version__"} == set(headwater.__all__)
+    modules = {path.stem for path in Path(headwater.__file__).parent.iterdir()}
+    assert not modules & set(headwater.__all__), "a module that is loaded would hide the name"
+    for name in headwater.__all__:
+        assert getattr(headwater, name) is not None and name in dir(headwater)
+    with pytest.raises(AttributeError, match="'headwater' has no attribute 'Nodes'"):
+        _ = headwater.Nodes
 
 
 def test_a_program_that_publishes_and_subscribes_loads_what_it_needs() -> None:

@@ -25,7 +25,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("federation",),
     ("spark",),
     ("study",),
-    ("explain",),
+    ("explanation",),
     ("cli",),
 )
 OWNERS = {
@@ -39,7 +39,15 @@ OWNERS = {
 }
 # Heavy packages, by the name under which `headwater.late` has them loaded when they are first used. Elsewhere nobody
 # imports them, but rooms that are only entered by those who need them.
-LATE = {"ds": "pyarrow", "llvm": "llvmlite", "np": "numpy", "pa": "pyarrow", "pc": "pyarrow", "pq": "pyarrow"}
+LATE = {
+    "asyncio": "asyncio",
+    "ds": "pyarrow",
+    "llvm": "llvmlite",
+    "np": "numpy",
+    "pa": "pyarrow",
+    "pc": "pyarrow",
+    "pq": "pyarrow",
+}
 HEAVY = frozenset(LATE.values())
 ENTERED_FOR_THEM = ("late", "study")
 # The package's own face re-exports what users need; it is not a room.

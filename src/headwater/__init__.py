@@ -11,98 +11,143 @@ True
 
 from typing import TYPE_CHECKING, Any
 
-from headwater.channel import (
-    WAIT,
-    About,
-    AsyncLoop,
-    Channel,
-    Config,
-    Correlation,
-    Counts,
-    Deadline,
-    Inline,
-    Latency,
-    ManualClock,
-    Match,
-    Pool,
-    Priority,
-    Queue,
-    Source,
-    Subscription,
-    SystemClock,
-    Timeout,
-    all_of,
-    any_of,
-    on,
-)
-from headwater.channel.delivery import BestEffort, Reliable
-from headwater.errors import (
-    ChannelError,
-    ClosedError,
-    ConfigError,
-    DecodeError,
-    EncodeError,
-    EvolutionError,
-    ExecutionError,
-    FactError,
-    FederationError,
-    FrameError,
-    HeadwaterError,
-    HeadwaterWarning,
-    InterestError,
-    InterestRefused,
-    LinkDown,
-    MissingExtra,
-    ParameterError,
-    Problem,
-    QueueFull,
-    SecurityError,
-    SerialError,
-    ServiceError,
-    StoreError,
-    SubscriptionError,
-    TypeDeclarationError,
-    Unreachable,
-)
-from headwater.explain import explain
 from headwater.extras import installed, require
-from headwater.federation.node import Node
-from headwater.interest import Interest, Limits
-from headwater.ir.interp import EventMeta, Fault, Outcome, Status
-from headwater.ir.params import MapOf, SetOf
-from headwater.lang.names import meta
-from headwater.lang.pyconst import State
-from headwater.store import NodeState
-from headwater.store.log import Log
-from headwater.types import (
-    Array,
-    Event,
-    EventType,
-    event_type,
-    f32,
-    f64,
-    i8,
-    i16,
-    i32,
-    i64,
-    timestamp,
-    u8,
-    u16,
-    u32,
-    u64,
-)
-from headwater.types.evolution import plan as evolution
 from headwater.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from headwater.channel.replay import replay
-    from headwater.federation.gateway import Gateway
-    from headwater.federation.log_client import LogClient
-    from headwater.federation.network import Budget, Network
-    from headwater.federation.rules import Rule
-    from headwater.federation.security import Security
-    from headwater.store.log.files import LogFiles
-    from headwater.store.log.reading import ChannelReader
+    from headwater.channel import (
+        WAIT,
+        About,
+        AsyncLoop,
+        Channel,
+        Config,
+        Correlation,
+        Counts,
+        Deadline,
+        Inline,
+        Latency,
+        ManualClock,
+        Match,
+        Pool,
+        Priority,
+        Queue,
+        Source,
+        Subscription,
+        SystemClock,
+        Timeout,
+        all_of,
+        any_of,
+        on,
+    )
+    from headwater.channel.delivery import (
+        BestEffort,
+        Reliable,
+    )
+    from headwater.channel.replay import (
+        replay,
+    )
+    from headwater.errors import (
+        ChannelError,
+        ClosedError,
+        ConfigError,
+        DecodeError,
+        EncodeError,
+        EvolutionError,
+        ExecutionError,
+        FactError,
+        FederationError,
+        FrameError,
+        HeadwaterError,
+        HeadwaterWarning,
+        InterestError,
+        InterestRefused,
+        LinkDown,
+        MissingExtra,
+        ParameterError,
+        Problem,
+        QueueFull,
+        SecurityError,
+        SerialError,
+        ServiceError,
+        StoreError,
+        SubscriptionError,
+        TypeDeclarationError,
+        Unreachable,
+    )
+    from headwater.explanation import (
+        explain,
+    )
+    from headwater.federation.gateway import (
+        Gateway,
+    )
+    from headwater.federation.log_client import (
+        LogClient,
+    )
+    from headwater.federation.network import (
+        Budget,
+        Network,
+    )
+    from headwater.federation.node import (
+        Node,
+    )
+    from headwater.federation.rules import (
+        Rule,
+    )
+    from headwater.federation.security import (
+        Security,
+    )
+    from headwater.interest import (
+        Interest,
+        Limits,
+    )
+    from headwater.ir.interp import (
+        EventMeta,
+        Fault,
+        Outcome,
+        Status,
+    )
+    from headwater.ir.params import (
+        MapOf,
+        SetOf,
+    )
+    from headwater.lang.names import (
+        meta,
+    )
+    from headwater.lang.pyconst import (
+        State,
+    )
+    from headwater.store import (
+        NodeState,
+    )
+    from headwater.store.log import (
+        Log,
+    )
+    from headwater.store.log.files import (
+        LogFiles,
+    )
+    from headwater.store.log.reading import (
+        ChannelReader,
+    )
+    from headwater.types import (
+        Array,
+        Event,
+        EventType,
+        event_type,
+        f32,
+        f64,
+        i8,
+        i16,
+        i32,
+        i64,
+        timestamp,
+        u8,
+        u16,
+        u32,
+        u64,
+    )
+    from headwater.types.evolution import (
+        plan as evolution,
+    )
 
 __all__ = [
     "WAIT",
@@ -197,33 +242,56 @@ __all__ = [
     "u64",
 ]
 
-# What not every program needs, by the module that has it: imported when it is asked for.
-_LATER = {
-    "Budget": "headwater.federation.network",
-    "ChannelReader": "headwater.store.log.reading",
-    "Gateway": "headwater.federation.gateway",
-    "LogClient": "headwater.federation.log_client",
-    "LogFiles": "headwater.store.log.files",
-    "Network": "headwater.federation.network",
-    "Rule": "headwater.federation.rules",
-    "Security": "headwater.federation.security",
-    "replay": "headwater.channel.replay",
+# Where each name is from: imported when it is first asked for. `import headwater` itself loads nothing.
+_MODULES = {
+    "headwater.channel": (
+        "WAIT About AsyncLoop Channel Config Correlation Counts Deadline Inline Latency ManualClock Match "
+        "Pool Priority Queue Source Subscription SystemClock Timeout all_of any_of on"
+    ),
+    "headwater.channel.delivery": "BestEffort Reliable",
+    "headwater.channel.replay": "replay",
+    "headwater.errors": (
+        "ChannelError ClosedError ConfigError DecodeError EncodeError EvolutionError ExecutionError FactError "
+        "FederationError FrameError HeadwaterError HeadwaterWarning InterestError InterestRefused LinkDown "
+        "MissingExtra ParameterError Problem QueueFull SecurityError SerialError ServiceError StoreError "
+        "SubscriptionError TypeDeclarationError Unreachable"
+    ),
+    "headwater.explanation": "explain",
+    "headwater.federation.gateway": "Gateway",
+    "headwater.federation.log_client": "LogClient",
+    "headwater.federation.network": "Budget Network",
+    "headwater.federation.node": "Node",
+    "headwater.federation.rules": "Rule",
+    "headwater.federation.security": "Security",
+    "headwater.interest": "Interest Limits",
+    "headwater.ir.interp": "EventMeta Fault Outcome Status",
+    "headwater.ir.params": "MapOf SetOf",
+    "headwater.lang.names": "meta",
+    "headwater.lang.pyconst": "State",
+    "headwater.store": "NodeState",
+    "headwater.store.log": "Log",
+    "headwater.store.log.files": "LogFiles",
+    "headwater.store.log.reading": "ChannelReader",
+    "headwater.types": "Array Event EventType event_type f32 f64 i8 i16 i32 i64 timestamp u8 u16 u32 u64",
+    "headwater.types.evolution": "evolution",
 }
-_FEDERATION = [name for name, module in _LATER.items() if module.startswith("headwater.federation.")]
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+_OTHERWISE = {"evolution": "plan"}  # names that are others where they are from
+_FEDERATED = ("Budget", "Gateway", "LogClient", "Network", "Rule", "Security")  # which need that extra
 if not installed("federation"):  # `from headwater import *` gives what there is
-    __all__ = [name for name in __all__ if name not in _FEDERATION]
+    __all__ = [name for name in __all__ if name not in _FEDERATED]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _HOMES:
         raise AttributeError(f"module 'headwater' has no attribute {name!r}")
     from importlib import import_module
 
-    if name in _FEDERATION:
+    if name in _FEDERATED:
         require("federation", name)
-    found = globals()[name] = getattr(import_module(_LATER[name]), name)
+    found = globals()[name] = getattr(import_module(_HOMES[name]), _OTHERWISE.get(name, name))
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_HOMES})

@@ -15,7 +15,7 @@ from typing import Any
 
 from headwater.completion import SHELLS, script
 from headwater.errors import ConfigError, HeadwaterError
-from headwater.explain import explain
+from headwater.explanation import explain
 from headwater.extras import extra_of, how_to_install
 from headwater.federation.replaying import add_replay
 from headwater.interest import NOTATIONS, Interest, as_event_type

@@ -60,6 +60,8 @@ def loaded(value: object, package: str, name: str) -> bool:
 
 
 if TYPE_CHECKING:
+    import asyncio
+
     import llvmlite.binding as llvm
     import numpy as np
     import pyarrow as pa
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 else:
+    asyncio = _Late("asyncio")
     llvm = _Late("llvmlite.binding")
     np = _Late("numpy")
     pa = _Late("pyarrow")
@@ -75,4 +78,4 @@ else:
     pq = _Late("pyarrow.parquet")
 
 
-__all__ = ["ds", "llvm", "loaded", "np", "pa", "pc", "pq"]
+__all__ = ["asyncio", "ds", "llvm", "loaded", "np", "pa", "pc", "pq"]

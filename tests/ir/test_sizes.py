@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from headwater import Interest, InterestRefused
-from headwater.explain import explain
+from headwater.explanation import explain
 from headwater.ir.analyse import MAX_LOOPS
 from headwater.ir.interp import Status
 from headwater.ir.nodes import Block, Loop

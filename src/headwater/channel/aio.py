@@ -6,7 +6,6 @@ responsive to everything else that lives on it.
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import logging
 import threading
@@ -15,6 +14,7 @@ from collections import deque
 from contextlib import suppress
 
 from headwater.channel.dispatch import ABORTED, DRAINING, ENDED, OPEN, DispatchStatus, Phase, Runnable, left, timed
+from headwater.late import asyncio
 
 log = logging.getLogger(__name__)
 

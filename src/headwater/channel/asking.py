@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from headwater.channel.wiring import Wiring
 from headwater.errors import HeadwaterError, ParameterError, SubscriptionError
 from headwater.extras import require
 from headwater.interest import Interest, as_event_type
+from headwater.late import asyncio
 from headwater.types import EventType
 
 if TYPE_CHECKING:

@@ -23,10 +23,8 @@ once. The same holds for values made in code.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
@@ -38,6 +36,7 @@ from headwater.channel.names import Pattern
 from headwater.channel.pool import Arrival, ThreadDispatcher, Urgency, by_deadline, by_priority
 from headwater.channel.settings import Choice, Count, Name, Seconds, Settings, near, quoted, show
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
+from headwater.late import asyncio
 from headwater.store.log.settings import Log
 
 Policy = Literal["block", "drop_oldest", "drop_newest", "fail"]
@@ -285,6 +284,8 @@ class Config:
     @classmethod
     def parse(cls, text: str, *, place: str = "") -> Config:
         """The configuration in a TOML text; `place` says in errors where it is from."""
+        import tomllib  # late: few programs have such a file
+
         try:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:

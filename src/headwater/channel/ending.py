@@ -7,8 +7,8 @@ left is dropped and counted.
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from headwater.channel.aio import LoopDispatcher
 from headwater.channel.running import in_handler, running
 from headwater.errors import ChannelError
+from headwater.late import asyncio
 from headwater.signals import end_signals
 from headwater.threads import Supervised
 
@@ -207,6 +208,8 @@ class Ending:
 
 def _on_a_loop() -> bool:
     """Whether the caller must not wait for what a coroutine of its own thread may be doing."""
+    if "asyncio" not in sys.modules:  # then nobody has a loop
+        return False
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -9,7 +9,6 @@ Locks, in the order in which they may be taken: the node's, sources', a mailbox'
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import threading
 from collections import deque
@@ -24,6 +23,7 @@ from headwater.channel.gate import Gate
 from headwater.channel.letter import Chunk, Letter
 from headwater.channel.running import DEPTH, NEST, runs
 from headwater.channel.tally import Loss
+from headwater.late import asyncio
 
 if TYPE_CHECKING:
     from headwater.channel.attachment import Attachment

@@ -59,6 +59,7 @@ from headwater.errors import (
     SubscriptionError,
 )
 from headwater.interest import Interest, as_event_type
+from headwater.late import asyncio
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
 from headwater.threads import Crashes
@@ -622,7 +623,6 @@ class Node:
 
     async def aclose(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
         """The same from a coroutine, without stopping the loop."""
-        import asyncio  # late: whoever awaits has it, and others do without
 
         ended = await Ending(self, drain=drain, timeout=timeout).aclose()
         await asyncio.to_thread(self._close_logs)

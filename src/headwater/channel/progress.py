@@ -12,7 +12,6 @@ restart there is never more than one call of the handler of which nothing is wri
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ from headwater.channel.delivery import Reliable
 from headwater.channel.letter import About, Chunk, Letter
 from headwater.channel.mailbox import Item, part_of
 from headwater.errors import ClosedError, StoreError, SubscriptionError
-from headwater.late import np
+from headwater.late import asyncio, np
 from headwater.store import NodeState, WithinConnection
 
 if TYPE_CHECKING:

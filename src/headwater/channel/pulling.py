@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.mailbox import Item, Mailbox
 from headwater.errors import ClosedError, SubscriptionError
 from headwater.extras import require
-from headwater.late import pa
+from headwater.late import asyncio, pa
 
 if TYPE_CHECKING:
     from headwater.channel.asking import Options

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from headwater.channel.subscription import SAMPLE
 from headwater.channel.tally import Fates, Tally
 from headwater.errors import ClosedError, EncodeError, EvolutionError, FactError, QueueFull, StoreError
 from headwater.interest import Interest
-from headwater.late import np
+from headwater.late import asyncio, np
 from headwater.native.once import once
 from headwater.native.publish import ShortWay, SourcePart, offered
 

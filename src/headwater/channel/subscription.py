@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import threading
@@ -26,6 +25,7 @@ from headwater.channel.pulling import Pulling
 from headwater.channel.report import SubscriptionReport
 from headwater.channel.route import Ready
 from headwater.errors import ClosedError, SubscriptionError
+from headwater.late import asyncio
 
 if TYPE_CHECKING:
     from headwater.channel.asking import Asked, Options

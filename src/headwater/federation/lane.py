@@ -6,7 +6,6 @@ or lose events as the policy of the link says. Its frames are numbered from 1 wi
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections import deque
@@ -22,7 +21,7 @@ from headwater.federation import numbering, wire
 from headwater.federation.behind import Behind
 from headwater.federation.numbering import BYTES, RECORDS, Item, Pause, root_of, union
 from headwater.federation.picked import few_records, picked_frame, picker_of
-from headwater.late import np
+from headwater.late import asyncio, np
 from headwater.native.picking import Picker
 from headwater.types.model import Enum, walk
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import math
 import struct
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 
@@ -98,10 +98,20 @@ def _distance(*xs: float) -> float:
     return math.sqrt(total)
 
 
+@cache
+def _c_mathematics() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libm.so.6")
+    except OSError:  # no glibc: it has to be looked for, on some systems by other programs, which takes its time
+        from ctypes.util import find_library
+
+        return ctypes.CDLL(find_library("m"))
+
+
+@cache
 def libm(name: str) -> Any:
     """The machine's own C function, so that native code can call the very same one."""
-    library = ctypes.CDLL(ctypes.util.find_library("m"))
-    function = getattr(library, name)
+    function = getattr(_c_mathematics(), name)
     function.restype = ctypes.c_double
     function.argtypes = [ctypes.c_double] * (2 if name == "pow" else 1)
     return function
@@ -132,4 +142,11 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "micros": lambda t: t,
     "code": lambda code: code,
 }
-PLAIN |= {name: libm(name) for name in ("pow", "exp", "log", "sin", "cos")}
+
+
+def _of_c(name: str) -> Callable[..., Any]:
+    """A function of libm, which is opened when one is first called."""
+    return lambda *xs: libm(name)(*xs)
+
+
+PLAIN |= {name: _of_c(name) for name in ("pow", "exp", "log", "sin", "cos")}
