@@ -22,7 +22,7 @@ from headwater.ir import walk
 from headwater.ir.analyse import Analysis, analyse
 from headwater.ir.build import inside
 from headwater.ir.covers import Certainty, certainty
-from headwater.ir.intervals import Value
+from headwater.ir.intervals import Value, type_range
 from headwater.ir.library import round_f32
 from headwater.ir.nodes import (
     NOWHERE,
@@ -35,8 +35,10 @@ from headwater.ir.nodes import (
     InSet,
     IsMissing,
     Load,
+    Logic,
     Meta,
     Missing,
+    Param,
     Path,
     Program,
     Reduce,
@@ -54,6 +56,8 @@ _NONE_PASSES, _ALL_PASS = "no event can pass this interest", "every event passes
 def remarks(analysis: Analysis, normal: Program) -> tuple[Problem, ...]:
     """What the author of an interest should know, in the order of its text. `normal` is its normal form."""
     program = analysis.program
+    if _is_plain(program):
+        return ()
     if not any(isinstance(expr, Load | Meta | Reduce) for expr in walk.all_expressions(program.body)):
         return ()
     it = _Look(analysis)
@@ -67,6 +71,34 @@ def remarks(analysis: Analysis, normal: Program) -> tuple[Problem, ...]:
         found = [replace(each, message=f"{each.message}: {_NONE_PASSES if never else _ALL_PASS}") for each in found]
     unique = dict.fromkeys(sorted(found, key=lambda problem: (problem.line, problem.column)))
     return tuple(unique)[:MAX_REMARKS]
+
+
+def _is_plain(program: Program) -> bool:
+    """Whether it is what most interests are, seen at a glance: comparisons of different fields, joined by `and`, each
+    with a parameter or a constant well within the field's type. Of these nothing is to be said."""
+    body = program.body
+    if len(body) != 1 or not isinstance(body[0], Return):
+        return False
+    value = body[0].value
+    tests = value.args if isinstance(value, Logic) and value.op == "and" else (value,)
+    seen = set()
+    for test in tests:
+        if not isinstance(test, Compare) or not isinstance(test.a, Load) or not isinstance(test.b, Const | Param):
+            return False
+        steps = test.a.path.steps
+        if not all(isinstance(step, str) for step in steps) or not _is_within(test.a.stored, test.b):
+            return False
+        seen.add(steps)
+    return len(seen) == len(tests)
+
+
+def _is_within(stored: Type, value: Const | Param) -> bool:
+    if isinstance(value, Param):
+        return True
+    bounds = type_range(stored)
+    if bounds is None:
+        return stored != F32 or (isinstance(value.value, float) and round_f32(value.value) == value.value)
+    return isinstance(value.value, int) and bounds[0] < value.value < bounds[1]
 
 
 class _Look:

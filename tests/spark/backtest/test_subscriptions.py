@@ -214,3 +214,28 @@ def test_what_is_wrong_on_any_event_type_is_said_when_the_file_is_read(where: st
         """)
     [problem] = problems(caught)
     assert problem.startswith("subscriptions: subscription 1 'loud' where") and said in problem
+
+
+def test_each_may_be_only_where_the_sinks_are() -> None:
+    found = loads("""
+        [[subscription]]
+        name = "loud in {room}"
+        at = "{room}"
+        where = "level > 0.5"
+        each = {param = "room", in = ["hall", "lab"]}
+    """)
+    wanted = resolve(found, TYPE)
+    assert [(each.name, each.at) for each in wanted] == [("loud in hall", "hall"), ("loud in lab", "lab")]
+
+
+def test_a_parameter_that_the_interest_never_reads_is_named() -> None:
+    found = loads("""
+        [[subscription]]
+        name = "loud"
+        where = "level > :limit"
+        params = {limit = 0.5, limits = 3}
+    """)
+    with pytest.raises(ConfigError) as caught:
+        resolve(found, TYPE)
+    [problem] = problems(caught)
+    assert "no parameter 'limits'" in problem and "did you mean 'limit'?" in problem

@@ -31,6 +31,7 @@ from __future__ import annotations
 import csv
 import itertools
 import os
+import re
 import runpy
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -266,7 +267,8 @@ class _Reader:
             name, at = _filled(plain.name, values), _filled(plain.at, values) if plain.at is not None else None
             if name == plain.name and values:
                 name = f"{name} {' '.join(map(str, chosen))}"
-            made.append(replace(plain, name=name, at=at, params={**plain.params, **values}))
+            read = {param: value for param, value in values.items() if _speaks_of(plain.where, param)}
+            made.append(replace(plain, name=name, at=at, params={**plain.params, **read}))
         return made
 
     # ── parameters ──
@@ -348,6 +350,11 @@ def _value(text: str, number: bool) -> Any:
     if not number:
         return text
     return int(text) if text.strip().lstrip("+-").isdigit() else float(text)
+
+
+def _speaks_of(where: object, param: str) -> bool:
+    """Whether an interest may read a parameter; one that only names and nodes differ by is none of its own."""
+    return not isinstance(where, str) or re.search(rf"\b{re.escape(param)}\b", where) is not None
 
 
 def _filled(text: str, values: Mapping[str, Any]) -> str:
