@@ -117,6 +117,7 @@ def test_one_that_comes_and_goes_does_not_flood_the_log(records: Records) -> Non
                 eventually(lambda: contact(desk).reached, "reaching it")
             eventually(lambda times=times: contact(desk).losses == times, "losing it")
             eventually(lambda: "refused" in contact(desk).reason, "trying it again")
+            eventually(lambda: bool(records.said("node desk", where, "was lost")), "the warning")
         assert len(records.said("node desk", where, "was lost")) == 1
 
 

@@ -13,14 +13,16 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from ipaddress import IPv6Address, ip_address
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from headwater.federation.endpoints import DATAGRAMS, Locator, parse_locator, resolve
 from headwater.federation.places import own_addresses
+from headwater.threads import Supervised
 
 if TYPE_CHECKING:
     from headwater.federation.engine import Engine
@@ -28,12 +30,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 GRACE_SECONDS = 2.0  # after which it is said that an endpoint is not reached, or was lost
 PROBE_SECONDS = 1.0  # for which a connection is tried
+TELL_SECONDS = 2.0  # after which an endpoint is spoken of even if it is not known yet why it is not reached
+TRIED_AT_ONCE = 16  # endpoints
 LONGEST_PAUSE_SECONDS = 30.0  # between two of those, which doubles up to this
 QUIET_SECONDS = 60.0  # between two records of the log that say of one endpoint that it was lost
 
 SILENT = "somebody listens there, but is no node that lets this one in: another program, or security that does not fit"
 UNPROBED = "nobody answers there"
 
+LOOPBACK = frozenset({"127.0.0.1", "::1"})  # of "localhost"
 Address = tuple[str, str, int]  # protocol, host, port; of a Unix socket its path as the host
 
 
@@ -48,6 +53,7 @@ class Contact:
         self.reason = ""
         self.accepts = False  # a connection of our own was accepted there, when it was tried last
         self.hosts: frozenset[str] = frozenset() if endpoint.unix else frozenset({_plain(endpoint.host)})
+        self.busy, self.tried = False, 0.0  # a connection of our own is tried now; and when that was begun last
         self.told = False  # the log has been told that it is not reached
         self.lost_told = -QUIET_SECONDS  # when it was told last that it was lost
 
@@ -82,19 +88,27 @@ class Contacts:
         # With passwords, of two connections that two nodes have made to each other Zenoh keeps one, whichever.
         self._one_of_two = engine.security.user is not None
         self._links: set[tuple[str, Address | None, Address]] = set()  # Zenoh id, the near and the far end
-        self._ports: set[int] = set()  # at which this node listens
+        self._homes: list[Locator] = []  # where this node listens
+        self._ports: set[int] = set()
         self._pause = GRACE_SECONDS
-        self._scheduled = False
+        self._due = inf  # when they are examined next
 
     def start(self) -> None:
         """The node has begun to listen, and to connect."""
-        own = [found for each in self._engine.fabric.endpoints if isinstance(found := parse_locator("", each), Locator)]
+        found = [parse_locator("", each) for each in self._engine.fabric.endpoints]
+        self._homes = [each for each in found if isinstance(each, Locator)]
         with self._lock:
-            self._all = [each for each in self._all if not any(_is_own(each.endpoint, home) for home in own)]
-            self._ports = {each.port for each in own if not each.unix}
+            self._ports = {each.port for each in self._homes if not each.unix}
+            self._all = [each for each in self._all if not self._is_plainly_own(each)]
+            named = [each for each in self._all if not each.endpoint.unix and not _is_address(each.endpoint.host)]
+        for each in named:
+            self._aside(partial(self._resolve_one, each))
         if self._all:
-            self._engine.keeping.work(self._find_names)
             self._schedule(GRACE_SECONDS)
+
+    def _is_plainly_own(self, contact: Contact) -> bool:
+        hosts = LOOPBACK if contact.endpoint.host.lower() == "localhost" else contact.hosts
+        return any(_is_own(contact.endpoint, home, hosts) for home in self._homes)
 
     def all(self) -> list[Contact]:
         with self._lock:
@@ -124,7 +138,7 @@ class Contacts:
             (self._links.add if there else self._links.discard)(link)
         self._compare()
         if there and self._one_of_two and not self._dialled(link[1]):
-            self._engine.keeping.work(self._try_missing)
+            self._try(self._missing())
 
     def _compare(self) -> None:
         """Which endpoints are reached now."""
@@ -166,59 +180,81 @@ class Contacts:
     # ── what is not reached ──
 
     def _schedule(self, seconds: float) -> None:
+        """Examine what is missing so many seconds from now, unless that is to be done before."""
+        due = monotonic() + seconds
         with self._lock:
-            if self._scheduled:
+            if due >= self._due:
                 return
-            self._scheduled = True
-        self._engine.keeping.later(seconds, partial(self._engine.keeping.work, self._examine))
+            self._due = due
+        self._engine.keeping.later(seconds, partial(self._examine, due))
 
-    def _find_names(self) -> None:
-        """Whose names resolve can be compared with addresses."""
-        for each in self.all():
-            try:
-                found = frozenset(map(_plain, resolve(each.endpoint)))
-            except OSError:
-                continue
-            with self._lock:
-                each.hosts |= found
-        self._compare()
-
-    def _examine(self) -> None:
-        """Try what is not reached, say so, and come again as long as there is any."""
+    def _missing(self) -> list[Contact]:
         with self._lock:
-            self._scheduled = False
-        missing = self._try_missing()
+            missing = [each for each in self._all if not each.reached]
+            return [] if self._client and len(missing) < len(self._all) else missing
+
+    def _examine(self, due: float) -> None:
+        """Try what is not reached, say so, and come again as long as there is any. In the keeper's thread."""
+        with self._lock:
+            if due != self._due:
+                return  # it was done before
+            self._due = inf
+        missing = self._missing()
         if not missing or self._engine.closing:
             return
-        for each in missing:
-            self._tell(each)
+        self._try(missing)
+        for each in missing:  # a name may take the system a while
+            self._engine.keeping.later(TELL_SECONDS, partial(self._tell, each))
         self._schedule(self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
 
-    def _try_missing(self) -> list[Contact]:
-        """Why what is not reached is not. A name may resolve by now, or somebody have called who cannot be dialled."""
+    def _try(self, missing: Iterable[Contact]) -> None:
+        """Find out why they are not reached; who waited longest has the first turn."""
         with self._lock:
-            missing = [each for each in self._all if not each.reached]
-            if self._client and len(missing) < len(self._all):
-                missing = []
-        for each in missing:
-            if self._engine.closing:
-                break
-            reason, accepts, hosts = _probe(each.endpoint)
-            with self._lock:
-                if not each.reached:
-                    each.reason, each.accepts = reason, accepts
-                each.hosts |= hosts
+            chosen = sorted((each for each in missing if not each.busy), key=lambda each: each.tried)[:TRIED_AT_ONCE]
+            for each in chosen:
+                each.busy, each.tried = True, monotonic()
+        for each in chosen:
+            self._aside(partial(self._try_one, each))
+
+    def _aside(self, task: Callable[[], object]) -> None:
+        """In a thread that nobody waits for, also not the end of the program: names may take long to resolve."""
+        node = self._engine.node
+        Supervised(task, f"headwater-{node.name}-contact", node.crashes).start()
+
+    def _try_one(self, contact: Contact) -> None:
+        reason, accepts, hosts = _probe(contact.endpoint)
+        with self._lock:
+            contact.busy = False
+            if not contact.reached:
+                contact.reason, contact.accepts = reason, accepts
+            contact.hosts |= hosts
+        self._compare()  # a name may resolve by now, or somebody have called who cannot be dialled
+        self._tell(contact)
+
+    def _resolve_one(self, contact: Contact) -> None:
+        """An endpoint with a name can be compared with addresses; it may be this node's own."""
+        try:
+            found = frozenset(map(_plain, resolve(contact.endpoint)))
+            own = any(_is_own(contact.endpoint, home, found) for home in self._homes)
+        except OSError:
+            return
+        with self._lock:
+            contact.hosts |= found
+            if own:
+                self._all = [each for each in self._all if each is not contact]
         self._compare()
-        return missing
+        self._engine.keeping.changed()
 
     def _tell(self, contact: Contact) -> None:
         now, name = monotonic(), self._engine.node.name
         with self._lock:
-            if contact.reached or contact.told or (contact.ever and now - contact.lost_told < QUIET_SECONDS):
+            if contact.reached or contact.told or now - contact.since < GRACE_SECONDS or self._engine.closing:
+                return
+            if contact.ever and now - contact.lost_told < QUIET_SECONDS:
                 return
             contact.told = True
-            reason, seconds = contact.reason, now - contact.since
+            reason, seconds = contact.reason or "no answer yet", now - contact.since
             if contact.ever:
                 contact.lost_told = now
         if contact.ever:
@@ -261,20 +297,29 @@ def _why(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
 
 
-def _is_own(endpoint: Locator, home: Locator) -> bool:
-    """Whether an endpoint is where the node itself listens."""
+def _is_own(endpoint: Locator, home: Locator, hosts: frozenset[str]) -> bool:
+    """Whether an endpoint, whose host has these addresses, is where the node itself listens."""
     if endpoint.unix or home.unix:
         return endpoint.unix and home.unix and endpoint.address == home.address
     if (endpoint.protocol, endpoint.port) != (home.protocol, home.port):
         return False
-    if _plain(endpoint.host) == _plain(home.host):
-        return True
+    if home.wildcard:
+        return endpoint.loopback or bool(hosts & frozenset(map(_plain, own_addresses())))
+    return endpoint.host.lower() == home.host.lower() or bool(hosts & _addresses_of(home))
+
+
+def _addresses_of(home: Locator) -> frozenset[str]:
+    if home.host.lower() == "localhost":
+        return LOOPBACK
+    return frozenset({_plain(home.host)} if _is_address(home.host) else map(_plain, resolve(home)))
+
+
+def _is_address(host: str) -> bool:
     try:
-        hosts = frozenset(map(_plain, resolve(endpoint))) if not endpoint.wildcard else frozenset()
-        homes: Iterable[str] = own_addresses() if home.wildcard else resolve(home)
-    except OSError:
+        ip_address(host)
+    except ValueError:
         return False
-    return bool(hosts & frozenset(map(_plain, homes))) or (home.wildcard and endpoint.loopback)
+    return True
 
 
 def _address(endpoint: Locator) -> Address:
