@@ -132,8 +132,8 @@ def ranks(items: Sequence[Bar], *, width: int, height: int = 260, label: str, un
     for each, x in ranked.places():
         hollow = "" if each.value >= NOTHING or not log else " none"
         style, middle = f"dot f{each.colour % COLOURS}{hollow}", x + ranked.pitch / 2
-        ranked.sheet.dot(middle, ranked.y(each.value), style, each.tip, max(2.0, min(4.0, ranked.pitch * 0.45)))
-        ranked.mark(each, x)
+        ranked.mark(each, x)  # it looks out on both sides of a dot that is on it
+        ranked.sheet.dot(middle, ranked.y(each.value), style, each.tip, max(1.8, min(4.0, ranked.pitch * 0.36)))
     return ranked.done(unit)
 
 
@@ -161,7 +161,7 @@ class _Side:
 
     def mark(self, each: Bar, x: float) -> None:
         if each.mark is not None:
-            self.sheet.line(x, self.y(each.mark), x + self.pitch, self.y(each.mark), "mark")
+            self.sheet.line(x, self.y(each.mark), x + self.pitch, self.y(each.mark), "mark thin")
 
     def done(self, unit: str) -> str:
         self.sheet.line(self._left, self.low, self._right, self.low, "axis")

@@ -249,7 +249,7 @@ def _row(row: Row, columns: Sequence[Column]) -> str:
             text = f"<code>{text}</code>"
         if at in row.remarks:
             said = escape(row.remarks[at], quote=True)
-            text += f' <abbr class="flag" title="{said}" aria-label="{said}">†</abbr>'
+            text += f'\u00a0<abbr class="flag" title="{said}" aria-label="{said}">†</abbr>'
         style = " ".join(filter(None, [_style(column, start), _judged(value, column)]))
         cells.append(f'<th scope="row">{text}</th>' if at == 0 else f'<td class="{style}">{text}</td>')
     return f"<tr{' class=total' if row.total else ''}>" + "".join(cells) + "</tr>"
