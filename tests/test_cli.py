@@ -93,3 +93,10 @@ def test_what_is_wrong_is_said(capsys: pytest.CaptureFixture[str], args: list[st
     said = failure(capsys, *args)
     assert all(part in said for part in parts), said
     assert "Traceback" not in said
+
+
+def test_explain_shows_what_is_hardly_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    said = explain(capsys, "b > 300 and level = 0.1", "--type", "b: u8, level: f32")
+    assert "warnings\n  line 1, column 1: this is never true: no event can pass this interest" in said
+    assert "line 1, column 13: this is never equal" in said
+    assert "warnings" not in explain(capsys, "b > 3", "--type", "b: u8")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -32,6 +33,7 @@ from headwater.lang.ecode_expr import BINARY
 from headwater.lang.ecode_recovery import NOT_C, Recovery
 from headwater.lang.ecode_text import Source, refused, scan
 from headwater.lang.ecode_types import Ast, spoken
+from headwater.lang.source import MAX_RECOVERED
 from headwater.types.model import BOOL, Enum, Record, Type
 
 _OPERATORS = frozenset("+-*/%&|^<>=!~?:,(")
@@ -86,7 +88,7 @@ def _with_others(error: InterestError, source: Source, b: Builder) -> InterestEr
     only because of that."""
     problems, recovery = list(error.problems), Recovery(source.code)
     wrong = problems[0]
-    for _ in range(MAX_LEFT_OUT):
+    for _ in range(MAX_LEFT_OUT if len(source.text) <= MAX_RECOVERED else 0):
         if not recovery.leave_out(source.offset(wrong)):
             break
         try:
@@ -96,7 +98,8 @@ def _with_others(error: InterestError, source: Source, b: Builder) -> InterestEr
             if not recovery.explains(wrong):
                 problems.append(wrong)
             continue
-        _Statements(source, b).block(tree)
+        with suppress(InterestError):  # more of them than anybody reads, or too much of something
+            _Statements(source, b).block(tree)
         problems += [problem for problem in b.problems if not recovery.explains(problem)]
         break
     return InterestError(sorted(set(problems), key=lambda problem: (problem.line, problem.column)))

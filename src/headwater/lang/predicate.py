@@ -25,7 +25,7 @@ from headwater.ir.nodes import BinaryOp, CompareOp, Expr, Missing, ParamDecl, Pr
 from headwater.ir.notes import is_bad
 from headwater.lang.predicate_terms import relocated, terms
 from headwater.lang.predicate_tokens import BYTES, CONSTANT, FIELD, FUNCTION, PARAM, QUOTED, TIMESTAMP, Tokens, engine
-from headwater.lang.source import check_text, syntax_error, too_deep
+from headwater.lang.source import MAX_RECOVERED, check_text, syntax_error, too_deep
 from headwater.types.model import (
     BOOL,
     F32,
@@ -105,7 +105,7 @@ def _with_others(error: InterestError, text: str, b: Builder) -> InterestError:
 
     `b` collects; where nobody can say how the text is meant to be grouped, only problems of types are added."""
     problems = list(error.problems)
-    for term in terms(text, problems[0]):
+    for term in terms(text, problems[0]) if len(text) <= MAX_RECOVERED else ():
         try:
             tokens = Tokens(term.text, b.input.by_name)
             b.condition(_Walker(b, tokens).expr(_tree(term.text, tokens)))

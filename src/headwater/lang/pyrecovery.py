@@ -10,6 +10,7 @@ import re
 
 from headwater.errors import InterestError, Problem
 from headwater.lang.pysource import Source, from_tree, parse_text, plain_text
+from headwater.lang.source import MAX_RECOVERED
 
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")  # not a field
 _ASSIGNED = re.compile(r"^([^=]*)[-+*/%&|^<>]?=(?!=)|\bfor\b(.*?)\bin\b")
@@ -26,7 +27,7 @@ class Recovery:
         text = plain_text(text)
         lines = text.split("\n")
         at = problem.line - 1
-        if not 0 < at < len(lines) or lines[at].lstrip().startswith(_NOT_LEFT_OUT):
+        if len(text) > MAX_RECOVERED or not 0 < at < len(lines) or lines[at].lstrip().startswith(_NOT_LEFT_OUT):
             return
         self._read(lines[at])
         indent = len(lines[at]) - len(lines[at].lstrip())

@@ -9,6 +9,8 @@ from headwater.errors import InterestError, InterestRefused
 from headwater.ir.nodes import Span
 from headwater.ir.notes import MAX_DEPTH, MAX_TEXT, locate
 
+MAX_RECOVERED = 20_000  # characters of a text that is looked at further after a syntax error
+
 NESTED = f"this nests deeper than {MAX_DEPTH}"
 NESTED_HINT = "split it into simpler parts"
 
