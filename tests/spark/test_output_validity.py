@@ -53,3 +53,24 @@ def test_an_output_is_a_valid_event_or_none(spark: Any, ansi: str) -> None:
     found = {row["n"]: row["outcome"] for row in outcome(frame, copy).select("n", "outcome").collect()}
     assert found == {0: True, 1: True} | dict.fromkeys(range(2, len(rows)))
     assert sorted(row["n"] for row in derive(frame, copy).select("n").collect()) == [0, 1]
+
+
+def test_nor_as_the_arrow_function(spark: Any) -> None:
+    """What cannot be a Column: rows with such values are left out, and the others of their batch are not."""
+    record = m.Record("Loose", (m.Field("n", m.I64), m.Field("s", m.TEXT), m.Field("t", m.TIMESTAMP),
+                                m.Field("names", m.List(m.TEXT)), m.Field("times", m.List(m.TIMESTAMP))))  # fmt: skip
+    good = {"s": "'grün'", "t": "timestamp_micros(0L)", "names": "array('ß')", "times": "array(timestamp_micros(1L))"}
+    wrong = {
+        "s": "CAST(X'67ff' AS STRING)",
+        "t": f"timestamp_micros({1 << 62}L)",
+        "names": "array(CAST(X'c3' AS STRING))",
+        "times": f"array(timestamp_micros({1 << 62}L))",
+    }
+    rows = [good, *({**good, which: text} for which, text in wrong.items()), good]
+    columns = [f"{n}L AS n, " + ", ".join(f"{text} AS {which}" for which, text in row.items())
+               for n, row in enumerate(rows)]  # fmt: skip
+    frame = spark.sql(" UNION ALL ".join(f"SELECT {each}" for each in columns)).coalesce(1)
+    text = "{ " + " ".join(f"output.{f.name} = input.{f.name};" for f in record.fields)
+    copy = Interest(text + " for (int i = 0; i < 3; i++) { } return 1; }", record, output=record)
+    assert choice(copy).kind == "arrow function"
+    assert sorted(row["n"] for row in derive(frame, copy).select("n").collect()) == [0, len(rows) - 1]

@@ -143,7 +143,7 @@ def _malformed(type: Type, array: Any) -> Any:
         case Scalar() if type == TEXT:
             return _some(_not_utf8(array))
         case Record(fields=fields):
-            parts = [_malformed(field.type, array.field(at)) for at, field in enumerate(fields)]
+            parts = [_malformed(field.type, array.field(field.name)) for field in fields]
             parts = [part for part in parts if part is not None]
             return _some(np.logical_or.reduce(parts) & _there(array)) if parts else None
         case Array(element=element, shape=shape):

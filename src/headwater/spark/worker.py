@@ -14,15 +14,18 @@ from typing import Any
 
 import msgspec
 
+from headwater.errors import EncodeError
 from headwater.ir import serial
 from headwater.ir.analyse import analyse
-from headwater.ir.interp import FUEL
+from headwater.ir.interp import FUEL, Fault
 from headwater.ir.nodes import META_TYPES, CopyOut, Load, Program, Reduce
 from headwater.ir.walk import all_expressions, statements
 from headwater.late import np, pa, pc
-from headwater.native.batch import BatchProgram, BatchResult, compile_batch
+from headwater.native.batch import BatchProgram, BatchResult, Counts, compile_batch
+from headwater.native.columns import malformed_rows
 from headwater.spark.schema import from_spark_arrow, to_spark_arrow
-from headwater.types.model import I32, Field, Record
+from headwater.types.model import I32, TEXT, TIMESTAMP, Array, Field, List, Record, Type
+from headwater.types.model import walk as walk_types
 
 KEPT = 16  # compiled programs kept by a worker
 META_PREFIX = "headwater.meta."  # of the columns that carry what the service knows, beside the event's own
@@ -72,11 +75,47 @@ class Engine:
         """The native result on a batch whose columns are the program's fields and, with a prefix, the meta."""
         names = data.schema.names
         meta = {name: data.column(META_PREFIX + name) for name in META_TYPES if META_PREFIX + name in names}
-        return self.native.run(from_spark_arrow(data, self.program.input), meta=meta)
+        try:
+            events = from_spark_arrow(data, self.program.input)
+        except EncodeError:
+            bad = malformed_rows(self.program.input, data) if self._is_comparable(data) else None
+            if bad is None:
+                raise
+            return self._without(data, bad)
+        return self.native.run(events, meta=meta)
+
+    def _is_comparable(self, data: pa.RecordBatch) -> bool:
+        """Whether its columns lie in memory as those of events do, as far as times and texts go."""
+        names = data.schema.names
+        return all(field.name in names and _is_laid_out(field.type, data.schema.field(field.name).type)
+                   for field in self.program.input.fields)  # fmt: skip
+
+    def _without(self, data: pa.RecordBatch, bad: Any) -> BatchResult:
+        """Rows with times in no year, or texts that are no UTF-8, are no events: undecided. The others are judged."""
+        judged = self.judge(data.filter(pa.array(~bad)))
+        at = pa.array(np.maximum(np.cumsum(~bad) - 1, 0), mask=bad)
+        count = int(bad.sum())
+        counts = judged.counts + Counts(undecided=count, faults={Fault.MALFORMED: count})
+        return BatchResult(judged.selection.take(at), counts, judged.output)
 
     def afresh(self) -> Engine:
         """The same machine code with state as for a new source."""
         return replace(self, native=BatchProgram(self.native.code, params=self.params, fuel=self.native.fuel))
+
+
+def _is_laid_out(type: Type, found: Any) -> bool:
+    match type:
+        case Record(fields=fields):
+            inner = {found.field(i).name: found.field(i).type for i in range(found.num_fields)}
+            return all(field.name in inner and _is_laid_out(field.type, inner[field.name]) for field in fields)
+        case List(element=element):
+            return bool(pa.types.is_list(found)) and _is_laid_out(element, found.value_type)
+        case Array():
+            return not any(part in (TEXT, TIMESTAMP) for part in walk_types(type))
+        case _ if type == TIMESTAMP:
+            return bool(pa.types.is_timestamp(found)) and found.unit == "us"
+        case _:
+            return type != TEXT or bool(pa.types.is_string(found))
 
 
 def make_engine(package: bytes) -> Engine:
