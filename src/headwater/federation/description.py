@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from headwater.channel.attachment import Attachment
-from headwater.extras import installed
 from headwater.federation.messages import Card, ChannelAd, Cursor, State, pack_params, pack_type
 from headwater.federation.ordered import ORDERED, ORDERING
 from headwater.federation.places import announced
 from headwater.federation.wire_control import SourceAd
+from headwater.federation.wire_kinds import takes_columns
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -184,7 +184,7 @@ class Description:
             exchange=engine.exchange.public,
             multicast=engine.network.multicast is not None,
             router=engine.network.router,
-            columns=installed("arrow"),
+            columns=takes_columns(),
         )
 
     def state(self, principal: Principal, since: int = 0, after: Cursor | None = None) -> State:
@@ -229,7 +229,7 @@ class Description:
             sources=[],
             multicast=engine.network.multicast is not None,
             router=engine.network.router,
-            columns=installed("arrow"),
+            columns=takes_columns(),
         )
 
     def _changed(

@@ -57,13 +57,14 @@ def too_large(what: str, size: int, limit: int) -> FrameError:
 
 
 @cache
-def _columns() -> bool:
+def takes_columns() -> bool:
+    """Whether this node can read columns, and compressed frames."""
     return installed("arrow")
 
 
 def check_columns(what: str) -> None:
     """FrameError unless this node can read what needs Arrow; its card says so, and other nodes keep to it."""
-    if not _columns():
+    if not takes_columns():
         raise FrameError(f"{what}: expected plain records, for Arrow is not installed here: {how_to_install('arrow')}")
 
 
