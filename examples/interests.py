@@ -65,6 +65,9 @@ try:
 except hw.InterestError as error:
     print(f"\n{error}\n")
 
+# What is allowed and hardly meant is a warning: nobody's value is both. `subscribe` issues these as HeadwaterWarning.
+print(*Interest("value > 5 and sensor = 'a' and sensor = 'b'", Reading).warnings, sep="\n", end="\n\n")
+
 # An endless loop never gets as far as a source.
 try:
     Interest("{ while (1) { } }", Reading)

@@ -19,7 +19,12 @@ PROMISES = {
     ],
     "study.py": ["loud in room 1", "live and Spark agree", "the report is report.html"],
     "event_types.py": ["ie.tcd.Sighting", "the same event for an older sink", "where"],
-    "interests.py": ["only [5.0, 6.2, 7.3] are sent", "did you mean 'sensor'?", "wide covers narrow: True"],
+    "interests.py": [
+        "only [5.0, 6.2, 7.3] are sent",
+        "did you mean 'sensor'?",
+        "no event can pass this interest",
+        "wide covers narrow: True",
+    ],
     "service.py": ["heard ['anna', 'cleo']", "not consulted", "anna entered room 4", "nothing heard from the doors"],
     "service_asyncio.py": ["average 80.0", "warned ['boiler', 'boiler']"],
     "federation.py": [
