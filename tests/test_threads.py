@@ -124,11 +124,11 @@ def test_a_failure_in_a_thread_shows_in_the_reports() -> None:
         def fail() -> None:
             raise Boom("bad luck")
 
-        assert node.engine is not None
-        node.engine.keeping.later(0.0, fail)
+        assert node._engine is not None
+        node._engine.keeping.later(0.0, fail)
         eventually(lambda: any("Boom: bad luck" in note for note in node.report().notes), "the report")
         assert any("headwater-lab: " in name and "fail" in name for name in node.federation().crashes)
         assert "failed in threads" in str(node.federation())
         done = threading.Event()
-        node.engine.keeping.later(0.0, done.set)
+        node._engine.keeping.later(0.0, done.set)
         assert done.wait(GUARD)

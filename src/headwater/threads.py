@@ -1,6 +1,6 @@
 """The threads of Headwater: none of them ends without anybody noticing.
 
-    Supervised(self._keep, "headwater-lab-keeper", node.crashes, again=lambda: not self.closed).start()
+    Supervised(self._keep, "headwater-lab-keeper", node._crashes, again=lambda: not self.closed).start()
 
 What the body of such a thread raises is said in the log with its traceback, and counted in `Crashes`, which reports
 show. With `again` the body is then called again, after a pause that doubles from failure to failure, for as long as

@@ -78,7 +78,7 @@ class World:
             name: (each.counts, each.epoch, each.points, each.state, tuple(each.refused))
             for name, each in self.node.subscriptions.items()
         }
-        return channels, subscriptions, self.source.seq, list(self.got), self.node.timers.pending
+        return channels, subscriptions, self.source.seq, list(self.got), self.node._timers.pending
 
 
 @pytest.fixture

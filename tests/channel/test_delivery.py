@@ -36,15 +36,15 @@ from tests.channel.far import DURABLE, KEY, MANUAL, far, kept, publish
 @pytest.mark.parametrize("given", [None, "reliable", Reliable()])
 def test_reliable_is_the_default(given: Any) -> None:
     with Node() as node:
-        assert node.channel("a", Sighting).subscribe(print, delivery=given).options.delivery == Reliable()
-        assert node.subscribe("a", print, delivery=given).options.delivery.name == "reliable"
+        assert node.channel("a", Sighting).subscribe(print, delivery=given)._options.delivery == Reliable()
+        assert node.subscribe("a", print, delivery=given)._options.delivery.name == "reliable"
 
 
 def test_best_effort_by_value_or_name() -> None:
     with Node() as node:
         channel = node.channel("a", Sighting)
         for given in ("best_effort", BestEffort()):
-            assert channel.subscribe(print, delivery=given).options.delivery == BestEffort()
+            assert channel.subscribe(print, delivery=given)._options.delivery == BestEffort()
 
 
 @pytest.mark.parametrize(
@@ -120,11 +120,11 @@ def test_a_filter_tree_is_not_durable() -> None:
 def test_order_zones_and_history_are_checked() -> None:
     with Node(config=Config(history=100)) as node:
         channel = node.channel("a", Sighting)
-        options = channel.subscribe(print).options
+        options = channel.subscribe(print)._options
         assert (options.order, options.zones, options.history) == ("receive", None, 0)
-        options = channel.subscribe(print, zones="east", history="all").options
+        options = channel.subscribe(print, zones="east", history="all")._options
         assert (options.zones, options.history) == (frozenset({"east"}), ALL)
-        options = node.subscribe("a", print, order="timestamp", zones=("east", "west"), history=12).options
+        options = node.subscribe("a", print, order="timestamp", zones=("east", "west"), history=12)._options
         assert (options.order, options.zones, options.history) == ("timestamp", frozenset({"east", "west"}), 12)
         wrong: list[tuple[dict[str, Any], str]] = [
             ({"order": "time"}, 'order: expected one of "receive", "timestamp", "total", found "time"'),
@@ -157,7 +157,7 @@ def test_what_was_handled_does_not_come_again(tmp_path: Path) -> None:
             assert node.state.positions("x") == {KEY: numbers[-1]}
             counts = subscription.counts
             assert counts.passed == counts.delivered + counts.skipped == len(numbers)
-            assert subscription.progress.duplicates == counts.skipped
+            assert subscription._progress.duplicates == counts.skipped
     assert badges(got) == [1, 2, 3, 4, 5, 6]
 
 
@@ -250,7 +250,7 @@ def test_batches_are_committed_once_each_and_trimmed(tmp_path: Path, dispatch: A
             subscription.pause()
             publish(far(channel), *range(1, rows + 1))
             subscription.resume()
-            assert subscription.mailbox.wait(lambda it=subscription.mailbox: it.idle, GUARD)
+            assert subscription._mailbox.wait(lambda it=subscription._mailbox: it.idle, GUARD)
             assert node.state.positions("x") == {KEY: rows}
     assert got == list(range(1, 26))
     assert commits == [{}, {KEY: 8}, {KEY: 12}, {KEY: 20}]
@@ -276,7 +276,7 @@ def test_chunks_are_trimmed_for_a_batch_and_event_by_event(tmp_path: Path) -> No
         ]
         batch = channel.type.records_to_arrow([channel.type.encode(sighting(number)) for number in range(1, 8)])
         far(channel).publish_many(batch)
-        assert [each.progress.duplicates for each in subscriptions] == [4, 4]
+        assert [each._progress.duplicates for each in subscriptions] == [4, 4]
     assert got == [[5], [6], [7], [5, 6, 7]]
 
 
@@ -320,11 +320,11 @@ def test_a_failure_is_covered_by_the_next_position_but_not_committed_itself(
         subscription = channel.subscribe(handle, name="x", delivery=DURABLE)
         source = far(channel)
         publish(source, 1, 2)
-        assert node.state.positions("x") == {KEY: 1} and subscription.unsettled(source) == 2
+        assert node.state.positions("x") == {KEY: 1} and subscription._unsettled(source) == 2
         publish(source, 3)
-        assert node.state.positions("x") == {KEY: 3} and subscription.unsettled(source) is None
+        assert node.state.positions("x") == {KEY: 3} and subscription._unsettled(source) is None
         publish(source, 4)
-        assert node.state.positions("x") == {KEY: 3} and subscription.failures == 1
+        assert node.state.positions("x") == {KEY: 3} and subscription._failures == 1
     again: list[tuple[int, bool]] = []
     with kept(tmp_path / "s") as node:
         channel = node.channel("a", Sighting)
@@ -344,8 +344,8 @@ def test_a_state_that_cannot_be_written_pauses_at_once(caplog: pytest.LogCapture
         node.state.close()
         publish(source, 2, 3, 4, 5)
         assert badges(got) == [1, 2] and subscription.state == "paused"
-        assert subscription.trouble is not None and subscription.trouble.startswith("StoreError")
-        assert subscription.unsettled(source) == 2
+        assert subscription._trouble is not None and subscription._trouble.startswith("StoreError")
+        assert subscription._unsettled(source) == 2
 
 
 def test_what_a_constraint_skips_is_done(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_what_a_constraint_skips_is_done(tmp_path: Path) -> None:
         subscription = channel.subscribe(lambda e: None, name="x", delivery=DURABLE, before=lambda e: e.badge % 2 == 1)
         source = far(channel)
         publish(source, 1, 2)
-        assert subscription.unsettled(source) is None
+        assert subscription._unsettled(source) is None
         publish(source, 3)
         assert node.state.positions("x") == {KEY: 3} and subscription.counts.skipped == 1
 
@@ -371,10 +371,10 @@ def test_what_waits_is_not_done_until_it_is_handled() -> None:
         )
         source = far(channel, resent=1)
         publish(source, 1, 2)
-        assert got == [] and subscription.unsettled(source) == 1
+        assert got == [] and subscription._unsettled(source) == 1
         ready = True
         subscription.wake()
-        assert subscription.mailbox.wait(lambda: len(got) == 2, GUARD)
+        assert subscription._mailbox.wait(lambda: len(got) == 2, GUARD)
         assert got == [(1, True), (2, False)]  # being asked about before is not being handed over
 
 
@@ -388,7 +388,7 @@ def test_what_has_expired_is_done() -> None:
         publish(source, 1, 2)
         clock.advance(2)
         subscription.resume()
-        assert subscription.unsettled(source) is None and subscription.counts.expired == 2
+        assert subscription._unsettled(source) is None and subscription.counts.expired == 2
         publish(source, 3)
         assert badges(got) == [3]
 
@@ -400,14 +400,14 @@ def test_unsettled_is_the_oldest_event_that_came_and_is_not_done() -> None:
         other = channel.subscribe(lambda e: None)
         source, near = far(channel), channel.source()
         publish(source, 1, 2)
-        assert subscription.unsettled(source) is None and subscription.progress.position(source) == 0
+        assert subscription._unsettled(source) is None and subscription._progress.position(source) == 0
         subscription.pause()
         publish(near, 3)
         publish(source, 3, 4)
-        assert subscription.unsettled(source) == 3 and subscription.unsettled(near) is None
-        assert other.unsettled(source) is None
+        assert subscription._unsettled(source) == 3 and subscription._unsettled(near) is None
+        assert other._unsettled(source) is None
         subscription.resume()
-        assert subscription.unsettled(source) is None and subscription.progress.position(source) == 4
+        assert subscription._unsettled(source) is None and subscription._progress.position(source) == 4
 
 
 def test_handling_is_what_the_handler_has() -> None:
@@ -418,11 +418,11 @@ def test_handling_is_what_the_handler_has() -> None:
             made: list[Subscription] = []
             made.append(
                 channel.subscribe(
-                    lambda e, about, it=made: seen.append(it[0].handling.seq), name="x", delivery=delivery, about=True
+                    lambda e, about, it=made: seen.append(it[0]._handling.seq), name="x", delivery=delivery, about=True
                 )
             )
             publish(far(channel), 1, 2)
-            assert seen == [1, 2] and made[0].handling is None
+            assert seen == [1, 2] and made[0]._handling is None
             made[0].cancel()
             seen.clear()
 
@@ -437,15 +437,15 @@ def test_manual_acknowledgement_covers_all_before_it() -> None:
         subscription = channel.subscribe(lambda e, about: abouts.append(about), name="x", delivery=MANUAL)
         source = far(channel)
         publish(source, 1, 2, 3, 4)
-        assert node.state.positions("x") == {} and subscription.unsettled(source) == 1
+        assert node.state.positions("x") == {} and subscription._unsettled(source) == 1
         abouts[1].acknowledge()
-        assert node.state.positions("x") == {KEY: 2} and subscription.unsettled(source) == 3
+        assert node.state.positions("x") == {KEY: 2} and subscription._unsettled(source) == 3
         abouts[0].acknowledge()
         assert node.state.positions("x") == {KEY: 2}
         subscription.acknowledge(abouts[2])
         assert node.state.positions("x") == {KEY: 3}
         subscription.acknowledge()
-        assert node.state.positions("x") == {KEY: 4} and subscription.unsettled(source) is None
+        assert node.state.positions("x") == {KEY: 4} and subscription._unsettled(source) is None
         publish(channel.source(), 5)
         abouts[-1].acknowledge()  # of this process: there is nothing to be kept
 
@@ -523,7 +523,7 @@ def test_threads_may_acknowledge_at_once() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert node.state.positions("x") == {KEY: 100} and subscription.unsettled(source) is None
+        assert node.state.positions("x") == {KEY: 100} and subscription._unsettled(source) is None
 
 
 # ── sinks that pull ──
@@ -539,7 +539,7 @@ def test_a_sink_that_pulls_is_done_when_it_asks_for_more(tmp_path: Path) -> None
         assert subscription.poll().badge == 2 and node.state.positions("x") == {KEY: 1}
         subscription.acknowledge()
         assert node.state.positions("x") == {KEY: 2}
-        assert subscription.get().badge == 3 and subscription.unsettled(source) == 3
+        assert subscription.get().badge == 3 and subscription._unsettled(source) == 3
         assert subscription.poll() is None and node.state.positions("x") == {KEY: 3}
         publish(source, 4)
         assert subscription.get().badge == 4

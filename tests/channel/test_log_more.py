@@ -54,7 +54,7 @@ def test_a_source_goes_on_after_an_interrupt(tmp_path: Path, many: bool) -> None
         sink = channel.subscribe(lambda event: seen.append(event.n), "n >= 0")
         source = channel.source("hall")
         source.publish(n=1)
-        source.log = _Interrupted(node.logs.of(channel))  # type: ignore[assignment, union-attr]
+        source.log = _Interrupted(node._logs.of(channel))  # type: ignore[assignment, union-attr]
         publish: Any = (
             (lambda n: source.publish_many(pa.table({"n": [n] * 64}))) if many else lambda n: source.publish(n=n)
         )
@@ -74,7 +74,7 @@ def test_a_clock_that_goes_back(tmp_path: Path, log: bool) -> None:
     times = iter([*range(50, 60), *range(10, 20), *range(55, 65)])
     options: dict[str, Any] = {"log": tmp_path} if log else {"config": {"history": 1000}}
     with Node("lab", **options) as node:
-        node.stamp = lambda: next(times) * 1_000_000_000
+        node._stamp = lambda: next(times) * 1_000_000_000
         channel = node.channel(CHANNEL, "n: i64")
         source = channel.source("hall")
         for n in range(30):

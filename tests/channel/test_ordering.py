@@ -62,13 +62,13 @@ class StandIn(Source):
 
     def promises(self, until: int) -> None:
         self.promise = until
-        self.channel.node.release()
+        self.channel.node._release()
 
 
 def stand_in(channel: Channel, name: str, **options: Any) -> StandIn:
     assert channel.type is not None
     made = StandIn(channel, name, Intake(channel.type, channel.type), facts=None, priority=0, ask=None, **options)
-    channel.node.wiring.advertise(made)
+    channel.node._wiring.advertise(made)
     return made
 
 
@@ -535,7 +535,7 @@ def test_publishers_wait_or_are_told_while_too_much_waits() -> None:
         waits = channel.subscribe(log, queue=Queue(limit=2, policy="block"), order="timestamp")
         publisher = threading.Thread(target=lambda: [source.publish(n=n) for n in (3, 4, 5)])
         publisher.start()
-        while not waits.mailbox.is_full:
+        while not waits._mailbox.is_full:
             assert publisher.is_alive()
         silent.promises(2**62)
         publisher.join(GUARD)

@@ -244,11 +244,11 @@ def test_latency_is_measured_for_queued_events_and_sampled_for_direct_ones() -> 
         assert done.wait(GUARD)
         while pulled.poll() is not None:
             pass
-        assert direct.latency.count == 2  # one in 64
-        assert pulled.latency.count == 128
+        assert direct._latency.count == 2  # one in 64
+        assert pulled._latency.count == 128
         node.close()
-        assert pooled.latency.count == 128
-        for latency in (direct.latency, pooled.latency, pulled.latency):
+        assert pooled._latency.count == 128
+        for latency in (direct._latency, pooled._latency, pulled._latency):
             assert 0 < latency.min <= latency.quantile(0.5) <= latency.quantile(0.99) <= latency.max < 60e9  # type: ignore[operator]
         assert "p50" in str(pulled.report()) and node.report().latency.count == 258
 

@@ -105,7 +105,7 @@ def test_a_source_goes_on_counting_for_derived_channels_that_are_closed() -> Non
         everything.get()
         everything.get_batch(3)
         assert agree([channel, derived], [source], [everything])
-        everything.mailbox.close(drop=True)
+        everything._mailbox.close(drop=True)
         assert agree([channel, derived], [source], [everything])
 
 
@@ -152,7 +152,7 @@ def test_a_timer_ends_with_its_channel(caplog: pytest.LogCaptureFixture) -> None
         clock.advance(5.0)
         motion.source().publish(sighting())
         clock.advance(5.0)
-        assert not any(each.active for each in (timer, once, *silence)) and node.timers.pending == 0
+        assert not any(each.active for each in (timer, once, *silence)) and node._timers.pending == 0
         assert timer.fired == 1 and once.fired == 0 and [each.fired for each in silence] == [1, 1]
         assert not motion.report().subscriptions, "nobody listens for what cannot be told any more"
     assert not caplog.records

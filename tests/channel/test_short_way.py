@@ -170,7 +170,7 @@ def test_a_handler_that_raises(node: Node, caplog: pytest.LogCaptureFixture) -> 
         assert error.__traceback__ is not None
         told.append((subscription.name, str(error), event))
 
-    node.on_error = on_error
+    node._on_error = on_error
     source, sink = lone(node.channel("a", Number), handler, failures=None)
     events = [Number(n) for n in range(10)]
     assert [source.publish(event) for event in events] == list(range(1, 11))
@@ -189,7 +189,7 @@ def test_a_failure_keeps_its_context(node: Node, caplog: pytest.LogCaptureFixtur
         except KeyError:
             raise ValueError("outer")  # noqa: B904
 
-    node.on_error = lambda subscription, error, event: kept.append(error)
+    node._on_error = lambda subscription, error, event: kept.append(error)
     source, _ = lone(node.channel("a", Number), handler)
     try:
         raise OSError("outermost")
@@ -228,7 +228,7 @@ def test_an_interrupt_goes_to_the_publisher(node: Node, error: type[BaseExceptio
         else:
             assert source.publish(Number(n)) == n + 1
     assert got == [0, 1, 2, 4, 5, 6, 7] and source.seq == 8
-    assert sink.counts.delivered == 8 and sink.counts.failed == 0 and sink.mailbox.idle
+    assert sink.counts.delivered == 8 and sink.counts.failed == 0 and sink._mailbox.idle
     assert node.close(timeout=GUARD).drained
 
 
@@ -239,11 +239,11 @@ def test_a_failure_in_on_error_that_is_no_exception(node: Node, caplog: pytest.L
     def on_error(*args: Any) -> None:
         raise KeyboardInterrupt
 
-    node.on_error = on_error
+    node._on_error = on_error
     source, sink = lone(node.channel("a", Number), handler)
     with pytest.raises(KeyboardInterrupt):
         source.publish(Number(1))
-    assert sink.mailbox.idle and source.seq == 1
+    assert sink._mailbox.idle and source.seq == 1
 
 
 # ── handlers that act on the service ──
@@ -578,7 +578,7 @@ def test_nothing_is_leaked(node: Node) -> None:
             with pytest.raises(KeyboardInterrupt):
                 publish(bad)
 
-    things = (None, good, bad, handler, source, sink, sink.mailbox, source._flow, source._flow.lone, Number)
+    things = (None, good, bad, handler, source, sink, sink._mailbox, source._flow, source._flow.lone, Number)
     run(200)
     gc.collect()
     counts, blocks = [sys.getrefcount(thing) for thing in things], sys.getallocatedblocks()

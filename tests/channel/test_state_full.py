@@ -64,9 +64,9 @@ def test_nothing_more_is_handed_over_and_it_goes_on_by_itself(
             publish(source, *range(2, 50))  # it does not wait, and does not fail
             until(lambda: sink.state == "paused")
             assert got == [1, 2]
-            assert "its position cannot be kept" in str(sink.paused) and "StoreError" in str(sink.trouble)
+            assert "its position cannot be kept" in str(sink.paused) and "StoreError" in str(sink._trouble)
             assert "paused: its position cannot be kept" in str(node.report())
-            assert sink.unsettled(source) == 2
+            assert sink._unsettled(source) == 2
             sink.resume()  # in vain
             until(lambda: sink.state == "paused")
             assert got == [1, 2]
@@ -76,7 +76,7 @@ def test_nothing_more_is_handed_over_and_it_goes_on_by_itself(
         until(lambda: node.state.positions("x") == {KEY: 49})
         counts = sink.counts
         assert (counts.passed, counts.delivered, counts.failed, counts.queued) == (49, 49, 0, 0)
-        assert sink.failures == 0
+        assert sink._failures == 0
 
 
 def test_after_a_restart_what_was_handed_over_without_its_position_says_so(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_in_the_handler_s_own_transaction_nothing_is_passed_over(tmp_path: Path)
         with full():
             publish(source, *range(2, 10))
             until(lambda: sink.state == "paused" or sink.counts.failed > 0)
-        until(lambda: sink.state == "open" and sink.counts.queued == 0 and sink.mailbox.idle)
+        until(lambda: sink.state == "open" and sink.counts.queued == 0 and sink._mailbox.idle)
     assert [badge for (badge,) in connection.execute("SELECT badge FROM seen ORDER BY badge")] == list(range(1, 10))
     connection.close()
 

@@ -209,7 +209,7 @@ def test_many_events_cost_a_deadline_no_timers() -> None:
         for _ in range(1000):
             source.publish(sighting())
             clock.advance(0.01)
-        assert node.timers.pending == 1 and node.subscribe("t").poll() is None
+        assert node._timers.pending == 1 and node.subscribe("t").poll() is None
 
 
 # ── what is wrong with a timer is said at the call ──
@@ -250,11 +250,11 @@ def test_faulty_timers_are_errors_and_leave_nothing_behind() -> None:
             with pytest.raises((ServiceError, ValueError), match=words):
                 call()
         assert [channel.name for channel in node.channels()] == ["a"]
-        assert node.timers.pending == 0 and not node.subscriptions and not foreign.sources
+        assert node._timers.pending == 0 and not node.subscriptions and not foreign.sources
         node.every("t", 1.0, name="mine")
         with pytest.raises(ChannelError, match="source 'mine': expected a name that no source of t has"):
             node.every("t", 1.0, name="mine")
-        assert node.timers.pending == 1
+        assert node._timers.pending == 1
 
 
 def test_no_timer_fires_after_the_end() -> None:

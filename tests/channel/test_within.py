@@ -126,7 +126,7 @@ def test_a_handler_that_commits_by_itself_commits_the_position(
         subscription = channel.subscribe(handle, name="x", delivery=table.delivery)
         source = far(channel)
         publish(source, 1, 2)
-        assert table.seen == [1, 2] and table.positions == {KEY: 2} and subscription.unsettled(source) is None
+        assert table.seen == [1, 2] and table.positions == {KEY: 2} and subscription._unsettled(source) is None
         publish(source, 3)
         assert table.seen == [1, 2, 3] and table.positions == {KEY: 3}
 
@@ -208,4 +208,4 @@ def test_within_leaves_no_room_for_acknowledging(tmp_path: Path, caplog: pytest.
         channel = node.channel("a", Sighting)
         subscription = channel.subscribe(lambda e, about: about.acknowledge(), name="x", delivery=table.delivery)
         publish(far(channel), 1)
-        assert subscription.trouble is not None and "committed with the handler's transaction" in subscription.trouble
+        assert subscription._trouble is not None and "committed with the handler's transaction" in subscription._trouble

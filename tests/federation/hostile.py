@@ -56,8 +56,8 @@ class Target(NamedTuple):
 
     @classmethod
     def of(cls, node: Node) -> Target:
-        assert node.engine is not None and node.engine.listener is not None
-        return cls(node.id, node.engine.network.federation, node.engine.listener.endpoints[0], node.endpoints[0])
+        assert node._engine is not None and node._engine.listener is not None
+        return cls(node.id, node._engine.network.federation, node._engine.listener.endpoints[0], node.endpoints[0])
 
 
 class Mallory:

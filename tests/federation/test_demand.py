@@ -68,7 +68,7 @@ def test_step_by_step_leads_to_what_all_at_once_gives(
         channel = node.channel("t.c", TYPE)
         derived = channel.derive("t.d", "level > 2")
         demands = Demands(node, placement)
-        node.wiring.rearranged = demands.touch
+        node._wiring.rearranged = demands.touch
         replicas = [Replica() for _ in range(3)]
         alive: list[Any] = []
         for _ in range(60):
@@ -81,7 +81,7 @@ def test_step_by_step_leads_to_what_all_at_once_gives(
                 if where != COUNTING:
                     options["delivery"] = chance.choice(("reliable", "best_effort"))
                 alive.append(at.subscribe(lambda event: None, where, **options))
-            with node.wiring.lock:
+            with node._wiring.lock:
                 assert _facts(demands, channel) == _facts(Demands(node, placement), channel)
                 demand = demands.of(channel, PEER)
                 for replica in replicas:

@@ -39,19 +39,19 @@ def test_the_world_in_one_process() -> None:
         assert subscription.points == {f"{CHANNEL}/b@b": 0, f"{CHANNEL}/c@c": 0} and not subscription.refused
 
         # 2. B raises an event that satisfies it, 3. C one that does not
-        assert b.engine is not None and c.engine is not None
-        quiet = {node.name: {peer.name: peer.bytes_out for peer in node.engine.everyone()} for node in (b, c)}  # type: ignore[union-attr]
+        assert b._engine is not None and c._engine is not None
+        quiet = {node.name: {peer.name: peer.bytes_out for peer in node._engine.everyone()} for node in (b, c)}  # type: ignore[union-attr]
         raisers["b"].publish(entity="B", x=20, y=20)
         raisers["c"].publish(entity="C", x=20, y=5)
         handler.wait(1)
         make.flush()
         assert handler.events == [Moved(entity="B", x=20, y=20)]
         crossed = {
-            node.name: sum(lane.passed for peer in node.engine.everyone() for lane in peer.lanes()) for node in (b, c)
+            node.name: sum(lane.passed for peer in node._engine.everyone() for lane in peer.lanes()) for node in (b, c)
         }  # type: ignore[union-attr]
         assert crossed == {"b": 1, "c": 0}
         for node in (b, c):
-            for peer in node.engine.everyone():  # type: ignore[union-attr]
+            for peer in node._engine.everyone():  # type: ignore[union-attr]
                 grew = peer.bytes_out > quiet[node.name][peer.name]
                 assert grew == (node is b and peer.name == "a"), f"{node.name} to {peer.name}"
         by_node = {each.node: (each.evaluated, each.crossed) for each in a.remote_counts(subscription)}
@@ -62,10 +62,10 @@ def test_the_world_in_one_process() -> None:
         for node in (b, c):
             told = happened[node.name].wait(2)[1]
             assert (told.change, told.node, told.interest) == ("withdrawn", "a", "x > 10 and y > 10")
-            assert all(not peer.crossings for peer in node.engine.everyone())  # type: ignore[union-attr]
-        before = b.engine.everyone()[0].bytes_out
+            assert all(not peer.crossings for peer in node._engine.everyone())  # type: ignore[union-attr]
+        before = b._engine.everyone()[0].bytes_out
         raisers["b"].publish(entity="B", x=30, y=30)
-        assert b.engine.everyone()[0].bytes_out == before and handler.events == [Moved(entity="B", x=20, y=20)]
+        assert b._engine.everyone()[0].bytes_out == before and handler.events == [Moved(entity="B", x=20, y=20)]
 
 
 def test_the_world_in_three_processes() -> None:

@@ -226,7 +226,7 @@ def test_patterns_find_channels_of_other_nodes() -> None:
         subscription = desk.subscribe("ie.tcd.**", log, "badge > 0")
         sources = [lab.channel(name, Sighting).source() for name in ("ie.tcd.a", "ie.tcd.b.c", "ie.ucd.a")]
         see(desk, lab)
-        assert desk.until(lambda: len(subscription.attachments) == 2, GUARD)
+        assert desk.until(lambda: len(subscription._attachments) == 2, GUARD)
         make.ready(desk)
         for badge, source in enumerate(sources):
             source.publish(badge=badge + 1, level=0.0)
@@ -336,7 +336,7 @@ def test_what_a_source_refuses_may_run_at_the_destination() -> None:
         costly = " and ".join(f"badge % {n} != {n - 1}" for n in range(2, 30))
         desk.channel(CHANNEL).subscribe(log, costly)
         make.ready(desk)
-        eventually(lambda: desk.engine is not None and desk.engine.asking.settled(desk.channels(), marks=True))
+        eventually(lambda: desk._engine is not None and desk._engine.asking.settled(desk.channels(), marks=True))
         wanted = Interest(costly, Sighting)
         for badge in range(1000):
             source.publish(badge=badge, level=0.0)
@@ -449,7 +449,7 @@ def test_no_listener_no_traffic() -> None:
         log = Log()
         desk.channel(CHANNEL).subscribe(log, "badge == 7")
         make.ready(desk)
-        peer = lab.engine.everyone()[0]
+        peer = lab._engine.everyone()[0]
         source.publish(badge=7, level=0.0)
         log.wait(1)
         make.flush()
@@ -474,7 +474,7 @@ def test_several_sinks_of_a_node_one_crossing() -> None:
         for n, log in enumerate(logs):
             desk.channel(CHANNEL).subscribe(log, f"badge >= {n}")
         make.ready(desk)
-        peer = desk.engine.everyone()[0]
+        peer = desk._engine.everyone()[0]
         for badge in range(40):
             source.publish(badge=badge, level=0.0)
         logs[0].wait(40)
@@ -483,7 +483,7 @@ def test_several_sinks_of_a_node_one_crossing() -> None:
             assert log.field("badge") == list(range(n, 40))
         (standin,) = peer.standins.values()
         assert standin.received == 40
-        assert len(next(iter(lab.engine.everyone())).crossings[CHANNEL].wishes) == 1  # the others are covered by it
+        assert len(next(iter(lab._engine.everyone())).crossings[CHANNEL].wishes) == 1  # the others are covered by it
 
 
 def test_federations_do_not_see_each_other() -> None:
@@ -547,7 +547,7 @@ def test_routed_by_zenoh_where_no_direct_stream_is_offered() -> None:
         log = Log()
         desk.channel(CHANNEL).subscribe(log, "badge % 2 == 0")
         make.ready(desk)
-        assert lab.engine is not None and lab.engine.everyone()[0].link.kind == "zenoh"  # type: ignore[union-attr]
+        assert lab._engine is not None and lab._engine.everyone()[0].link.kind == "zenoh"  # type: ignore[union-attr]
         for badge in range(2000):
             source.publish(badge=badge, level=0.0)
         log.wait(1000)
@@ -618,14 +618,14 @@ source = here.channel("notes", Note).source("a")
 got = []
 there.channel("notes", Note).subscribe(got.append)
 assert there.until(lambda: there.remote_sources("notes"), 20) and there.ready(20)
-links = [peer.links for node in (here, there) for peer in node.engine.everyone()]
+links = [peer.links for node in (here, there) for peer in node._engine.everyone()]
 if not (child := os.fork()):
     Node("child", listen="tcp/127.0.0.1:0")  # it is closed when the child ends, and no other is
     raise SystemExit(0)
 assert os.waitpid(child, 0)[1] == 0
 source.publish(text="still there")
 assert here.flush(20) and there.until(lambda: got, 20)
-now = [peer.links for node in (here, there) for peer in node.engine.everyone()]
+now = [peer.links for node in (here, there) for peer in node._engine.everyone()]
 assert now == links, f"they had to connect again: {links}, {now}"
 """
 

@@ -59,8 +59,8 @@ def test_a_question_that_comes_after_it_was_taken_back_asks_for_nothing() -> Non
         made.together()
         sink = hall.channel(CHANNEL, Count).subscribe(Log(), "n > 0")
         made.ready(hall)
-        assert hill.engine is not None
-        (peer,) = hill.engine.everyone()
+        assert hill._engine is not None
+        (peer,) = hill._engine.everyone()
         crossing = peer.crossings[CHANNEL]
         (tag,) = crossing.wishes
         interest = next(iter(hall.channel(CHANNEL).entries.values())).interest
@@ -68,7 +68,7 @@ def test_a_question_that_comes_after_it_was_taken_back_asks_for_nothing() -> Non
         early = Install(CHANNEL, crossing.version, [Wish(tag, interest.dumps())])
         sink.cancel()
         eventually(lambda: not peer.crossings, "the question to withdraw it")
-        hill.engine.installing.install(peer, peer.principal, early)
+        hill._engine.installing.install(peer, peer.principal, early)
         assert not peer.crossings
 
 

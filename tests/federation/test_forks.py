@@ -35,7 +35,7 @@ desk.channel("c", Count).subscribe(took)
 assert desk.ready(30)
 source.publish(n=1)
 wait(1)
-peer = lab.engine.everyone()[0]
+peer = lab._engine.everyone()[0]
 links = peer.links
 child = os.fork()
 if child == 0:

@@ -91,7 +91,7 @@ def flush(world: World) -> None:
     """Everything has come to where it goes, also by ways that bring nothing new."""
 
     def still() -> bool:
-        return all(relay.mailbox.idle for gateway in world.gateways for relay in gateway.taking)
+        return all(relay._mailbox.idle for gateway in world.gateways for relay in gateway.taking)
 
     for _ in world.gateways:
         for node in world.nodes():
@@ -169,11 +169,11 @@ def everywhere(all: World) -> None:
     federations = list(all.federations.values())
     sources = [nodes[-1].channel(CHANNEL, Sighting).source(f"of {nodes[-1].name}") for nodes in federations]
     origins = {
-        origin_of(node.engine.network.federation, node.id, node.engine.incarnation, source.number)
+        origin_of(node._engine.network.federation, node.id, node._engine.incarnation, source.number)
         for nodes in federations
         for node in nodes[-1:]
         for source in sources
-        if source.channel.node is node and node.engine is not None
+        if source.channel.node is node and node._engine is not None
     }
     logs = []
     for node in all.nodes():
@@ -208,7 +208,7 @@ def _publish(source: Any, at: int) -> None:
 
 def _origins(node: Node) -> set[str]:
     """Of the sources of the channel that others advertise, or that it passes on itself."""
-    engine = node.engine
+    engine = node._engine
     assert engine is not None
     found = {
         ad.origin or origin_of(engine.network.federation, peer.id, peer.incarnation, ad.sid)
@@ -319,7 +319,7 @@ def test_when_a_gateway_dies_the_parallel_one_goes_on() -> None:
             source.publish(x=x)
         log.wait(50)
         for node in (a[1], b[1]):
-            node.engine.close()  # type: ignore[union-attr]  it is gone, without a word from its gateway
+            node._engine.close()  # type: ignore[union-attr]  it is gone, without a word from its gateway
         for x in range(100, 200):
             source.publish(x=x)
         log.wait(200)
@@ -376,7 +376,7 @@ def test_no_listener_no_traffic() -> None:
         sees(b[1], 1)
 
         def crossed() -> int:
-            return sum(peer.bytes_out for node in all.nodes() for peer in node.engine.everyone())  # type: ignore[union-attr]
+            return sum(peer.bytes_out for node in all.nodes() for peer in node._engine.everyone())  # type: ignore[union-attr]
 
         assert gateway.ready(GUARD)
         before = crossed()
@@ -399,8 +399,8 @@ def test_no_listener_no_traffic() -> None:
 
 def all_quiet(node: Node) -> bool:
     """Nobody wants anything of a node."""
-    assert node.engine is not None
-    return not any(peer.crossings for peer in node.engine.everyone())
+    assert node._engine is not None
+    return not any(peer.crossings for peer in node._engine.everyone())
 
 
 def test_a_change_of_interest_behind_a_gateway() -> None:

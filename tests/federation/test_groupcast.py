@@ -77,9 +77,9 @@ def sent_for(sinks: int, events: int) -> tuple[int, int]:
         assert lab.flush(GUARD)
         for log in logs:
             badges(log, events)
-        streams = sum(peer.bytes_out for peer in lab.engine.everyone())
-        counters = lab.engine.multicast.counters
-        assert all(desk.engine.multicast.counters.received == counters.sent for desk in desks)
+        streams = sum(peer.bytes_out for peer in lab._engine.everyone())
+        counters = lab._engine.multicast.counters
+        assert all(desk._engine.multicast.counters.received == counters.sent for desk in desks)
         return counters.sent, streams
 
 
@@ -111,7 +111,7 @@ def test_events_of_numbers_one_by_one() -> None:
                 log.wait(badge + 1)
         for log in logs:
             badges(log, 200)
-        assert lab.engine.multicast.counters.sent == 200
+        assert lab._engine.multicast.counters.sent == 200
 
 
 def test_what_comes_at_once_goes_in_few_datagrams_and_large_records_go_over_the_streams() -> None:
@@ -135,15 +135,15 @@ def test_what_comes_at_once_goes_in_few_datagrams_and_large_records_go_over_the_
             badges(log, 20_000)
         assert [len(event.room) for event in logs[0].events if event.room] == [100_000] * 5
         assert lab.flush(GUARD)
-        assert lab.engine.multicast.counters.sent < 5_000
-        assert all(not desk.engine.offences for desk in desks)
+        assert lab._engine.multicast.counters.sent < 5_000
+        assert all(not desk._engine.offences for desk in desks)
 
 
 def test_small_datagrams() -> None:
     """As on an Ethernet: everything is cut so that it fits."""
     with nodes() as make:
         lab, (desk,) = lab_and(make, 1)
-        lab.engine.multicast.datagram = 1_400  # before the first group is used
+        lab._engine.multicast.datagram = 1_400  # before the first group is used
         source = lab.channel(CHANNEL, Sighting).source("east")
         log = Log()
         desk.channel(CHANNEL, Sighting).subscribe(log)
@@ -154,7 +154,7 @@ def test_small_datagrams() -> None:
             source.publish(badge=badge, level=1.0, room="r" * (badge % 300))
         badges(log, 3_000)
         assert lab.flush(GUARD)
-        counters = lab.engine.multicast.counters
+        counters = lab._engine.multicast.counters
         assert counters.bytes_out <= 1_400 * counters.sent
         assert counters.sent >= 3_000 * 150 // 1_400
 
@@ -179,15 +179,15 @@ def test_only_groups_that_somebody_wants_are_sent_to() -> None:
         badges(log, 10)
         badges(over_streams, 10)
         assert lab.flush(GUARD)
-        multicast = lab.engine.multicast
-        assert [str(group) for group in lab.engine.groups.outlets] == [str(groups.group(CHANNEL))]
+        multicast = lab._engine.multicast
+        assert [str(group) for group in lab._engine.groups.outlets] == [str(groups.group(CHANNEL))]
         assert multicast.members(groups.group(CHANNEL)) == {desk.id}
-        assert desk.engine.multicast.joined == {groups.group(CHANNEL)}
-        assert cafe.engine.multicast.joined == frozenset()
+        assert desk._engine.multicast.joined == {groups.group(CHANNEL)}
+        assert cafe._engine.multicast.joined == frozenset()
         sent = multicast.counters.sent
         assert 0 < sent <= 10
         subscription.cancel()
-        assert desk.until(lambda: not desk.engine.multicast.joined, GUARD)
+        assert desk.until(lambda: not desk._engine.multicast.joined, GUARD)
         assert lab.until(lambda: not multicast.members(groups.group(CHANNEL)), GUARD)
         wanted.publish(badge=11, level=1.0)
         assert lab.flush(GUARD)
@@ -210,11 +210,11 @@ def test_a_second_channel_of_the_same_group_is_ignored_where_nobody_wants_it() -
         for log in logs:
             badges(log, 100)
         assert lab.flush(GUARD)
-        assert len(lab.engine.groups.outlets) == 1
+        assert len(lab._engine.groups.outlets) == 1
         for node in desk, cafe:
-            assert node.engine.multicast.counters.received == lab.engine.multicast.counters.sent
-            assert not node.engine.offences
-            assert len(node.engine.peers[lab.id].standins) == 1
+            assert node._engine.multicast.counters.received == lab._engine.multicast.counters.sent
+            assert not node._engine.offences
+            assert len(node._engine.peers[lab.id].standins) == 1
 
 
 def test_nodes_without_multicast_get_the_same_over_the_streams() -> None:
@@ -233,8 +233,8 @@ def test_nodes_without_multicast_get_the_same_over_the_streams() -> None:
         for log in logs:
             badges(log, 500)
         make.flush()
-        assert lab.engine.multicast.members(lab.engine.groups.group(CHANNEL)) == {desk.id}
-        assert plain.engine.multicast is None
+        assert lab._engine.multicast.members(lab._engine.groups.group(CHANNEL)) == {desk.id}
+        assert plain._engine.multicast is None
 
 
 def test_filters_of_all_nodes_are_united() -> None:
@@ -256,7 +256,7 @@ def test_filters_of_all_nodes_are_united() -> None:
             source.publish(badge=badge, level=1.0)
         assert lab.flush(GUARD)
         assert [log.field("badge") for log in logs] == [list(range(10)), list(range(10)), list(range(90, 100))]
-        (lane,) = lab.engine.groups.lanes.values()
+        (lane,) = lab._engine.groups.lanes.values()
         assert lane.passed == 20  # nothing that nobody wants
         subscriptions[0].cancel()
         assert lab.until(lambda: desks[0].id not in lane.crossing.shares, GUARD)
@@ -294,10 +294,10 @@ def test_sinks_that_need_more_than_datagrams_can_give_go_over_the_streams_and_ba
                 before = len(log.events)
                 zoned = channel.subscribe(second, zones={"lab"})  # zones are judged between two events
                 make.ready(desk)
-                assert not desk.engine.multicast.joined
+                assert not desk._engine.multicast.joined
                 log.wait(before + 200)
                 zoned.cancel()
-                assert desk.until(lambda: bool(desk.engine.multicast.joined), GUARD)
+                assert desk.until(lambda: bool(desk._engine.multicast.joined), GUARD)
                 make.ready(desk)
                 log.wait(len(log.events) + 200)
         finally:
@@ -307,7 +307,7 @@ def test_sinks_that_need_more_than_datagrams_can_give_go_over_the_streams_and_ba
         badges(log, total)
         badges(beside, total)
         assert lab.flush(GUARD)
-        assert not lab.engine.groups.rests
+        assert not lab._engine.groups.rests
 
 
 # ── loss ──
@@ -321,7 +321,7 @@ def test_reliable_sinks_get_everything_in_order_whatever_is_lost(lost: int) -> N
         logs = []
         for n, desk in enumerate(desks):
             if n:
-                desk.engine.groups.lose = every(lost + n - 1)
+                desk._engine.groups.lose = every(lost + n - 1)
             logs.append(Log())
             desk.channel(CHANNEL, Sighting).subscribe(logs[-1], delivery=Reliable())
         make.ready(*desks)
@@ -330,10 +330,10 @@ def test_reliable_sinks_get_everything_in_order_whatever_is_lost(lost: int) -> N
         for log in logs:
             badges(log, 3_000)
         assert lab.flush(GUARD)
-        assert desks[1].engine.multicast.counters.lost > 0
-        (lane,) = lab.engine.groups.lanes.values()
+        assert desks[1]._engine.multicast.counters.lost > 0
+        (lane,) = lab._engine.groups.lanes.values()
         assert not lane.kept  # what all have is not kept
-        (stand_in,) = desks[1].engine.peers[lab.id].standins.values()
+        (stand_in,) = desks[1]._engine.peers[lab.id].standins.values()
         assert stand_in.lost == 0
 
 
@@ -344,12 +344,12 @@ def test_the_last_datagram_is_missed_as_well() -> None:
         log = Log()
         desk.channel(CHANNEL, Sighting).subscribe(log)
         make.ready(desk)
-        desk.engine.groups.lose = lambda counter: True
+        desk._engine.groups.lose = lambda counter: True
         for badge in range(3):
             source.publish(badge=badge, level=1.0)
         badges(log, 3)  # not one datagram has come
         assert lab.flush(GUARD)
-        assert desk.engine.multicast.counters.received == 0
+        assert desk._engine.multicast.counters.received == 0
 
 
 def test_best_effort_sinks_go_on_and_count_what_is_lost() -> None:
@@ -360,14 +360,14 @@ def test_best_effort_sinks_go_on_and_count_what_is_lost() -> None:
         desk.channel(CHANNEL, Sighting).subscribe(log, "badge >= 100", delivery=BestEffort())
         cafe.channel(CHANNEL, Sighting).subscribe(whole, "badge >= 100", delivery=Reliable())
         make.ready(desk, cafe)
-        desk.engine.groups.lose = every(3)
+        desk._engine.groups.lose = every(3)
         for badge in range(1_100):
             source.publish(badge=badge, level=1.0)
             if badge % 10 == 0 and badge >= 100:
                 whole.wait(badge - 99)  # many datagrams
         whole.wait(1_000)
         assert lab.flush(GUARD)
-        (stand_in,) = desk.engine.peers[lab.id].standins.values()
+        (stand_in,) = desk._engine.peers[lab.id].standins.values()
         eventually(lambda: len(log.events) + stand_in.lost == 1_000, f"{len(log.events)} and {stand_in.lost} lost")
         assert 0 < stand_in.lost < 1_000
         assert log.field("badge") == sorted(set(log.field("badge")))
@@ -390,7 +390,7 @@ def test_a_slow_sink_holds_the_publisher_and_not_other_channels() -> None:
         make.ready(desk)
         publisher = threading.Thread(target=lambda: [slow.publish(badge=n, level=1.0) for n in range(2_000)])
         publisher.start()
-        (lane,) = [each for each in lab.engine.groups.lanes.values() if each.source is slow]
+        (lane,) = [each for each in lab._engine.groups.lanes.values() if each.source is slow]
         eventually(lambda: lane.is_full, "the link is full")
         for badge in range(100):
             quick.publish(badge=badge, level=1.0)
@@ -414,7 +414,7 @@ def test_nodes_join_and_leave_while_events_flow() -> None:
         log = Log()
         desk.channel(CHANNEL, Sighting).subscribe(log)
         make.ready(desk)
-        desk.engine.groups.lose = every(5)
+        desk._engine.groups.lose = every(5)
         stop, numbers = threading.Event(), count()
 
         def publish() -> None:
@@ -426,7 +426,7 @@ def test_nodes_join_and_leave_while_events_flow() -> None:
         try:
             for n in range(3):
                 late = make(f"late{n}", network=shared, connect=lab.endpoints[0])
-                late.engine.groups.lose = every(4)
+                late._engine.groups.lose = every(4)
                 late_log = Log()
                 late.channel(CHANNEL, Sighting).subscribe(late_log)
                 make.ready(late)
@@ -434,14 +434,14 @@ def test_nodes_join_and_leave_while_events_flow() -> None:
                 seen = late_log.field("badge")[:500]
                 assert seen == list(range(seen[0], seen[0] + 500))
                 late.close()
-                assert lab.until(lambda: len(lab.engine.everyone()) == 1, GUARD)
+                assert lab.until(lambda: len(lab._engine.everyone()) == 1, GUARD)
                 log.wait(len(log.events) + 100)
         finally:
             stop.set()
             publisher.join()
         badges(log, next(numbers))
         assert lab.flush(GUARD)
-        (lane,) = lab.engine.groups.lanes.values()
+        (lane,) = lab._engine.groups.lanes.values()
         assert list(lane.crossing.shares) == [desk.id]
 
 
@@ -452,15 +452,15 @@ def test_a_broken_link_loses_nothing() -> None:
         log = Log()
         desk.channel(CHANNEL, Sighting).subscribe(log)
         make.ready(desk)
-        desk.engine.groups.lose = every(2)
+        desk._engine.groups.lose = every(2)
         for badge in range(2_000):
             source.publish(badge=badge, level=1.0)
             if badge % 500 == 250:
-                link = lab.engine.peers[desk.id].link
+                link = lab._engine.peers[desk.id].link
                 if link is not None:
                     link.close("for a test")
         badges(log, 2_000)
-        assert lab.until(lambda: lab.engine.peers[desk.id].link is not None, GUARD)
+        assert lab.until(lambda: lab._engine.peers[desk.id].link is not None, GUARD)
         eventually(lambda: lab.flush(0.2), "everything is acknowledged")
 
 
@@ -472,15 +472,15 @@ def test_sources_that_come_and_go() -> None:
         desk.channel(CHANNEL, Sighting).subscribe(log)
         first = channel.source("first")
         make.ready(desk)
-        desk.engine.groups.lose = every(3)
+        desk._engine.groups.lose = every(3)
         for n in range(20):
             with channel.source(f"source{n}") as source:
                 source.publish(badge=2 * n, level=1.0)
                 source.publish(badge=2 * n + 1, level=1.0)
         log.wait(40)
         assert sorted(log.field("badge")) == list(range(40))
-        assert desk.until(lambda: len(desk.engine.peers[lab.id].standins) == 1, GUARD)
-        eventually(lambda: len(lab.engine.groups.lanes) == 1, "lanes of sources that are gone end")
+        assert desk.until(lambda: len(desk._engine.peers[lab.id].standins) == 1, GUARD)
+        eventually(lambda: len(lab._engine.groups.lanes) == 1, "lanes of sources that are gone end")
         first.publish(badge=40, level=1.0)
         log.wait(41)
 
@@ -496,12 +496,12 @@ network = Network(multicast=HashedGroups(base=base, port=int(port)))
 seen = []
 with Node("child", network=network, connect=endpoint) as node:
     assert node.until(lambda: node.has_channel(channel), 30)
-    node.engine.groups.lose = lambda counter: counter % 4 == 0
+    node._engine.groups.lose = lambda counter: counter % 4 == 0
     node.channel(channel).subscribe(lambda event: seen.append(event.badge))
     assert node.until(lambda: bool(node.remote_sources(channel)), 30) and node.ready(30)
     print("ready", flush=True)
     assert node.until(lambda: len(seen) >= int(count), 30), len(seen)
-    counters = node.engine.multicast.counters
+    counters = node._engine.multicast.counters
     print(json.dumps([seen, counters.received, counters.lost]), flush=True)
     sys.stdin.read()
 """
@@ -543,15 +543,15 @@ def test_nodes_in_other_processes_of_which_one_dies() -> None:
             assert received > 0
             assert lost > 0
             badges(log, 2_000)
-            assert len(lab.engine.multicast.members(lab.engine.groups.group(CHANNEL))) == 2
+            assert len(lab._engine.multicast.members(lab._engine.groups.group(CHANNEL))) == 2
             child.kill()
             for badge in range(2_000, 4_000):
                 source.publish(badge=badge, level=1.0)
             badges(log, 4_000)  # it holds nobody up
-            (lane,) = lab.engine.groups.lanes.values()
+            (lane,) = lab._engine.groups.lanes.values()
             eventually(lambda: not lane.kept, "what is kept for it is given up")
             assert list(lane.crossing.shares) == [desk.id]
-            assert lab.engine.multicast.members(lab.engine.groups.group(CHANNEL)) == {desk.id}
+            assert lab._engine.multicast.members(lab._engine.groups.group(CHANNEL)) == {desk.id}
 
 
 # ── settings ──
@@ -591,6 +591,6 @@ def test_channels_that_not_everybody_may_read_are_not_multicast() -> None:
             source.publish(badge=1, level=1.0)
         log.wait(3)
         assert lab.flush(GUARD)
-        shares = {shared.channel.name for shared in lab.engine.groups.crossings.values() if shared.shares}
+        shares = {shared.channel.name for shared in lab._engine.groups.crossings.values() if shared.shares}
         assert shares == {"ie.tcd.open", "ie.tcd.secret"}
-        assert lab.engine.groups.summary()["datagrams"]["sent"] == 2
+        assert lab._engine.groups.summary()["datagrams"]["sent"] == 2

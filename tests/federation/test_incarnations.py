@@ -79,17 +79,17 @@ def test_a_node_whose_clock_was_set_back_is_heard_again(
             for n in range(first, first + 10):
                 source.publish(n=n)
             heard.wait(first + 10)
-            found = node.id, node.engine.incarnation
+            found = node.id, node._engine.incarnation
             if orderly:
                 node.close()
             else:
-                node.engine.close = lambda: None  # type: ignore[method-assign]
-                node.engine.closed = node.engine.closing = True
-                node.engine.listener.close()
-                for peer in node.engine.everyone():
+                node._engine.close = lambda: None  # type: ignore[method-assign]
+                node._engine.closed = node._engine.closing = True
+                node._engine.listener.close()
+                for peer in node._engine.everyone():
                     if peer.link is not None:
                         peer.link.close("vanished")
-                node.engine.fabric.close()
+                node._engine.fabric.close()
                 node.close(drain=False)
             return found
 
@@ -175,7 +175,7 @@ def test_a_sign_of_life_of_the_run_before_that_somebody_has_made_keeps_nobody_ou
         desk.channel(CHANNEL, Count).subscribe(heard)
         lab = make("lab", connect=desk.endpoints[0], security=secured(tmp_path, "lab"))
         eventually(lambda: "lab" in desk.peers)
-        known = lab.id, lab.engine.incarnation
+        known = lab.id, lab._engine.incarnation
         config = zenoh.Config()
         config.insert_json5("mode", '"client"')
         config.insert_json5("connect/endpoints", json.dumps([desk.endpoints[0]]))
@@ -203,17 +203,17 @@ def test_a_captured_message_of_an_earlier_run_does_not_displace_the_live_one(
         lab = make("lab", connect=desk.endpoints[0], security=secured(tmp_path, "lab"))
         see(lab, desk)
         eventually(lambda: "lab" in desk.peers)
-        captured = [lab.engine.dialogue.introduction().payload for _ in range(3)]
+        captured = [lab._engine.dialogue.introduction().payload for _ in range(3)]
         lab.close()
         with clock_set_back(monkeypatch):
             again = make("lab", connect=desk.endpoints[0], security=secured(tmp_path, "lab"))
         source = again.channel(CHANNEL, Count).source("hill")
         see(desk, again)
         assert desk.ready(GUARD)
-        assert desk.engine.peers[again.id].incarnation == again.engine.incarnation
+        assert desk._engine.peers[again.id].incarnation == again._engine.incarnation
         for payload in captured:
-            desk.engine.dialogue.on_introduction(payload)
-        assert desk.engine.peers[again.id].incarnation == again.engine.incarnation
+            desk._engine.dialogue.on_introduction(payload)
+        assert desk._engine.peers[again.id].incarnation == again._engine.incarnation
         source.publish(n=1)
         heard.wait(1)
 
@@ -235,7 +235,7 @@ def test_a_run_that_says_to_come_after_a_live_one_does_not_displace_it(
         with clock_set_back(monkeypatch):
             make("lab", connect=desk.endpoints[0], security=secured(tmp_path, "lab"))
         eventually(lambda: sum(desk.federation().offences.values()) >= 2, "its attempts")
-        assert desk.engine.peers[lab.id].incarnation == lab.engine.incarnation
+        assert desk._engine.peers[lab.id].incarnation == lab._engine.incarnation
         for n in range(1, 20):
             source.publish(n=n)
         heard.wait(20)

@@ -65,8 +65,8 @@ def joined(make: Nodes, folder: Path, name: str, rules: tuple[Rule, ...] = RULES
 
 def asks(eve: Node, lab: Node, request: Any) -> Any:
     """What is answered to it."""
-    assert eve.engine is not None
-    return eve.engine.ask(eve.engine.peers[lab.id], request)
+    assert eve._engine is not None
+    return eve._engine.ask(eve._engine.peers[lab.id], request)
 
 
 # ── learning something ──
@@ -91,14 +91,14 @@ def test_sources_that_go_are_told_only_to_who_may_know_of_them(make: Nodes, auth
     eve = joined(make, authority, "eve", EVERYTHING)
     desk = joined(make, authority, "desk", EVERYTHING)
     make.together()
-    assert lab.engine is not None
-    since = lab.engine.membership.latest()
+    assert lab._engine is not None
+    since = lab._engine.membership.latest()
     source = lab.channel(CHANNEL, Plan).source("s")
-    lab.engine.membership.latest()
+    lab._engine.membership.latest()
     number = source.number
     source.close()
     kept.close()
-    lab.engine.membership.latest()
+    lab._engine.membership.latest()
     told = {each.name: asks(each, lab, messages.Describe(since)) for each in (eve, desk)}
     assert told["eve"].since == told["desk"].since == since
     assert sorted(told["desk"].gone_sources) == sorted((number, kept.number))
@@ -126,7 +126,7 @@ def test_what_is_refused_is_not_remembered_and_hardly_read(make: Nodes, authorit
     lab.subscribe("headwater.interests", refused, "change == 'refused'")
     eve = joined(make, authority, "eve", EVERYTHING)
     make.together()
-    assert lab.engine is not None
+    assert lab._engine is not None
     program = Interest("number > 5", Plan).dumps()
     wishes, packed = pack_wishes([Wish(tag, program) for tag in range(1, 5001)])
     for number in range(3):
@@ -134,7 +134,7 @@ def test_what_is_refused_is_not_remembered_and_hardly_read(make: Nodes, authorit
         assert "may not subscribe" in answer.error
     refused.wait(3)
     assert len(refused.events) <= 3 * 100
-    assert not lab.engine.control._texts
+    assert not lab._engine.control._texts
 
 
 def test_wishes_that_are_refused_one_by_one_are_not_remembered_either(make: Nodes, authority: Path) -> None:
@@ -142,20 +142,20 @@ def test_wishes_that_are_refused_one_by_one_are_not_remembered_either(make: Node
     lab.channel("open.weather", Plan).source("s")
     eve = joined(make, authority, "eve", EVERYTHING)
     make.together()
-    assert lab.engine is not None
+    assert lab._engine is not None
     for version in range(1, 4):
         wish = Wish(version, Interest("number > 5", Plan).dumps(), tagged=True)  # it may not install code
         assert asks(eve, lab, Install("open.weather", version, [wish])).refused
-    assert not lab.engine.control._texts
+    assert not lab._engine.control._texts
 
 
 class Told:
     """A node that says of itself what it likes."""
 
     def __init__(self, eve: Node) -> None:
-        assert eve.engine is not None
-        self.engine = eve.engine
-        self.description: Any = eve.engine.membership.description
+        assert eve._engine is not None
+        self.engine = eve._engine
+        self.description: Any = eve._engine.membership.description
         self._state = self.description.state
 
     def blank(self) -> Any:
@@ -182,9 +182,9 @@ def test_what_changes_again_and_again_does_not_add_up(
     lab = joined(make, authority, "lab")
     eve = joined(make, authority, "eve", EVERYTHING)
     make.together()
-    assert lab.engine is not None
-    told, known = Told(eve), lab.engine.peers[eve.id]
-    lab.engine.membership.fetch(known, GUARD)
+    assert lab._engine is not None
+    told, known = Told(eve), lab._engine.peers[eve.id]
+    lab._engine.membership.fetch(known, GUARD)
 
     def more(since: int, after: Any) -> Any:
         version = since + 1
@@ -212,8 +212,8 @@ def test_pages_that_never_end_come_to_one(
     lab = joined(make, authority, "lab")
     eve = joined(make, authority, "eve", EVERYTHING)
     make.together()
-    assert lab.engine is not None
-    told, known = Told(eve), lab.engine.peers[eve.id]
+    assert lab._engine is not None
+    told, known = Told(eve), lab._engine.peers[eve.id]
     pages = []
 
     def endless(since: int, after: Any) -> Any:
@@ -245,15 +245,15 @@ def test_what_is_posted_to_one_node_is_nothing_to_another_whose_key_it_has_said_
     desk.channel("open.weather", Plan).subscribe(got)
     make.together()
     make.ready(desk)
-    assert lab.engine is not None and desk.engine is not None
-    there, mine = lab.engine, Exchange()
+    assert lab._engine is not None and desk._engine is not None
+    there, mine = lab._engine, Exchange()
     identity = Identity.load(certificate=authority / "eve.pem", key=authority / "eve.key")
     sealer = Sealer(identity, "headwater", time_ns())
     with eavesdropper(lab.endpoints[0], security_of(authority, "eve", EVERYTHING)) as eve:
         posts = eve.to(identity.id)
         token = eve.alive(identity.id, sealer.incarnation)
         eventually(lambda: there.fabric.is_alive(identity.id, sealer.incarnation), "a sign of life")
-        card = messages.Card(identity.id, sealer.incarnation, 1, desk.engine.exchange.public)
+        card = messages.Card(identity.id, sealer.incarnation, 1, desk._engine.exchange.public)
         eve.ask(f"ask/{lab.id}", sealer.seal("card", messages.pack(card), to=lab.id))
         for request in (Install("open.weather", 1, [Wish(1, None)]), messages.Routed("", True)):
             sealed = sealer.seal("ask", messages.pack(request), to=lab.id)
@@ -278,9 +278,9 @@ def test_ready_does_not_wait_for_one_that_may_do_nothing(make: Nodes, authority:
     eve = joined(make, authority, "eve", EVERYTHING)
     desk = joined(make, authority, "desk")
     make.together()
-    assert eve.engine is not None and desk.engine is not None
-    desk.engine.membership.fetch(desk.engine.peers[eve.id], GUARD)  # so far it answers
-    eve.engine.fabric.on_ask = lambda payload: None
+    assert eve._engine is not None and desk._engine is not None
+    desk._engine.membership.fetch(desk._engine.peers[eve.id], GUARD)  # so far it answers
+    eve._engine.fabric.on_ask = lambda payload: None
     see(desk, lab)
     desk.channel(CHANNEL, Plan).subscribe(Log())
     assert desk.ready(GUARD)
@@ -301,9 +301,9 @@ def test_logs_are_read_whatever_one_says_that_may_advertise_nothing(
         made.append(node)
     make.together()
     lab, eve = made
-    assert eve.engine is not None and eve.engine.logs is not None
+    assert eve._engine is not None and eve._engine.logs is not None
     if silent:
-        eve.engine.logs._answer = lambda sealed: b""  # type: ignore[method-assign]
+        eve._engine.logs._answer = lambda sealed: b""  # type: ignore[method-assign]
     with LogClient(lab.endpoints[0], security=security_of(authority, "desk", RULES)) as client:
         assert client.channels() == [CHANNEL]
         assert [(span.node, span.events) for span in client.sources(CHANNEL)] == [("lab", 5)]

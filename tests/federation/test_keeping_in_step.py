@@ -56,7 +56,7 @@ def test_threads_that_subscribe_to_many_channels_lose_none(hasty: None) -> None:
         failures: list[BaseException] = []
         unguarded: list[str] = []
         for channel in channels:
-            channel.entries = Watched(channel.entries, desk.wiring.lock, unguarded)
+            channel.entries = Watched(channel.entries, desk._wiring.lock, unguarded)
 
         def subscribe(first: int) -> None:
             try:
@@ -91,9 +91,9 @@ def test_a_channel_that_fails_keeps_no_other_from_being_asked_for(
         sources = _lab(made)
         desk = made("desk")
         made.together()
-        assert desk.engine is not None
+        assert desk._engine is not None
         broken, failed = set(list(sources)[::3]), dict.fromkeys(sources, 0)
-        of = desk.engine.demands.of
+        of = desk._engine.demands.of
 
         def of_or_not(channel: Any, peer: Any) -> Any:
             if channel.name in broken and threading.current_thread().name.endswith("keeper"):
@@ -101,13 +101,13 @@ def test_a_channel_that_fails_keeps_no_other_from_being_asked_for(
                 raise RuntimeError(f"{channel.name}: as injected")
             return of(channel, peer)
 
-        monkeypatch.setattr(desk.engine.demands, "of", of_or_not)
+        monkeypatch.setattr(desk._engine.demands, "of", of_or_not)
         came = {name: Log() for name in sources}
-        with desk.wiring.lock:  # all of it is told of in one go
+        with desk._wiring.lock:  # all of it is told of in one go
             for name in sources:
                 desk.channel(name, "level: i64").subscribe(came[name], "level >= 0")
         whole = [desk.channel(name) for name in sources if name not in broken]
-        assert desk.until(lambda: desk.engine.asking.settled(whole, marks=True), GUARD)
+        assert desk.until(lambda: desk._engine.asking.settled(whole, marks=True), GUARD)
         assert not desk.ready(0.2)
         for name in set(sources) - broken:
             sources[name].publish(level=1)

@@ -32,7 +32,7 @@ def make() -> Iterator[Nodes]:
 def test_a_node_with_very_many_channels_is_known(make: Nodes, count: int) -> None:
     lab = make("lab")
     names = [f"building.floor{number % 50}.room{number}.temperature" for number in range(count)]
-    with lab.wiring.lock:  # in one go, which is quicker
+    with lab._wiring.lock:  # in one go, which is quicker
         sources = [lab.channel(name, Reading).source("sensor") for name in names]
     desk = make("desk")
     make.together()
@@ -42,26 +42,26 @@ def test_a_node_with_very_many_channels_is_known(make: Nodes, count: int) -> Non
         desk.channel(name, Reading).subscribe(log)
     assert desk.ready(GUARD)
     more = lab.channel("building.new", Reading).source("sensor")  # what is new now is told in few bytes
-    assert desk.engine is not None
-    before = desk.engine.fabric.counters["ask"]["bytes_in"]
+    assert desk._engine is not None
+    before = desk._engine.fabric.counters["ask"]["bytes_in"]
     assert desk.until(lambda: desk.remote_sources("building.new") == ["sensor@lab"], GUARD)
-    assert desk.engine.fabric.counters["ask"]["bytes_in"] - before < 10_000
+    assert desk._engine.fabric.counters["ask"]["bytes_in"] - before < 10_000
     sources[0].publish(number=1, codeword="a")
     sources[-1].publish(number=2, codeword="b")
     more.publish(number=3, codeword="c")
     log.wait(2)
-    state = desk.engine.peers[lab.id].state
+    state = desk._engine.peers[lab.id].state
     assert state is not None and len(state.channels) == len(state.sources) == count + 1
 
 
 def test_what_changes_between_two_pages_is_known_as_well(make: Nodes) -> None:
     lab, desk = make("lab", security=Security(limit=65_536), listen="tcp/127.0.0.1:0"), make("desk")
     make.together()
-    assert lab.engine is not None and desk.engine is not None
+    assert lab._engine is not None and desk._engine is not None
     kept = [lab.channel(f"c{number:05}", Reading).source("s") for number in range(1000)]
-    description, peer = lab.engine.membership.description, desk.engine.peers[lab.id]
+    description, peer = lab._engine.membership.description, desk._engine.peers[lab.id]
     assert desk.until(lambda: len(peer.sources) == 1000, GUARD)
-    principal = lab.engine.peers[desk.id].principal
+    principal = lab._engine.peers[desk.id].principal
     assert principal is not None
 
     def known() -> bool:

@@ -87,9 +87,9 @@ class Scene:
         everything = list(range(self.number))
         for sink, subscription in zip(self.sinks, self.subscriptions, strict=False):
             assert sink.honest == everything and not sink.garbage
-            assert subscription.state == "open" and not subscription.counts.failed, subscription.trouble
+            assert subscription.state == "open" and not subscription.counts.failed, subscription._trouble
         assert self.back.field("badge") == everything
-        engine = self.lab.engine
+        engine = self.lab._engine
         assert engine is not None and not any(engine.fabric.failures.values()), engine.fabric.failures
         assert not any(who.startswith(self.desk.id) for who in engine.offences), dict(engine.offences)
 
@@ -127,7 +127,7 @@ def failures(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 def test_frames_after_a_proper_greeting(failures: list[str]) -> None:
     chance = random.Random(SEED)
     with scene() as made:
-        offences = made.lab.engine.offences  # type: ignore[union-attr]
+        offences = made.lab._engine.offences  # type: ignore[union-attr]
         sent, unreadable, begun = 0, 0, monotonic()
         while sent < FRAMES:
             done = attacks.stream(made.mallory, chance)
@@ -152,10 +152,10 @@ def test_records_that_are_none_are_dropped_and_counted() -> None:
                     number += 1
                     call.send(wire.encode_run_first(1, number, 10 * number, [now] * len(records), records))
             assert call.heard()
-            assert lab.engine is not None
-            source = lab.engine.peers[made.mallory.id].standins[1]
+            assert lab._engine is not None
+            source = lab._engine.peers[made.mallory.id].standins[1]
             assert source.frame == number and source.malformed == 2 * len(bad)
-            assert lab.engine.offences == {made.mallory.id: number}
+            assert lab._engine.offences == {made.mallory.id: number}
             for sink in made.sinks[:3]:
                 eventually(lambda sink=sink: sink.count - len(sink.honest) == 2 * len(bad))
 
@@ -172,7 +172,7 @@ def test_events_for_channels_that_are_the_nodes_own() -> None:
             event = type.encode({"change": "left", "node": "desk", "id": made.desk.id})
             call.send(wire.encode_event(1, 1, 1, time_ns(), event))
             assert call.heard()
-        assert made.lab.engine is not None and made.lab.engine.offences[made.mallory.id] == 2
+        assert made.lab._engine is not None and made.lab._engine.offences[made.mallory.id] == 2
         made.goes_on()
         assert not told.events
 
@@ -183,8 +183,8 @@ def test_mutated_greetings(failures: list[str]) -> None:
         for _ in range(STREAMS):
             attacks.greet(made.mallory, chance)
         made.goes_on()
-        assert made.lab.engine is not None
-        eventually(lambda: made.lab.engine.offences["tcp/127.0.0.1"] > STREAMS / 10, "offences")  # type: ignore[union-attr]
+        assert made.lab._engine is not None
+        eventually(lambda: made.lab._engine.offences["tcp/127.0.0.1"] > STREAMS / 10, "offences")  # type: ignore[union-attr]
 
 
 def test_envelopes_over_zenoh(failures: list[str]) -> None:
@@ -199,6 +199,6 @@ def test_envelopes_over_zenoh(failures: list[str]) -> None:
             sender.answered()
             for _ in range(50):
                 sender.token(chance)
-        offences = lab.engine.offences  # type: ignore[union-attr]
+        offences = lab._engine.offences  # type: ignore[union-attr]
         assert offences[made.mallory.id] > 0 and offences[f"{made.mallory.id} (unproven)"] > 0
         assert sum(offences.values()) > ENVELOPES / 10

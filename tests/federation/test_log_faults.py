@@ -292,7 +292,7 @@ def test_sinks_that_come_later_begin_with_the_present(tmp_path: Path) -> None:
             source.publish(maker="a", n=1)
             early.wait(1)
             make.flush()
-        assert lab.until(lambda: not any(peer.crossings.get(CHANNEL) for peer in lab.engine.everyone()))  # type: ignore[union-attr]
+        assert lab.until(lambda: not any(peer.crossings.get(CHANNEL) for peer in lab._engine.everyone()))  # type: ignore[union-attr]
         source.publish(maker="a", n=2)
         late = Seen()
         channel.subscribe(late)

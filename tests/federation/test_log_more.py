@@ -111,7 +111,7 @@ def test_the_past_where_a_clock_went_back(tmp_path: Path) -> None:
     with nodes() as make:
         desk = make("desk")
         lab = lab_of(make, desk, tmp_path)
-        lab.stamp = lambda: next(times) * 1_000_000_000
+        lab._stamp = lambda: next(times) * 1_000_000_000
         source = lab.channel(CHANNEL, Count).source("hill")
         for n in range(20):
             source.publish(n=n)

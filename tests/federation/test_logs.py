@@ -187,8 +187,8 @@ def test_what_retention_has_removed_is_told_by_the_reading(tmp_path: Path) -> No
     with nodes() as made:
         node = made("alpha", log=tmp_path)
         fill(node, count=100)
-        assert node.logs is not None
-        found = node.logs.known(CHANNEL)
+        assert node._logs is not None
+        found = node._logs.known(CHANNEL)
         assert found is not None
         found.roll(wait=True)
         node.channel(CHANNEL).sources["st"].publish(Sighting(**sighting(101)))
@@ -502,10 +502,10 @@ def raw(client: LogClient, payload: bytes, node: str = "*") -> list[bytes]:
 
 def boxed(client: LogClient, node: Node, sealed: bytes) -> bytes:
     """What the node answers to a question that is proper on the outside."""
-    assert node.engine is not None
-    (answer,) = raw(client, client._exchange.box(node.engine.exchange.public, sealed), node.id)
+    assert node._engine is not None
+    (answer,) = raw(client, client._exchange.box(node._engine.exchange.public, sealed), node.id)
     maker, inner = client._exchange.unbox(answer)
-    assert maker == node.engine.exchange.public
+    assert maker == node._engine.exchange.public
     return inner
 
 
@@ -545,7 +545,7 @@ def test_hostile_questions_are_answered_by_refusals(lab: Lab, question: dict[str
     head = log_messages.head(client._verifier.open(envelope, expected_kind=log_messages.REPLY).body)
     assert head.digest == log_messages.digest(data)
     assert (head.error != "") or head.nonce == question.get("nonce", nonce)
-    assert alpha.engine is not None and alpha.engine.fabric.failures["log"] == 0
+    assert alpha._engine is not None and alpha._engine.fabric.failures["log"] == 0
 
 
 @settings(deadline=None, max_examples=50)
@@ -572,8 +572,8 @@ def test_replayed_misdirected_and_oversized_questions(lab: Lab) -> None:
     assert "expected an envelope of kind" in error(boxed(client, alpha, client._sealer.seal("ask", question)))
     in_the_clear = client._sealer.seal(log_messages.KIND, question, to=alpha.id)
     assert "expected an envelope of kind" in error(raw(client, in_the_clear, alpha.id)[0])
-    assert alpha.engine is not None
-    for_alpha = client._exchange.box(alpha.engine.exchange.public, in_the_clear)
+    assert alpha._engine is not None
+    for_alpha = client._exchange.box(alpha._engine.exchange.public, in_the_clear)
     assert raw(client, for_alpha, beta.id) == [b""]  # it cannot even be opened
     assert raw(client, b"\x00" * (2 << 20), alpha.id) == [b""]
     assert client.channels() == [CHANNEL]
@@ -582,8 +582,8 @@ def test_replayed_misdirected_and_oversized_questions(lab: Lab) -> None:
 def test_a_forged_answer_is_not_taken(lab: Lab) -> None:
     alpha, beta, client = lab
     assert client.channels() == [CHANNEL]  # it has been told their keys
-    assert alpha.engine is not None and alpha.engine.logs is not None
-    server, key = alpha.engine.logs, alpha.engine.exchange.public
+    assert alpha._engine is not None and alpha._engine.logs is not None
+    server, key = alpha._engine.logs, alpha._engine.exchange.public
 
     def answer(question: Logged) -> bytes:
         sealed = client._sealer.seal(log_messages.KIND, msgspec.msgpack.encode(question), to=alpha.id)
@@ -593,8 +593,8 @@ def test_a_forged_answer_is_not_taken(lab: Lab) -> None:
 
     def changed(box: bytes, inner: Callable[[bytes], bytes]) -> bytes:
         """As only who has the keys of both could change it."""
-        assert alpha.engine is not None
-        return alpha.engine.exchange.box(client._exchange.public, inner(client._exchange.unbox(box)[1]))
+        assert alpha._engine is not None
+        return alpha._engine.exchange.box(client._exchange.public, inner(client._exchange.unbox(box)[1]))
 
     with pytest.raises(SecurityError, match="another's"):
         client._opened(answer(Logged(token_bytes(16))), Logged(token_bytes(16)), alpha.id)

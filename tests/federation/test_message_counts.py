@@ -26,11 +26,11 @@ def counted(made: list[Node]) -> Counter[str]:
     """Over Zenoh by kind, `…_out` as they are said and `…_in` as they arrive; and frames on streams by kind."""
     total: Counter[str] = Counter()
     for node in made:
-        assert node.engine is not None
-        for kind, each in node.engine.fabric.counters.items():
+        assert node._engine is not None
+        for kind, each in node._engine.fabric.counters.items():
             total[f"{kind}_out"] += each["messages_out"]
             total[f"{kind}_in"] += each["messages_in"]
-        for peer in node.engine.everyone():
+        for peer in node._engine.everyone():
             total.update(peer.control_in)
     return +total
 
@@ -41,7 +41,7 @@ def said(counts: Counter[str]) -> int:
 
 
 def settle(node: Node) -> None:
-    engine = node.engine
+    engine = node._engine
     assert engine is not None
     # Not `ready`, which asks every node what it has: what is counted here is what interests cost.
     assert node.until(lambda: engine.asking.settled(node.channels(), marks=True), GUARD)
@@ -185,7 +185,7 @@ def test_what_a_change_costs() -> None:
         first, others = made[0], made[1:]
         before = counted(made)
         for count in (1, 50):
-            with first.wiring.lock:  # in one moment
+            with first._wiring.lock:  # in one moment
                 for number in range(count):
                     first.channel(f"{CHANNEL}.{count}.{number}", Sighting).source("s")
             for node in others:

@@ -88,7 +88,7 @@ def test_positions_and_keys_of_before_go_on_where_they_were(tmp_path: Path) -> N
         assert source.log is not None
         # 60 events were dealt with; and a source without a log, of a node that begins with the same 32 bits, ended with
         # its process: nobody takes up its place.
-        gone = f"lab.{lab_key.fingerprint[:8]}/{lab.engine.incarnation}/{source.number}"
+        gone = f"lab.{lab_key.fingerprint[:8]}/{lab._engine.incarnation}/{source.number}"
         old_state(tmp_path / "desk.state", "desk", desk_key, {f"log/lab/{source.log.id}/hill": 60, gone: 90})
         desk = make("desk", state=tmp_path / "desk.state")
         assert desk.id == f"desk.{desk_key.fingerprint[:32]}"

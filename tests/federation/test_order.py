@@ -111,7 +111,7 @@ def test_a_node_that_is_gone_does_not_hold_back_for_ever() -> None:
         sources[0].publish(badge=1, turn=1)
         log.wait(4)
         # one that does not say goodbye
-        engine = others[1].engine
+        engine = others[1]._engine
         assert engine is not None
         engine.fabric.close()
         engine.listener.close()  # type: ignore[union-attr]
@@ -131,8 +131,8 @@ def test_late_events_are_counted() -> None:
     """A source that has promised a time and then publishes with an older one, as after its clock was set back."""
     with nodes() as make:
         desk, others = four(make)
-        stamp, back = others[1].stamp, 0
-        others[1].stamp = lambda: stamp() - back  # type: ignore[method-assign]
+        stamp, back = others[1]._stamp, 0
+        others[1]._stamp = lambda: stamp() - back  # type: ignore[method-assign]
         sources = [node.channel(CHANNEL, Sighting).source(node.name) for node in others]
         log = Stamped()
         subscription = desk.channel(CHANNEL, Sighting).subscribe(log, order="timestamp")
@@ -198,8 +198,8 @@ def test_what_is_in_no_zone_of_a_node_does_not_cross() -> None:
         see(desk, lab)
         desk.channel(CHANNEL, Sighting).subscribe(log, zones="south")
         make.ready(desk)
-        assert lab.engine is not None
-        (peer,) = lab.engine.everyone()
+        assert lab._engine is not None
+        (peer,) = lab._engine.everyone()
         before = peer.bytes_out
         for turn in range(100):
             north.publish(badge=1, turn=turn)

@@ -98,9 +98,9 @@ def test_zenoh_is_told_no_password_and_not_the_key_that_signs() -> None:
 def behind(make: Nodes, stack: ExitStack) -> tuple[Node, Node, Relay]:
     """Two nodes whose direct stream goes through somebody else: only desk calls, and lab says that it is there."""
     lab = make("lab", security=security("ann"))
-    assert lab.engine is not None and lab.engine.listener is not None
-    relay = stack.enter_context(Relay(lab.engine.listener.endpoints[0]))
-    lab.engine.listener.endpoints[:] = [relay.endpoint]
+    assert lab._engine is not None and lab._engine.listener is not None
+    relay = stack.enter_context(Relay(lab._engine.listener.endpoints[0]))
+    lab._engine.listener.endpoints[:] = [relay.endpoint]
     network = Network(connect=(lab.endpoints[0],), client=True, security=security("bob"))
     return lab, make("desk", network=network, connect=None), relay
 
@@ -151,9 +151,9 @@ def test_a_greeting_without_half_of_a_key_is_refused() -> None:
     the halves out: they are signed."""
     with nodes() as make:
         lab = make("lab", security=security("ann"))
-        assert lab.engine is not None and lab.engine.listener is not None
-        endpoint = parse_endpoint(lab.engine.listener.endpoints[0])
-        sealer = Sealer(Identity.ephemeral("desk"), lab.engine.network.federation, time.time_ns(), security("bob"))
+        assert lab._engine is not None and lab._engine.listener is not None
+        endpoint = parse_endpoint(lab._engine.listener.endpoints[0])
+        sealer = Sealer(Identity.ephemeral("desk"), lab._engine.network.federation, time.time_ns(), security("bob"))
         with socket.create_connection((endpoint.host, endpoint.port), GUARD) as sock:
             stream = Stream(sock, "tcp", "lab", loopback=True)
             challenge = wire.decode(stream.hear_within(GUARD))
@@ -191,8 +191,8 @@ def test_unix_sockets_are_sealed_too(kind: str, tmp_path: Path) -> None:
         assert desk.ready(GUARD)
         source.publish(badge=7)
         log.wait(1)
-        assert desk.engine is not None
-        link = desk.engine.peers[lab.id].link
+        assert desk._engine is not None
+        link = desk._engine.peers[lab.id].link
         assert isinstance(link, SealedStream) and link.kind == "unix"
 
 

@@ -266,7 +266,7 @@ def test_what_it_could_not_keep_comes_also_if_the_link_broke_meanwhile(tmp_path:
             for n in range(turn * MANY, turn * MANY + MANY):
                 source.publish(Count(n))
             beside.wait(turn * MANY + MANY)
-            [peer] = desk.engine.everyone()
+            [peer] = desk._engine.everyone()
             if turn % 2:
                 peer.link.close("a test")
                 sink.resume()
@@ -287,7 +287,7 @@ def test_it_may_go_on_in_the_moment_in_which_its_queue_is_found_full(tmp_path: P
         sink = desk.channel(CHANNEL, Count).subscribe(kept, name="kept", delivery=Reliable(durable=True), queue=queue)
         see(desk, lab)
         assert desk.ready(GUARD)
-        misses = sink.progress.misses
+        misses = sink._progress.misses
 
         def just_then(attachment: Any, letter: Any, full: bool) -> Any:
             if full and sink.paused is not None:
@@ -296,7 +296,7 @@ def test_it_may_go_on_in_the_moment_in_which_its_queue_is_found_full(tmp_path: P
                 resuming.join(GUARD)
             return misses(attachment, letter, full)
 
-        sink.progress.misses = just_then
+        sink._progress.misses = just_then
         sink.pause()
         for n in range(2 * QUEUE):
             source.publish(Count(n))
@@ -307,6 +307,6 @@ def test_it_may_go_on_in_the_moment_in_which_its_queue_is_found_full(tmp_path: P
 def test_a_sink_held_just_after_its_position_was_written_goes_on(tmp_path: Path) -> None:
     with Node("desk", state=tmp_path / "state") as desk:
         sink = desk.channel(CHANNEL, Count).subscribe(Seen(), name="kept", delivery=Reliable(durable=True))
-        sink.progress._wait("its position cannot be kept: it can by now")
-        assert sink.mailbox.held
-        eventually(lambda: not sink.mailbox.held and sink.paused is None, "going on")
+        sink._progress._wait("its position cannot be kept: it can by now")
+        assert sink._mailbox.held
+        eventually(lambda: not sink._mailbox.held and sink.paused is None, "going on")

@@ -116,7 +116,7 @@ def test_what_exists_and_what_does_not_is_answered_alike(make: Nodes, authority:
     ):
         same = []
         for name in (SECRET, NOTHING):
-            reply = guest.engine.ask(guest.engine.peers[lab.id], make_request(name))  # type: ignore[union-attr]
+            reply = guest._engine.ask(guest._engine.peers[lab.id], make_request(name))  # type: ignore[union-attr]
             assert not isinstance(reply, MayNot) or OPEN not in reply.why
             same.append(repr(reply).replace(name, "...").replace(name.replace(".plans.", ".*."), "..."))
         assert same[0] == same[1]
@@ -133,9 +133,9 @@ def test_what_exists_does_not_change_whether_a_node_says_it_may_hide_something(m
     make.together()
 
     def restricted(node: Node, other: Node) -> bool:
-        assert node.engine is not None
-        peer = node.engine.peers[other.id]
-        node.engine.membership.fetch(peer, GUARD)
+        assert node._engine is not None
+        peer = node._engine.peers[other.id]
+        node._engine.membership.fetch(peer, GUARD)
         assert peer.state is not None
         return peer.state.restricted
 
@@ -154,7 +154,7 @@ def test_many_names_are_few_questions_and_each_is_asked_once(
     lab, guest = pair(make, authority)
     assert guest.ready(GUARD)
     before = questions(guest)
-    with guest.wiring.lock:
+    with guest._wiring.lock:
         sinks = [guest.channel(f"zeta.c{number}", Plan).subscribe(Log()) for number in range(200)]
     assert guest.until(lambda: sum(bool(sink.refused) for sink in sinks) == 150, GUARD)
     assert questions(guest) - before <= 150 // messages.MAX_NAMES + 2
@@ -194,8 +194,8 @@ def test_what_sinks_want_is_not_said_to_who_may_not_advertise_it(make: Nodes, au
     assert desk.ready(GUARD)
     desk.subscribe("open.ocean.*", Log())
     assert desk.ready(GUARD)
-    assert eager.engine is not None and desk.engine is not None
-    known = desk.engine.permissions._unlisted[eager.id]
+    assert eager._engine is not None and desk._engine is not None
+    known = desk._engine.permissions._unlisted[eager.id]
     assert desk.until(lambda: {"open.sea", "open.ocean.*"} <= known.asked, GUARD)
     assert known.asked == {"open.sea", "open.ocean.*"} and not known.waiting
     assert not eager.federation().peer("desk").refused
@@ -223,13 +223,13 @@ def test_a_node_that_is_started_again_with_other_rules_is_asked_again(make: Node
 
 def test_names_that_are_none_are_an_offence(make: Nodes, authority: Path) -> None:
     lab, guest = pair(make, authority)
-    assert guest.engine is not None
+    assert guest._engine is not None
     bad = ["a..b", "a.b*.c", "x\ny", "zeta.\0"]
-    reply = guest.engine.ask(guest.engine.peers[lab.id], MaySubscribe(bad))
+    reply = guest._engine.ask(guest._engine.peers[lab.id], MaySubscribe(bad))
     assert isinstance(reply, MayNot) and set(reply.why) == set(bad)
     assert lab.federation().offences == {guest.id: len(bad)} and not lab.federation().peer("guest").refused
     with pytest.raises(Exception, match="refused"):
-        guest.engine.ask(guest.engine.peers[lab.id], MaySubscribe(["a"] * (messages.MAX_NAMES + 1)))
+        guest._engine.ask(guest._engine.peers[lab.id], MaySubscribe(["a"] * (messages.MAX_NAMES + 1)))
 
 
 def test_a_node_with_little_room_for_answers_answers_all_the_same(make: Nodes, authority: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_node_with_little_room_for_answers_answers_all_the_same(make: Nodes, a
     with pytest.raises(ChannelError, match="as far as the rules of lab let this node know of them"):
         guest.channel(SECRET)
     long = "x" * 60
-    with guest.wiring.lock:
+    with guest._wiring.lock:
         sinks = [guest.channel(f"zeta.{long}.{long}.{long}.c{number}", Plan).subscribe(Log()) for number in range(100)]
     assert guest.until(lambda: all(sink.refused for sink in sinks), GUARD)
     assert all("may not subscribe" in why for sink in sinks for why in sink.refused.values())
@@ -276,5 +276,5 @@ def test_without_rules_nothing_is_asked() -> None:
         see(desk, lab)
         sink = desk.channel(SECRET, Plan).subscribe(Log())
         assert desk.ready(GUARD) and not sink.refused
-        assert desk.engine is not None and not desk.engine.permissions._unlisted
+        assert desk._engine is not None and not desk._engine.permissions._unlisted
         eventually(lambda: not desk.federation().failing)

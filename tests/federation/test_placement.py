@@ -48,8 +48,8 @@ def pair(make: Nodes, placement: str = "source", budget: Budget = PLENTY) -> tup
 
 
 def crossed(node: Node) -> int:
-    assert node.engine is not None
-    return sum(lane.passed for peer in node.engine.everyone() for lane in peer.lanes())
+    assert node._engine is not None
+    return sum(lane.passed for peer in node._engine.everyone() for lane in peer.lanes())
 
 
 @pytest.mark.parametrize("placement", ["source", "destination", "auto"])
@@ -148,8 +148,8 @@ def test_the_budget_of_all_is_shared_by_nodes() -> None:
             make.ready(node)
         assert [bool(each.refused) for each in made] == [False, False, True]
         made[0].cancel()
-        assert lab.engine is not None
-        eventually(lambda: sum(len(peer.crossings) for peer in lab.engine.everyone()) == 1)  # type: ignore[union-attr]
+        assert lab._engine is not None
+        eventually(lambda: sum(len(peer.crossings) for peer in lab._engine.everyone()) == 1)  # type: ignore[union-attr]
         yard.channel(CHANNEL).subscribe(Log(), "badge == 1 and level > 0.5")  # a question, with which it is asked again
         make.ready(yard)
         assert not made[2].refused
@@ -158,8 +158,8 @@ def test_the_budget_of_all_is_shared_by_nodes() -> None:
 def test_a_source_that_is_loaded_refuses() -> None:
     with nodes() as make:
         lab, desk, source = pair(make, budget=Budget(load=1))
-        assert lab.engine is not None
-        granting = lab.engine.installing.granting
+        assert lab._engine is not None
+        granting = lab._engine.installing.granting
         channel = lab.channel(CHANNEL)
         count = 0
 
@@ -192,8 +192,8 @@ def test_auto_runs_at_the_destination_what_is_refused(what: str) -> None:
         make.ready(desk)
         ((where, why),) = _where(desk)
         assert (where, why) == ("destination", "the source refuses it")
-        assert desk.engine is not None
-        (asked,) = [peer.asked[CHANNEL] for peer in desk.engine.everyone()]
+        assert desk._engine is not None
+        (asked,) = [peer.asked[CHANNEL] for peer in desk._engine.everyone()]
         assert list(asked.demand.placed.values()) == ["destination: the source refuses it"]
         (place,) = subscription.report().placements
         assert place.how == "destination" or "destination" in place.why

@@ -36,15 +36,15 @@ def pair(made: Nodes, **network: Any) -> tuple[Node, Node, Any]:
 
 
 def other(node: Node) -> Any:
-    assert node.engine is not None
-    [peer] = node.engine.everyone()
+    assert node._engine is not None
+    [peer] = node._engine.everyone()
     return peer
 
 
 def questions(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Install]:
     """The questions for events that a node asks from here on."""
     found: list[Install] = []
-    engine: Any = node.engine
+    engine: Any = node._engine
     ask = engine.ask
 
     def heard(peer: Any, request: Any, *args: Any) -> Any:
@@ -91,7 +91,7 @@ def test_many_interests_take_few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     with nodes() as made:
         _, desk, _ = pair(made)
         asked = questions(desk, monkeypatch)
-        with desk.wiring.lock:  # so that they are asked for in one go
+        with desk._wiring.lock:  # so that they are asked for in one go
             for n in range(1000):
                 desk.channel(CHANNEL).subscribe(lambda event: None, range_of(n))
         assert desk.ready(GUARD)
@@ -116,8 +116,8 @@ class Weather:
         self.chance, self.lab, self.calm = chance, lab, False
         self.seen: list[tuple[Any, ...]] = []
         self.happened: set[str] = set()
-        desk_engine: Any = desk.engine
-        lab_engine: Any = lab.engine
+        desk_engine: Any = desk._engine
+        lab_engine: Any = lab._engine
         self._ask, self._install = desk_engine.ask, lab_engine.installing.install
         desk_engine.ask, lab_engine.installing.install = self.ask, self.install
 
@@ -140,7 +140,7 @@ class Weather:
             self._install(*self.chance.choice(self.seen))
         if not self.calm and self.chance.random() < 0.1:
             self.happened.add("forgotten")
-            engine: Any = self.lab.engine
+            engine: Any = self.lab._engine
             for crossing in list(question[0].crossings.values()):
                 engine.installing._drop(question[0], crossing)
         self.seen.append(question)
@@ -173,9 +173,9 @@ def test_changes_lead_to_where_everything_would(seed: int, monkeypatch: pytest.M
         weather.calm = True
         subscriptions[99] = channel.subscribe(log, range_of(99))
         assert desk.ready(GUARD)
-        assert desk.engine is not None
-        with desk.wiring.lock:
-            wanted = desk.engine.demands.of(channel, other(desk)).wanted
+        assert desk._engine is not None
+        with desk._wiring.lock:
+            wanted = desk._engine.demands.of(channel, other(desk)).wanted
         assert wanted is not None
         crossing = other(lab).crossings[CHANNEL]
         assert crossing.wishes.keys() == wanted.wishes.keys()
@@ -195,7 +195,7 @@ def test_a_question_may_take_several_messages(monkeypatch: pytest.MonkeyPatch) -
     with nodes() as made:
         lab, desk, source = pair(made)
         asked, log = questions(desk, monkeypatch), Log()
-        with desk.wiring.lock:
+        with desk._wiring.lock:
             for n in range(40):
                 desk.channel(CHANNEL).subscribe(log, range_of(n))
         assert desk.ready(GUARD)
@@ -230,8 +230,8 @@ def held(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Iterator[tup
 def test_publishing_and_subscribing_go_on_while_a_question_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with nodes() as made:
         lab, desk, source = pair(made)
-        assert lab.engine is not None
-        with held(monkeypatch, lab.engine.installing.granting, "read") as (inside, go_on):
+        assert lab._engine is not None
+        with held(monkeypatch, lab._engine.installing.granting, "read") as (inside, go_on):
             desk.channel(CHANNEL).subscribe(lambda event: None, " or ".join(f"a == {n}.5" for n in range(2000)))
             assert inside.wait(GUARD)
             log = Log()
@@ -296,8 +296,8 @@ def test_while_sources_stand_still_nothing_is_compiled_and_each_node_is_started_
         monkeypatch.setattr(Lineup, "prepare", not_while_still("prepare", prepare))
         wishes = [Wish(n + 1, Interest(f"b == {n}", TYPE).dumps()) for n in range(6000)]
         _, packed = pack_wishes(wishes)
-        assert desk.engine is not None
-        answer = desk.engine.ask(other(desk), Install(CHANNEL, 1, packed=packed))
+        assert desk._engine is not None
+        answer = desk._engine.ask(other(desk), Install(CHANNEL, 1, packed=packed))
         assert isinstance(answer, Installed) and not answer.error and not answer.refused
         assert len(other(lab).crossings[CHANNEL].wishes) == 6000
         assert started[0] == 1 and not late

@@ -99,14 +99,14 @@ def test_what_is_new_and_not_known_yet_is_waited_for(monkeypatch: pytest.MonkeyP
     with nodes() as made:
         lab, desk = made("lab"), made("desk")
         made.together()
-        assert lab.engine is not None
-        go_on, describe_to = threading.Event(), lab.engine.membership.describe_to
+        assert lab._engine is not None
+        go_on, describe_to = threading.Event(), lab._engine.membership.describe_to
 
         def slow(*args: Any) -> Any:
             assert go_on.wait(GUARD)
             return describe_to(*args)
 
-        monkeypatch.setattr(lab.engine.membership, "describe_to", slow)
+        monkeypatch.setattr(lab._engine.membership, "describe_to", slow)
         log = Log()
         desk.channel("t.c", TYPE).subscribe(log)
         source = lab.channel("t.c", TYPE).source()
@@ -122,7 +122,7 @@ def test_signs_of_life_of_nobody_are_not_waited_for_for_long(monkeypatch: pytest
     with nodes() as made:
         lab, desk = made("lab"), made("desk")
         made.together()
-        assert desk.engine is not None
+        assert desk._engine is not None
         config = zenoh.Config()
         config.insert_json5("mode", '"client"')
         config.insert_json5("connect/endpoints", f'["{lab.endpoints[0]}"]')
@@ -130,7 +130,7 @@ def test_signs_of_life_of_nobody_are_not_waited_for_for_long(monkeypatch: pytest
         with zenoh.open(config) as session:
             for number in range(20):
                 name = f"nobody.{number:032x}".encode().hex()
-                session.liveliness().declare_token(f"headwater/{desk.engine.network.federation}/alive/{name}/12")
+                session.liveliness().declare_token(f"headwater/{desk._engine.network.federation}/alive/{name}/12")
             log = Log()
             source = lab.channel("t.c", TYPE).source()
             desk.channel("t.c", TYPE).subscribe(log)

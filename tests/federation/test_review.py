@@ -33,7 +33,7 @@ def pair(make: Nodes, type: Any, handler: Any, **options: Any) -> tuple[Any, Any
     source = a.channel("c", type).source("s")
     b.channel("c", type).subscribe(handler, dispatch=Pool())
     make.ready(b)
-    there, here = a.engine.everyone()[0], b.engine.everyone()[0]
+    there, here = a._engine.everyone()[0], b._engine.everyone()[0]
     assert a.until(lambda: there.resumed, 10.0)
     return source, a, there, here
 
@@ -171,7 +171,7 @@ def test_an_event_after_a_while_has_its_own_time() -> None:
         log.wait(1)
         assert a.flush(10.0)
         with Held(there):
-            before = a.stamp()
+            before = a._stamp()
             source.publish(Count(n=2))
         assert log.wait(2)[1] >= before
 

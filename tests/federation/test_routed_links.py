@@ -19,8 +19,8 @@ class Count(Event, name="ie.tcd.RoutedCount"):
 
 def cut(node: Node) -> None:
     """End its links, on this side only."""
-    assert node.engine is not None
-    for peer in node.engine.everyone():
+    assert node._engine is not None
+    for peer in node._engine.everyone():
         if peer.link is not None:
             assert peer.link.kind == "zenoh"
             peer.link.close("cut by the test")

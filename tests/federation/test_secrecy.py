@@ -136,8 +136,8 @@ def test_an_insider_with_a_node_of_its_own_sees_no_channels(make: Nodes, authori
     assert eve.until(lambda: eve.remote_sources("open.weather") == ["roof@lab"], GUARD)  # what it may know, it does
     lab.channel(CHANNEL).derive("open.summary", "number > 1")
     later = lab.channel("zeta.later.secret", Plan).source("later")
-    assert lab.engine is not None and eve.engine is not None
-    told, known = lab.engine.membership.description, eve.engine.peers[lab.id]
+    assert lab._engine is not None and eve._engine is not None
+    told, known = lab._engine.membership.description, eve._engine.peers[lab.id]
 
     def seen() -> list[tuple[str, str | None, bytes | None]]:
         assert known.state is not None
@@ -150,7 +150,7 @@ def test_an_insider_with_a_node_of_its_own_sees_no_channels(make: Nodes, authori
     # Asked for all the same, it is refused; and so is what does not exist, in the same words.
     sink, other = eve.channel(CHANNEL, Plan).subscribe(Log()), eve.channel("zeta.nothing", Plan).subscribe(Log())
     with pytest.raises(FederationError, match=r'"eve".*may not subscribe'):
-        installed = eve.engine.ask(known, messages.Install(CHANNEL, 1, [messages.Wish(1, None)]))
+        installed = eve._engine.ask(known, messages.Install(CHANNEL, 1, [messages.Wish(1, None)]))
         raise FederationError(installed.error or str(installed.refused))
     later.publish(number=1, codeword=TEXT)
     assert lab.flush(GUARD) and not log.events
@@ -164,9 +164,9 @@ def test_an_insider_with_no_business_at_all_is_not_told_where_to_call(make: Node
     eve = joined(make, authority, "eve", EVERYTHING)
     desk = joined(make, authority, "desk")
     make.together()
-    assert eve.engine is not None and desk.engine is not None
-    stranger, friend = eve.engine.peers[lab.id], desk.engine.peers[lab.id]
-    for engine, peer in ((eve.engine, stranger), (desk.engine, friend)):
+    assert eve._engine is not None and desk._engine is not None
+    stranger, friend = eve._engine.peers[lab.id], desk._engine.peers[lab.id]
+    for engine, peer in ((eve._engine, stranger), (desk._engine, friend)):
         engine.membership.fetch(peer, GUARD)
         assert peer.described and peer.state is not None
     assert friend.state is not None and friend.state.endpoints == list(lab.federation().streams)
@@ -198,8 +198,8 @@ def test_half_open_connections_make_nobody_speak_in_the_clear(make: Nodes, autho
 
 def unreachable(node: Node) -> None:
     """From now on no direct stream to this node can be made."""
-    assert node.engine is not None and node.engine.listener is not None
-    node.engine.listener.close()
+    assert node._engine is not None and node._engine.listener is not None
+    node._engine.listener.close()
 
 
 def test_a_fallback_is_encrypted_warned_of_and_reported(
@@ -309,16 +309,16 @@ def test_what_others_answer_in_a_nodes_place_is_not_believed(make: Nodes, author
 def test_an_answer_to_another_question_is_not_taken(make: Nodes) -> None:
     lab, desk = make("lab"), make("desk")
     make.together()
-    assert lab.engine is not None and desk.engine is not None
-    peer = desk.engine.peers[lab.id]
-    question, other = (desk.engine.dialogue.question(peer, messages.Ask("x")) for _ in range(2))
-    answer = lab.engine.dialogue.on_ask(question.payload)
+    assert lab._engine is not None and desk._engine is not None
+    peer = desk._engine.peers[lab.id]
+    question, other = (desk._engine.dialogue.question(peer, messages.Ask("x")) for _ in range(2))
+    answer = lab._engine.dialogue.on_ask(question.payload)
     assert answer is not None
     with pytest.raises(SecurityError, match="another question"):
-        desk.engine.dialogue.accept(other, answer)
-    assert isinstance(desk.engine.dialogue.accept(question, answer).reply, messages.Told)
+        desk._engine.dialogue.accept(other, answer)
+    assert isinstance(desk._engine.dialogue.accept(question, answer).reply, messages.Told)
     with pytest.raises(SecurityError, match="was there before"):
-        desk.engine.dialogue.accept(question, answer)
+        desk._engine.dialogue.accept(question, answer)
 
 
 def test_what_was_captured_is_refused_after_a_restart(make: Nodes, authority: Path) -> None:

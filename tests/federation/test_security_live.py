@@ -121,8 +121,8 @@ def test_a_node_of_another_authority_is_not_heard(make: Nodes, authority: Path, 
             secure.sendall(encode_ping(1))
             if not secure.recv(1):
                 raise ConnectionResetError("closed by the other end")
-    assert lab.engine is not None and lab.engine.listener is not None
-    eventually(lambda: lab.engine.listener.refused >= 2)  # type: ignore[union-attr]
+    assert lab._engine is not None and lab._engine.listener is not None
+    eventually(lambda: lab._engine.listener.refused >= 2)  # type: ignore[union-attr]
     flows(make, lab, desk)
 
 
@@ -177,8 +177,8 @@ def test_a_node_cannot_take_the_name_of_another(make: Nodes, authority: Path) ->
     # signed with the key of "guest", in the name of "desk"
     forged = Sealer(Identity.load(certificate=authority / "guest.pem", key=authority / "guest.key"), "headwater", 1)
     forged.identity = _renamed(forged.identity, "desk")
-    assert lab.engine is not None
-    lab.engine.membership.on_news(forged.seal("news", pack(News(forged.identity.id, 1, 2))))
+    assert lab._engine is not None
+    lab._engine.membership.on_news(forged.seal("news", pack(News(forged.identity.id, 1, 2))))
     assert offences(lab) == {forged.identity.id: 1}  # its key is proven, its name is not
     flows(make, lab, desk)
 
@@ -301,8 +301,8 @@ def test_a_greeting_of_another_connection_is_refused(make: Nodes) -> None:
     lab, desk = make("lab"), make("desk")
     make.together()
     flows(make, lab, desk)
-    assert desk.engine is not None
-    greeting = encode_control(Greeting(desk.engine.seal("hello", b"\x92\xc4\x01x\xc4\x01y", to=lab.id)))
+    assert desk._engine is not None
+    greeting = encode_control(Greeting(desk._engine.seal("hello", b"\x92\xc4\x01x\xc4\x01y", to=lab.id)))
     with dialled(lab) as connection:
         connection.sendall(greeting)
         read_to_end(connection)
@@ -314,54 +314,54 @@ def test_what_was_said_before_is_not_heard_again(make: Nodes) -> None:
     lab, desk = make("lab"), make("desk")
     make.together()
     flows(make, lab, desk)
-    assert lab.engine is not None and desk.engine is not None
-    ask = lab.engine.dialogue.on_ask
+    assert lab._engine is not None and desk._engine is not None
+    ask = lab._engine.dialogue.on_ask
     wish = Install(CHANNEL, 1_000_000, [Wish(1, None)])
-    question = desk.engine.dialogue.question(desk.engine.peers[lab.id], wish).payload
+    question = desk._engine.dialogue.question(desk._engine.peers[lab.id], wish).payload
     first = ask(question)
     assert first is not None
     for _ in range(3):
         again = ask(question)
         assert again is not None and len(again) != len(first)  # a refusal, for desk only
     assert ask(question[:-1] + bytes([question[-1] ^ 1])) is None
-    for_desk = desk.engine.seal("ask", pack(wish), to=desk.id)  # not for this node
-    ask(desk.engine.exchange.box(lab.engine.exchange.public, for_desk))
-    old_run = desk.engine.seal("ask", pack(wish), to=lab.id, run=lab.engine.incarnation - 1)
-    ask(desk.engine.exchange.box(lab.engine.exchange.public, old_run))
-    assert ask(desk.engine.seal("ask", pack(wish), to=lab.id)) is not None  # in the clear it is no question
-    lab.engine.membership.on_news(desk.engine.seal("news", pack(News(lab.id, 1, 1))))  # in the name of another
-    lab.engine.membership.on_news(os.urandom(100))
-    lab.engine.dialogue.on_introduction(b"")
-    lab.engine.links.on_post(os.urandom(100))
+    for_desk = desk._engine.seal("ask", pack(wish), to=desk.id)  # not for this node
+    ask(desk._engine.exchange.box(lab._engine.exchange.public, for_desk))
+    old_run = desk._engine.seal("ask", pack(wish), to=lab.id, run=lab._engine.incarnation - 1)
+    ask(desk._engine.exchange.box(lab._engine.exchange.public, old_run))
+    assert ask(desk._engine.seal("ask", pack(wish), to=lab.id)) is not None  # in the clear it is no question
+    lab._engine.membership.on_news(desk._engine.seal("news", pack(News(lab.id, 1, 1))))  # in the name of another
+    lab._engine.membership.on_news(os.urandom(100))
+    lab._engine.dialogue.on_introduction(b"")
+    lab._engine.links.on_post(os.urandom(100))
     counted = offences(lab)
     assert counted[f"{desk.id} (unproven)"] >= 5 and counted[desk.id] == 1
     assert sum(counted.values()) == 11, counted
-    assert lab.engine.peers[desk.id].crossings[CHANNEL].version == 1_000_000  # the first one counted
+    assert lab._engine.peers[desk.id].crossings[CHANNEL].version == 1_000_000  # the first one counted
 
 
 def test_a_forged_sign_of_life_does_not_disturb_a_peer(make: Nodes) -> None:
     lab, desk = make("lab"), make("desk")
     make.together()
     flows(make, lab, desk)
-    assert lab.engine is not None and desk.engine is not None
-    links = lab.engine.peers[desk.id].links
-    lab.engine.membership.joined(desk.id, desk.engine.incarnation + 1)
-    lab.engine.membership.joined("nobody.01234567", 1)
+    assert lab._engine is not None and desk._engine is not None
+    links = lab._engine.peers[desk.id].links
+    lab._engine.membership.joined(desk.id, desk._engine.incarnation + 1)
+    lab._engine.membership.joined("nobody.01234567", 1)
     flows(make, lab, desk)
-    assert lab.engine.peers[desk.id].links == links and list(lab.engine.peers) == [desk.id]
+    assert lab._engine.peers[desk.id].links == links and list(lab._engine.peers) == [desk.id]
 
 
 def test_a_known_node_that_sends_nonsense_is_named(make: Nodes) -> None:
     lab, desk = make("lab"), make("desk")
     make.together()
     flows(make, lab, desk)
-    assert desk.engine is not None
+    assert desk._engine is not None
     lab.channel(CHANNEL).source("more")
     log = Log()
     desk.channel(CHANNEL).subscribe(log)
     see(desk, lab)
     assert desk.ready(GUARD)
-    link = desk.engine.peers[lab.id].link
+    link = desk._engine.peers[lab.id].link
     assert link is not None
     link.write(encode_control(Greeting(b"hello again")))
     eventually(lambda: offences(lab) == {desk.id: 1})
@@ -376,30 +376,30 @@ def test_who_advertises_too_much_is_heard_for_the_rest(make: Nodes) -> None:
     make.together()
     assert lab.until(lambda: lab.remote_sources(CHANNEL) == ["real@desk"], GUARD)
     assert lab.remote_sources("secret.plans") == [] and offences(lab)[desk.id] >= 1
-    assert desk.engine is not None and lab.engine is not None
+    assert desk._engine is not None and lab._engine is not None
     # nor by saying so on the link only
     ad = SourceAd(99, "forged", "secret.plans", [], 0, "", [])
     with pytest.raises(Exception, match="may not advertise"):
-        lab.engine.stand_in(lab.engine.peers[desk.id], ad, None)
+        lab._engine.stand_in(lab._engine.peers[desk.id], ad, None)
 
 
 def test_a_state_in_the_name_of_another_is_not_taken(make: Nodes) -> None:
     lab, desk = make("lab"), make("desk")
     make.together()
-    assert lab.engine is not None and desk.engine is not None
-    key = desk.engine.exchange.public
-    stolen = Card(lab.id, desk.engine.incarnation, 99, key)
-    refusal = lab.engine.dialogue.on_introduction(desk.engine.seal("card", pack(stolen)))
+    assert lab._engine is not None and desk._engine is not None
+    key = desk._engine.exchange.public
+    stolen = Card(lab.id, desk._engine.incarnation, 99, key)
+    refusal = lab._engine.dialogue.on_introduction(desk._engine.seal("card", pack(stolen)))
     assert b"speaks of" in refusal and offences(lab) == {desk.id: 1}
     # nor in an answer
-    make_state = desk.engine.membership.description.state
-    principal = lab.engine.peers[desk.id].principal
+    make_state = desk._engine.membership.description.state
+    principal = lab._engine.peers[desk.id].principal
     assert principal is not None
     said = replace(make_state(principal), node=lab.id, version=99)
-    question = lab.engine.dialogue.question(lab.engine.peers[desk.id], Describe())
-    sealed = desk.engine.seal("reply", pack(said), to=lab.id, answers=question.name)
-    box = desk.engine.exchange.box(lab.engine.exchange.public, sealed)
-    assert not lab.engine.membership._heard(lab.engine.dialogue.accept(question, box))
+    question = lab._engine.dialogue.question(lab._engine.peers[desk.id], Describe())
+    sealed = desk._engine.seal("reply", pack(said), to=lab.id, answers=question.name)
+    box = desk._engine.exchange.box(lab._engine.exchange.public, sealed)
+    assert not lab._engine.membership._heard(lab._engine.dialogue.accept(question, box))
     assert offences(lab) == {desk.id: 2}
 
 

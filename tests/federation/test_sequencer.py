@@ -131,7 +131,7 @@ def test_another_goes_on_where_the_active_one_ends(orderly: bool) -> None:
         if orderly:
             active.close()
         else:
-            left.engine.close()  # type: ignore[union-attr]  with what it has not sent
+            left._engine.close()  # type: ignore[union-attr]  with what it has not sent
         for thread in threads:
             thread.join()
         eventually(lambda: standby.active)
@@ -208,8 +208,8 @@ def test_a_leader_that_is_elected_anew_loses_nothing() -> None:
         ordered(near, logs[0])
         ordered(far, logs[1])
         settle(make)
-        assert near.engine is not None
-        ballot, rounds = near.engine.ballots.of(CHANNEL), 8
+        assert near._engine is not None
+        ballot, rounds = near._engine.ballots.of(CHANNEL), 8
         for turn in range(rounds):
             threads = [publish(source, who, first=turn * EVENTS) for who, source in enumerate(sources)]
             logs[0].wait(2 * turn * EVENTS + EVENTS // 2)
@@ -276,18 +276,18 @@ def test_no_place_is_given_twice_though_nobody_followed_the_leader(monkeypatch: 
         monkeypatch.setattr(leader, "_renew", lambda now=False: leader._leased())  # from here on nobody hears of it
         publish(source, 0, 20, first=10).join()
         log.wait(30)
-        assert sink.engine is not None and far.engine is not None
-        vote = sink.engine.ballots.vote
+        assert sink._engine is not None and far._engine is not None
+        vote = sink._engine.ballots.vote
 
         def silent(request: Any) -> Any:
             raise FederationError("it is out of reach")
 
-        monkeypatch.setattr(sink.engine.ballots, "vote", silent)
+        monkeypatch.setattr(sink._engine.ballots, "vote", silent)
         monkeypatch.setattr(leader, "_resign", lambda: None)
         far.close(drain=False, timeout=2.0)
         successor = other.sequence(CHANNEL)
         eventually(lambda: successor.active)
-        monkeypatch.setattr(sink.engine.ballots, "vote", vote)
+        monkeypatch.setattr(sink._engine.ballots, "vote", vote)
         settle(make)
         publish(source, 0, 20, first=100).join()
         log.until(lambda events: events[-1].step == 119, "the last event")
@@ -348,7 +348,7 @@ def test_of_several_that_are_made_at_once_one_is_active() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        sequencers = [node.sequencers[CHANNEL] for node in made]
+        sequencers = [node._sequencers[CHANNEL] for node in made]
         eventually(
             lambda: all(len(each._others) == 3 and (each.active or any(each._others.values())) for each in sequencers)
         )

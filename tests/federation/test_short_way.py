@@ -384,7 +384,7 @@ def test_gaps_need_no_room(policy: Any) -> None:
             n += 1
             source.publish(Number(n, text=padding))
         assert waiting == 150 and n < 2000  # each is counted once
-        assert not lab.full
+        assert not lab._full
         go.set()
         assert lab.flush(GUARD)
         eventually(lambda: len(got) == n // 2, "the rest")

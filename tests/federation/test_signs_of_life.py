@@ -65,9 +65,9 @@ def forger(node: Node) -> Iterator[Forger]:
     config.insert_json5("mode", '"client"')
     config.insert_json5("connect/endpoints", f'["{node.endpoints[0]}"]')
     config.insert_json5("scouting/multicast/enabled", "false")
-    assert node.engine is not None
+    assert node._engine is not None
     with zenoh.open(config) as session:
-        yield Forger(session, node.engine.network.federation)
+        yield Forger(session, node._engine.network.federation)
 
 
 @pytest.mark.parametrize("count", [100, 2_000])
@@ -76,16 +76,16 @@ def test_an_honest_node_joins_among_forged_ones(count: int) -> None:
     with nodes() as make:
         lab = make("lab")
         source = lab.channel("sightings", Sighting).source()
-        assert lab.engine is not None
+        assert lab._engine is not None
         with forger(lab) as mallory:
             mallory.tokens(count)
-            fabric = lab.engine.fabric
+            fabric = lab._engine.fabric
             eventually(lambda: len(fabric.alive) + fabric.ignored_tokens >= count, "the forged tokens", GUARD)
             eventually(lambda: mallory.asked > 0, "a question to one that is not there")
             desk, heard = make("desk"), Log()
             desk.channel("sightings", Sighting).subscribe(heard)
             assert desk.until(lambda: "lab" in desk.peers, GUARD), desk.peers
-            assert desk.until(lambda: "sightings" in lab.engine.peers[desk.id].crossings, GUARD)
+            assert desk.until(lambda: "sightings" in lab._engine.peers[desk.id].crossings, GUARD)
             assert desk.ready(GUARD)
             source.publish(Sighting(badge=7))
             assert heard.wait(1) == [Sighting(badge=7)]
@@ -97,23 +97,23 @@ def test_what_signs_of_life_cost_is_bounded() -> None:
     with nodes() as make:
         lab = make("lab")
         source = lab.channel("sightings", Sighting).source()
-        assert lab.engine is not None
-        fabric = lab.engine.fabric
+        assert lab._engine is not None
+        fabric = lab._engine.fabric
         with forger(lab) as mallory:
             mallory.tokens(UNPROVEN_TOKENS + 500)
             eventually(lambda: fabric.ignored_tokens >= 500, "more than are kept", GUARD)
             threads = threading.active_count()
             desk, heard = make("desk"), Log()
-            assert desk.engine is not None
+            assert desk._engine is not None
             desk.channel("sightings", Sighting).subscribe(heard)
             assert desk.until(lambda: "lab" in desk.peers, GUARD), desk.peers
-            assert lab.until(lambda: "sightings" in lab.engine.peers[desk.id].crossings, GUARD)
+            assert lab.until(lambda: "sightings" in lab._engine.peers[desk.id].crossings, GUARD)
             assert desk.ready(GUARD)
             source.publish(Sighting(badge=7))
             heard.wait(1)
-            eventually(lambda: fabric.is_alive(desk.id, desk.engine.incarnation), "the sign of life that was ignored")
+            eventually(lambda: fabric.is_alive(desk.id, desk._engine.incarnation), "the sign of life that was ignored")
             assert len(fabric.alive) <= UNPROVEN_TOKENS + 1
-            assert lab.engine.membership.inquiries.waiting <= UNPROVEN_WAITING
+            assert lab._engine.membership.inquiries.waiting <= UNPROVEN_WAITING
             assert threading.active_count() - threads < 40, "a node costs no threads for those that only seem to be"
             desk.close()
             assert lab.until(lambda: not lab.peers, GUARD), lab.peers
@@ -131,10 +131,10 @@ def test_nodes_that_missed_each_other_among_many_meet(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Membership, "roll_call", lost_at_first)
     with nodes() as make:
         lab = make("lab")
-        assert lab.engine is not None
+        assert lab._engine is not None
         with forger(lab) as mallory:
             mallory.tokens(UNPROVEN_TOKENS + 100)
-            eventually(lambda: lab.engine.fabric.ignored_tokens >= 100, "more than are kept", GUARD)
+            eventually(lambda: lab._engine.fabric.ignored_tokens >= 100, "more than are kept", GUARD)
             desk = make("desk")
             assert desk.until(lambda: "lab" in desk.peers, GUARD) and lab.until(lambda: "desk" in lab.peers, GUARD)
 
@@ -143,10 +143,10 @@ def test_who_publishes_from_a_journal_does_not_wait_for_them(tmp_path: Path, cap
     with nodes() as make:
         lab, heard = make("lab"), Log()
         lab.channel("sightings", Sighting).subscribe(heard)
-        assert lab.engine is not None
+        assert lab._engine is not None
         with forger(lab) as mallory:
             mallory.tokens(100)
-            eventually(lambda: len(lab.engine.fabric.alive) >= 100, "the forged tokens", GUARD)
+            eventually(lambda: len(lab._engine.fabric.alive) >= 100, "the forged tokens", GUARD)
             type, row = event_type(Sighting), Sighting(badge=7)
             connect = lab.endpoints[0]
             with Publisher("sightings", query="q", type=Sighting, log=tmp_path, connect=connect) as publisher:
@@ -271,7 +271,7 @@ def test_what_waits_to_be_looked_at_is_bounded_in_bytes() -> None:
 def test_messages_that_are_too_large_cost_little_and_are_offences() -> None:
     with nodes() as make:
         lab = make("lab")
-        assert lab.engine is not None
+        assert lab._engine is not None
         with forger(lab) as mallory:
             mallory.say("news", bytes(4 << 20))
             mallory.ask(f"ask/{lab.id}", bytes(4 << 20))

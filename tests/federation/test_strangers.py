@@ -50,8 +50,8 @@ def resident() -> int:
 
 
 def address(node: Node) -> tuple[str, int]:
-    assert node.engine is not None and node.engine.listener is not None
-    endpoint = parse_endpoint(node.engine.listener.endpoints[0])
+    assert node._engine is not None and node._engine.listener is not None
+    endpoint = parse_endpoint(node._engine.listener.endpoints[0])
     return endpoint.host, endpoint.port
 
 
@@ -120,8 +120,8 @@ def test_a_thousand_strangers_cost_no_threads_and_little_memory(says: bytes) -> 
         lab = make("lab")
         threads, memory = threading.active_count(), resident()
         with crowd(lab, says):
-            assert lab.engine is not None and lab.engine.listener is not None
-            strangers = lab.engine.listener.strangers
+            assert lab._engine is not None and lab._engine.listener is not None
+            strangers = lab._engine.listener.strangers
             eventually(lambda: strangers.came >= MANY, "all of them")
             assert threading.active_count() <= threads + 3
             assert resident() - memory < (48 << 20)
@@ -155,8 +155,8 @@ def test_a_thousand_half_open_handshakes_do_not_keep_an_honest_caller_out(author
         lab = make("lab", listen="tls/127.0.0.1:0", **certified(authority, "lab"))
         threads, memory = threading.active_count(), resident()
         with crowd(lab, says):
-            assert lab.engine is not None and lab.engine.listener is not None
-            strangers = lab.engine.listener.strangers
+            assert lab._engine is not None and lab._engine.listener is not None
+            strangers = lab._engine.listener.strangers
             eventually(lambda: strangers.came >= MANY, "all of them")
             assert threading.active_count() <= threads + 3
             assert resident() - memory < (160 << 20)
@@ -175,8 +175,8 @@ def test_what_is_announced_as_larger_than_a_greeting_is_refused_at_once() -> Non
     """Without waiting for it, and counted as an offence; so is a frame that is not a greeting."""
     with nodes() as make:
         lab = make("lab")
-        assert lab.engine is not None and lab.engine.listener is not None
-        strangers = lab.engine.listener.strangers
+        assert lab._engine is not None and lab._engine.listener is not None
+        strangers = lab._engine.listener.strangers
         for says in (struct.pack("<I", GREETING_BYTES + 1), struct.pack("<I", 0), encode_ping(1)):
             with socket.create_connection(address(lab), GUARD) as sock:
                 sock.sendall(says)
@@ -312,8 +312,8 @@ def test_tls_with_one_who_has_a_certificate_and_says_nothing_more(authority: Pat
     context.load_cert_chain(authority / "desk.pem", authority / "desk.key")
     with nodes() as make:
         lab = make("lab", listen="tls/127.0.0.1:0", **certified(authority, "lab"))
-        assert lab.engine is not None and lab.engine.listener is not None
-        strangers = lab.engine.listener.strangers
+        assert lab._engine is not None and lab._engine.listener is not None
+        strangers = lab._engine.listener.strangers
         with context.wrap_socket(socket.create_connection(address(lab), GUARD)) as secure:
             assert secure.recv(100)  # the challenge
             secure.sendall(struct.pack("<I", GREETING_BYTES + 1))

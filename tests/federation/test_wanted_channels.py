@@ -33,8 +33,8 @@ def known(node: Node, name: str = NAME, *, there: bool = True) -> bool:
 
 def caught_up(node: Node, other: Node) -> bool:
     """Everything that another node has to say has come."""
-    assert node.engine is not None and other.engine is not None
-    engine, version = node.engine, other.engine.membership.latest()
+    assert node._engine is not None and other._engine is not None
+    engine, version = node._engine, other._engine.membership.latest()
     peer = engine.peers[other.id]
     return node.until(lambda: peer.state is not None and peer.state.version >= version, GUARD)
 
@@ -77,8 +77,8 @@ def test_others_have_it_from_those_with_sources_while_there_are_some(make: Nodes
     make.together()
     make.ready()
     sink = desk.channel(NAME, Level).subscribe()
-    assert desk.engine is not None and desk.ready(GUARD) and caught_up(other, desk)
-    description = desk.engine.membership.description
+    assert desk._engine is not None and desk.ready(GUARD) and caught_up(other, desk)
+    description = desk._engine.membership.description
 
     def tells(names: set[str]) -> bool:
         return desk.until(lambda: set(description.told[0]) == names, GUARD)
@@ -124,7 +124,7 @@ def test_patterns_take_over_only_what_has_sources(make: Nodes) -> None:
     lab = make("lab")
     make.together()
     assert caught_up(lab, eye)
-    engine = lab.engine
+    engine = lab._engine
     assert engine is not None
     assert engine.peers[eye.id].channel(NAME) is None  # it wants whatever there is, and has declared nothing
 
@@ -148,7 +148,7 @@ def test_those_who_may_not_advertise_are_not_told(make: Nodes, authority: Path) 
     sink.cancel()
     desk.channel("ie.tcd.more", Level).subscribe()
     assert known(lab, "ie.tcd.more") and caught_up(guest, desk)
-    state = guest.engine.peers[desk.id].state  # type: ignore[union-attr]
+    state = guest._engine.peers[desk.id].state  # type: ignore[union-attr]
     assert state is not None and not state.channels and not guest.has_channel("ie.tcd.more")
 
 

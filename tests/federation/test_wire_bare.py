@@ -65,8 +65,8 @@ def test_an_event_between_nodes_takes_little_more_than_its_fields() -> None:
         source = lab.channel("sample", Sample).source()
         desk.channel("sample", Sample).subscribe(log, "a >= 0.0")
         make.ready()
-        assert lab.engine is not None
-        peer = next(iter(lab.engine.peers.values()))
+        assert lab._engine is not None
+        peer = next(iter(lab._engine.peers.values()))
         before = peer.bytes_out
         for n in range(2000):
             source.publish(sample(n))
@@ -106,8 +106,8 @@ def test_bodies_that_are_none_are_dropped_and_counted(announced: bytes, where: s
                     number += 1
                     call.send(bare(number, bodies))
             assert call.heard()
-            assert lab.engine is not None
-            source = lab.engine.peers[mallory.id].standins[1]
+            assert lab._engine is not None
+            source = lab._engine.peers[mallory.id].standins[1]
             assert source.frame == number and source.malformed == 3 * len(bad)
             wanted = [TYPE.decode(record) for record in RECORDS]
             log.until(lambda events: len(events) == len(bad) * (2 + 2 * len(RECORDS)))
@@ -122,7 +122,7 @@ def test_bodies_of_a_source_that_is_not_known_are_an_offence(announced: bytes) -
         with mallory.call() as call:
             call.send(bare(1, [RECORDS[0][16:]]) + bare(1, [RECORDS[0][16:]] * 50))
             assert call.heard()
-            assert lab.engine is not None and lab.engine.offences[mallory.id] == 2
+            assert lab._engine is not None and lab._engine.offences[mallory.id] == 2
             call.send(announced + bare(1, [RECORDS[0][16:]]))
             assert log.wait(1) == [TYPE.decode(RECORDS[0])]
 
@@ -139,6 +139,6 @@ def test_bodies_of_a_source_without_an_event_type_end_the_link(count: int) -> No
             assert log.wait(1) == [b"whole"] and call.heard()
             call.send(bare(2, [RECORDS[0][16:]] * count))
             call.hung_up()
-        assert lab.engine is not None
-        eventually(lambda: lab.engine.offences[mallory.id] > 0)  # type: ignore[union-attr]
+        assert lab._engine is not None
+        eventually(lambda: lab._engine.offences[mallory.id] > 0)  # type: ignore[union-attr]
         assert log.events == [b"whole"]

@@ -162,7 +162,7 @@ class Worker:
 
     def gone(self, unwanted: list[str], timeout: float = GUARD) -> Any:
         """Wait until nothing is known of these any more."""
-        engine = self.node.engine
+        engine = self.node._engine
         assert engine is not None
         return self.node.until(lambda: not set(unwanted) & {peer.name for peer in engine.everyone()}, timeout)
 
@@ -186,13 +186,13 @@ class Worker:
 
     def links(self) -> Any:
         """By node, how it is reached."""
-        engine = self.node.engine
+        engine = self.node._engine
         assert engine is not None
         return {peer.name: None if peer.link is None else peer.link.kind for peer in engine.everyone()}
 
     def state(self) -> Any:
         """For people, when something hangs."""
-        engine = self.node.engine
+        engine = self.node._engine
         assert engine is not None
         return [
             [peer.id, peer.incarnation, peer.present, peer.gone, peer.resumed, peer.trouble, peer.calling]
@@ -208,7 +208,7 @@ class Worker:
 
     def cut(self) -> Any:
         """End all links to other nodes, in the middle of whatever crosses them."""
-        engine = self.node.engine
+        engine = self.node._engine
         assert engine is not None
         found = [peer.link for peer in engine.everyone() if peer.link is not None]
         for link in found:
@@ -220,8 +220,8 @@ class Worker:
         return sorted(thread.name for thread in threading.enumerate())
 
     def offences(self) -> Any:
-        assert self.node.engine is not None
-        return dict(self.node.engine.offences)
+        assert self.node._engine is not None
+        return dict(self.node._engine.offences)
 
     # ── counting ──
 
@@ -264,12 +264,12 @@ class Worker:
 
     def leads(self, channel: str, timeout: float = GUARD) -> Any:
         """Wait until this node's sequencer is the active one."""
-        sequencer = self.node.sequencers[channel]
+        sequencer = self.node._sequencers[channel]
         return self.node.until(lambda: sequencer.active, timeout) or repr(sequencer)
 
     def sequencing(self, channel: str) -> Any:
         """For people, when something hangs."""
-        sequencer, engine = self.node.sequencers.get(channel), self.node.engine
+        sequencer, engine = self.node._sequencers.get(channel), self.node._engine
         assert engine is not None
         fence, ballot = engine.ballots.fence(engine.ballots.key(channel)), engine.ballots.of(channel)
         found: dict[str, Any] = {"fence": [fence.term, fence._last, fence.refused], "ballot": vars(ballot)}
@@ -281,12 +281,12 @@ class Worker:
 
     def followed(self, channel: str, timeout: float = GUARD) -> Any:
         """Wait until this node's sequencer is the active one, and counts another one among those who follow it."""
-        sequencer = self.node.sequencers[channel]
+        sequencer = self.node._sequencers[channel]
         return self.node.until(lambda: sequencer.active and bool(sequencer.followers), timeout) or repr(sequencer)
 
     def follows(self, channel: str, timeout: float = GUARD) -> Any:
         """Wait until this node's sequencer could go on from where the active one is."""
-        sequencer = self.node.sequencers[channel]
+        sequencer = self.node._sequencers[channel]
         return self.node.until(lambda: sequencer.following, timeout) or repr(sequencer)
 
     def came(self, sink: str, wanted: dict[str, int], timeout: float = GUARD) -> Any:
@@ -334,7 +334,7 @@ class Worker:
 
     def crashes(self) -> Any:
         """Threads of the node that have ended by an error, or gone on after one."""
-        return list(self.node.crashes.lines())
+        return list(self.node._crashes.lines())
 
     # ── anything ──
 
@@ -367,7 +367,7 @@ class Worker:
 
     def wishes(self, channel: str, timeout: float = GUARD, wanted: int | None = None) -> Any:
         """By node, how many interests of it are in force at this node's sources; once there are so many in all."""
-        engine = self.node.engine
+        engine = self.node._engine
         assert engine is not None
 
         def found() -> dict[str, int]:
@@ -379,7 +379,7 @@ class Worker:
 
     def crossed(self) -> Any:
         """Events that went to other nodes."""
-        engine = self.node.engine
+        engine = self.node._engine
         assert engine is not None
         return sum(lane.passed for peer in engine.everyone() for lane in peer.lanes())
 

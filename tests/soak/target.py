@@ -90,8 +90,8 @@ class Lab:
 
     def counts(self) -> Any:
         """Of all sinks together, and what the node has noted about others."""
-        assert self.node.engine is not None
-        offences = self.node.engine.offences
+        assert self.node._engine is not None
+        offences = self.node._engine.offences
         return {
             "honest": [sink.honest - sink.lost for sink in self.sinks],
             "events": sum(sink.count for sink in self.sinks),
@@ -104,12 +104,12 @@ class Lab:
 
     def troubles(self, friend: str) -> Any:
         """What should not be. `friend`: the id of the honest node, which must not be blamed."""
-        engine = self.node.engine
+        engine = self.node._engine
         assert engine is not None
         found = [f"not an event, but delivered: {sink.garbage}" for sink in self.sinks if sink.garbage]
         found += [f"a failure of the node: {text}" for text in self.failures.texts]
         found += [
-            f"{each}: {each.state}, {each.counts.failed} failed, {each.trouble}"
+            f"{each}: {each.state}, {each.counts.failed} failed, {each._trouble}"
             for each in self.subscriptions
             if each.state != "open" or each.counts.failed
         ]

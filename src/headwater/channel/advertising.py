@@ -49,20 +49,20 @@ def advertise(
         raise SubscriptionError("source: expected ask= with every=, found every= alone: whom should it ask?")
     period = None if every is None else check_seconds("source: every", every)
     scope = check_zones(zones) or frozenset()
-    with node.wiring.lock:
-        node.must_be_open("source")
+    with node._wiring.lock:
+        node._must_be_open("source")
         if channel.closed:
             raise ClosedError(f"source: channel {channel.name!r} is closed")
         if name is None:
-            name = node.free_name("source", channel.sources)
+            name = node._free_name("source", channel.sources)
         elif name in channel.sources:
             raise ChannelError(f"source {name!r}: expected a name that no source of {channel.name} has; it is in use")
-        log = None if node.logs is None or channel.parent is not None else node.logs.of(channel)
+        log = None if node._logs is None or channel.parent is not None else node._logs.of(channel)
         source = Source(channel, name, intake, facts=stated, priority=priority, ask=ask, zones=scope, log=log)
         source.stated = (
             dict(facts) if isinstance(facts, Mapping) else {} if stated is None else {"condition": stated.text}
         )
-        node.wiring.advertise(source)
+        node._wiring.advertise(source)
     if period is not None:
-        source._timer = node.timers.every(period, lambda due, missed: source.ask(), priority=priority)
+        source._timer = node._timers.every(period, lambda due, missed: source.ask(), priority=priority)
     return source

@@ -299,7 +299,7 @@ def interest_for(
 
 def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiring) -> Attachment:
     """A subscription at a channel, ready to be moved in; raises where it does not fit."""
-    asked, options = subscription.asked[part], subscription.options
+    asked, options = subscription._asked[part], subscription._options
     interest = asked.interest(channel)
     if interest is not None:
         interest.prepare()  # so that no source waits for it
@@ -337,7 +337,7 @@ def check_label(what: str, name: object) -> None:
 
 def check_params(subscription: Subscription, part: int, params: Mapping[str, object]) -> None:
     """New values are for parameters that there are; a wrong name would else change nothing, and nobody see it."""
-    for key, attachment in subscription.attachments.items():
+    for key, attachment in subscription._attachments.items():
         if key[1] == part and (interest := attachment.entry.interest) is not None:
             for name in params:
                 if name not in interest.params:

@@ -42,9 +42,9 @@ class Attachment:
         self.priority, self.lifetime = priority, lifetime
         self.cls = form.cls  # instances of this are handed over as they are
         # Where events are queued as they come, how.
-        calm = priority is None and lifetime is None and subscription.mailbox.order == "arrival" and subscription.calm
-        calm = calm and not subscription.late
-        self.quick: Quick | None = subscription.mailbox.put_quick if calm else None
+        calm = priority is None and lifetime is None and subscription._mailbox.order == "arrival" and subscription._calm
+        calm = calm and not subscription._late
+        self.quick: Quick | None = subscription._mailbox.put_quick if calm else None
         self._quick = self.quick
         # Of sources of other nodes, by key: those that were there since it came, and, of those from whose log earlier
         # sinks get what they have missed, the last event that is not for this one.
@@ -62,8 +62,8 @@ class Attachment:
         self._since: dict[Lineup, tuple[int, Judged, int]] = {}  # what each had counted before
         self._gone = (0, Judged())  # of line-ups that are no more
         self._gone_direct = 0
-        self.mailbox = subscription.mailbox
-        wanted, recorder = subscription.options.history, channel.recorder
+        self.mailbox = subscription._mailbox
+        wanted, recorder = subscription._options.history, channel.recorder
         begins = wanted and recorder is not None and self.epoch == 1
         self.past = Recollection(channel, recorder, entry, wanted) if begins and recorder is not None else None
 
@@ -71,7 +71,7 @@ class Attachment:
 
     @property
     def lone(self) -> Lone | None:
-        if self._lone is None and self.subscription.plain:
+        if self._lone is None and self.subscription._plain:
             self._lone = Lone(self)
         return self._lone
 
@@ -82,11 +82,11 @@ class Attachment:
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         if self.quick is None or not self.quick(self, letter, 1, ready):
-            self.subscription.accept(self, letter, ready)
+            self.subscription._arrive(self, letter, ready)
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
         if self.quick is None or not self.quick(self, chunk, n, ready):
-            self.subscription.accept_chunk(self, chunk, ready)
+            self.subscription._arrive_chunk(self, chunk, ready)
 
     def reaches(self, source: Source, record: bytes | None) -> Iterable[Mailbox]:
         yield self.mailbox
@@ -99,12 +99,12 @@ class Attachment:
             self.joined(lineup)
             for flow in lineup.flows:
                 self.points[flow.source.number] = flow.source.id, flow.source.seq
-        self.subscription.began(self)
+        self.subscription._began(self)
         for flow in self.channel.flows():
             if flow.source.position_key is not None:
                 self.meet(flow.source, flow.source.live)
         if self.past is not None:
-            self._begin_with(self.past.all(), self.subscription.beginning)
+            self._begin_with(self.past.all(), self.subscription._starters)
             self.past = None
 
     def prepare(self) -> None:
@@ -145,7 +145,7 @@ class Attachment:
 
     def gap(self, source: Source) -> int | None:
         """Of what came while a durable sink was paused, the last event that it could keep, if it wants the rest now."""
-        progress = self.subscription.progress
+        progress = self.subscription._progress
         return None if progress is None or self.mailbox.held else progress.gap(self.channel, source)
 
     def hears(self, source: Source) -> bool:
@@ -160,7 +160,7 @@ class Attachment:
         assert key is not None
         new = key not in self.heard
         self.heard.add(key)
-        progress = self.subscription.progress
+        progress = self.subscription._progress
         if not live or (new and progress is not None and progress.position(source)):
             return
         floor = live if new else max(self.floors.get(key, 0), came)
@@ -195,7 +195,7 @@ class Attachment:
 
     def ended(self) -> None:
         """It is no longer in force; called while every source of the channel stands still."""
-        self.subscription.retire(self)
+        self.subscription._retire(self)
 
     def joined(self, lineup: Lineup) -> None:
         if lineup.how(self.entry) != "never":
@@ -246,7 +246,7 @@ class Lone(LonePart):
         self.token, self.items, self.special = mailbox.token, mailbox.items, mailbox.special  # type: ignore[assignment]
         self.stirred, self.thread = mailbox.stirred, bytearray(8)
         self.subscription = member.subscription
-        self.handler: Any = member.subscription.handler
+        self.handler: Any = member.subscription._handler
         self.failed = partial(_failed, member)
         self.decode, self.cls = member.form.decode, member.form.cls
         self.out = self.judge = None
@@ -266,7 +266,7 @@ def _failed(member: Attachment, error: Exception, event: Any) -> None:
         raise error
     except Exception:
         error.__context__ = context
-        member.subscription.handler_failed(error, event)
+        member.subscription._handler_failed(error, event)
 
 
 class Stage(Bystander):

@@ -86,7 +86,7 @@ class Channel:
         `zones` are named scopes within the channel that its events stay in: they reach the sinks that look at one of
         these zones, or at the whole channel. A source without zones is heard everywhere. It may `move` later.
         """
-        return self.node.add_source(
+        return self.node._add_source(
             self, name, type=type, facts=facts, priority=priority, ask=ask, every=every, zones=zones
         )
 
@@ -153,7 +153,7 @@ class Channel:
             history=history,
         )
         asked = Asked(self, where, params, None if type is None else as_event_type(type))
-        made: Subscription = self.node.start(Subscription, [asked], options, name)
+        made: Subscription = self.node._start(Subscription, [asked], options, name)
         return made
 
     def derive(
@@ -168,11 +168,11 @@ class Channel:
 
         It is computed at the sources of this channel, is a channel in its own right, and may have own sources too.
         """
-        return self.node.derive(self, name, where, output=output, params=params)
+        return self.node._derive(self, name, where, output=output, params=params)
 
     def close(self) -> None:
         """Withdraw its own sources, cancel what is subscribed only here, and close what is derived from it."""
-        self.node.close_channel(self)
+        self.node._shut_channel(self)
 
     def report(self) -> ChannelReport:
         """Its sources and subscriptions, and what has come of its events."""

@@ -29,46 +29,46 @@ class Correlation(Subscription):
         self, node: Node, name: str, asked: list[Asked], options: Options, dispatcher: Dispatcher | None, tree: Tree
     ) -> None:
         super().__init__(node, name, asked, options, dispatcher)
-        self.tree = tree
+        self._tree = tree
         self._tree_lock = threading.Lock()
 
-    calm = False
+    _calm = False
 
-    def accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+    def _arrive(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
         event = attachment.form.one(letter)
         with self._tree_lock:
             attachment.passed += 1
-            matches = self.tree.offer(attachment.part, event, self.node.clock.now())
+            matches = self._tree.offer(attachment.part, event, self.node.clock.now())
         for match in matches:
             priority, expiry = self._urgency(attachment, letter)
-            self.put((attachment, letter.seen_as(match), 1, priority, expiry), ready, counted=False)
+            self._put((attachment, letter.seen_as(match), 1, priority, expiry), ready, counted=False)
 
-    def accept_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
+    def _arrive_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
         for letter in chunk.letters(attachment.form.have.arrow_to_records(chunk.taken())):
-            self.accept(attachment, letter, ready)
+            self._arrive(attachment, letter, ready)
 
     @property
     def remembered(self) -> int:
         """How many events wait for others."""
         with self._tree_lock:
-            self.tree.age(self.node.clock.now())
-            return self.tree.remembered
+            self._tree.age(self.node.clock.now())
+            return self._tree.remembered
 
     def change(
         self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ..., part: str = ""
     ) -> dict[str, int]:
         """As for any subscription, for the part of that name (zones: for all); what was remembered is forgotten."""
-        names = [asked.name for asked in self.asked]
+        names = [asked.name for asked in self._asked]
         if where is ... and params is None and zones is not ... and not part:
             part = names[0]
         if part not in names:
             raise SubscriptionError(f"change: expected part= with one of {', '.join(names)}, found {part!r}")
-        return self.node.change(self, names.index(part), where=where, params=params, zones=zones)
+        return self.node._change(self, names.index(part), where=where, params=params, zones=zones)
 
-    def began(self, attachment: Attachment) -> None:
+    def _began(self, attachment: Attachment) -> None:
         if attachment.epoch > 1:
             with self._tree_lock:
-                self.tree.clear()
+                self._tree.clear()
 
     def get_batch(self, limit: int = 65_536) -> Any:
         """There is none: a match is no row."""

@@ -72,10 +72,10 @@ class Ending:
     def close(self) -> Closing:
         """All of it, in the calling thread."""
         if not self._begin():
-            if not in_handler() and not _on_a_loop() and self.node.over.wait(self._left):
+            if not in_handler() and not _on_a_loop() and self.node._over.wait(self._left):
                 self._close_dispatchers()
-            return self.node.ended or Closing(False, {})
-        self.node.timers.close(timeout=self._left)
+            return self.node._ended or Closing(False, {})
+        self.node._timers.close(timeout=self._left)
         while busy := self._busy():
             if not self._left or not self._wait(busy[0]):
                 self._give_up()
@@ -84,16 +84,16 @@ class Ending:
         return self._finish()
 
     def _close_dispatchers(self) -> None:
-        for dispatcher in self.node.dispatchers():
+        for dispatcher in self.node._started_dispatchers():
             self.drained &= dispatcher.close(drain=self.drained, timeout=self._left)
 
     async def aclose(self) -> Closing:
         """All of it, without stopping the loop."""
         if not self._begin():
-            if not in_handler() and await _aside(partial(self.node.over.wait, self._left)):
+            if not in_handler() and await _aside(partial(self.node._over.wait, self._left)):
                 await self._aclose_dispatchers()
-            return self.node.ended or Closing(False, {})
-        await _aside(partial(self.node.timers.close, timeout=self._left))
+            return self.node._ended or Closing(False, {})
+        await _aside(partial(self.node._timers.close, timeout=self._left))
         while busy := self._busy(asynchronous=True):
             if not self._left:
                 self._give_up()
@@ -103,7 +103,7 @@ class Ending:
         return self._finish()
 
     async def _aclose_dispatchers(self) -> None:
-        for dispatcher in self.node.dispatchers():
+        for dispatcher in self.node._started_dispatchers():
             if isinstance(dispatcher, LoopDispatcher):
                 self.drained &= await dispatcher.aclose(drain=self.drained, timeout=self._left)
             else:
@@ -112,10 +112,10 @@ class Ending:
     def _begin(self) -> bool:
         """Sources stop; False if it was closed before: then whoever comes again waits for the end too, if it can."""
         node = self.node
-        with node.wiring.lock:
+        with node._wiring.lock:
             if node.closed:
                 return False
-            node.closed, node.draining = True, self.drained
+            node.closed, node._draining = True, self.drained
             for channel in node.channels():
                 for source in channel.sources.values():
                     with source.between():
@@ -150,9 +150,9 @@ class Ending:
 
     def _mailboxes(self) -> list[Mailbox]:
         node = self.node
-        with node.wiring.lock:
-            subscriptions = [*node.subscriptions.values(), *node.parting]
-        return [each.mailbox for each in subscriptions if each.dispatcher is not None]
+        with node._wiring.lock:
+            subscriptions = [*node.subscriptions.values(), *node._parting]
+        return [each._mailbox for each in subscriptions if each._dispatcher is not None]
 
     def _published(self) -> int:
         return sum(source.seq for channel in self.node.channels() for source in list(channel.sources.values()))
@@ -189,10 +189,10 @@ class Ending:
 
     def _drop(self) -> None:
         node = self.node
-        node.draining = False
-        with node.wiring.lock:
-            for subscription in [*node.subscriptions.values(), *node.parting]:
-                gone = subscription.mailbox.close(drop=subscription.handler is not None)
+        node._draining = False
+        with node._wiring.lock:
+            for subscription in [*node.subscriptions.values(), *node._parting]:
+                gone = subscription._mailbox.close(drop=subscription._handler is not None)
                 if gone:
                     self._dropped[subscription.name] = self._dropped.get(subscription.name, 0) + gone
 
@@ -201,9 +201,9 @@ class Ending:
         if self._dropped:
             total, names = sum(self._dropped.values()), ", ".join(self._dropped)
             log.warning("node %s closed with %d events not delivered, to %s", self.node.name, total, names)
-        self.node.ended = Closing(self.drained and not self._dropped, self._dropped)
-        self.node.over.set()
-        return self.node.ended
+        self.node._ended = Closing(self.drained and not self._dropped, self._dropped)
+        self.node._over.set()
+        return self.node._ended
 
 
 def _on_a_loop() -> bool:

@@ -562,7 +562,7 @@ def hand_over(rest: Iterator[Mailbox]) -> None:
 def lose(item: Item, what: Loss, events: int) -> None:
     """Count events that passed and are not delivered where they came from."""
     attachment, letter = item[0], item[1]
-    if attachment.subscription.calm:  # of a filter tree only matches are lost, not events
+    if attachment.subscription._calm:  # of a filter tree only matches are lost, not events
         letter.source.fates(attachment.channel).lost(what, events)
 
 

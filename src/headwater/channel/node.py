@@ -82,7 +82,7 @@ class Node:
     ...         source.publish(badge=7, level=0.7)
     """
 
-    federated = False  # whether there may be other nodes
+    _federated = False  # whether there may be other nodes
     state: NodeState | None = None  # where durable subscriptions keep how far they are
 
     def __init__(
@@ -99,23 +99,23 @@ class Node:
         if (problem := Name().problem("node: name", self.name)) is not None:
             raise ConfigError([problem])
         settings = log_of(log) or self.config.log
-        self.logs = None if settings is None else NodeLogs(settings, self.name)
+        self._logs = None if settings is None else NodeLogs(settings, self.name)
         self.clock: Clock = clock or SystemClock()
-        self.on_error = on_error
-        self.closed = self.draining = False
-        self.ended: Closing | None = None
-        self.over = threading.Event()
-        self.full: set[Mailbox] = set()  # mailboxes that make publishers wait or fail
-        self.stamp: Callable[[], int] = time.time_ns if clock is None else lambda: 1000 * self.clock.time()
-        self.crashes = Crashes()  # in threads of its own
-        self.timers = Timers(self.clock, self.name, on_error=self._timer_failed)
+        self._on_error = on_error
+        self.closed = self._draining = False
+        self._ended: Closing | None = None
+        self._over = threading.Event()
+        self._full: set[Mailbox] = set()  # mailboxes that make publishers wait or fail
+        self._stamp: Callable[[], int] = time.time_ns if clock is None else lambda: 1000 * self.clock.time()
+        self._crashes = Crashes()  # in threads of its own
+        self._timers = Timers(self.clock, self.name, on_error=self._timer_failed)
         self.subscriptions: dict[str, Subscription] = {}
-        self.parting: set[Subscription] = set()  # cancelled, but what waits is still to be delivered
-        self.ordered: set[Subscription] = set()  # whose events wait for their turn by time
-        self.pulling: WeakSet[Subscription] = WeakSet()  # cancelled, but what waits may still be pulled
+        self._parting: set[Subscription] = set()  # cancelled, but what waits is still to be delivered
+        self._ordered: set[Subscription] = set()  # whose events wait for their turn by time
+        self._pulling: WeakSet[Subscription] = WeakSet()  # cancelled, but what waits may still be pulled
         self._channels: dict[str, Channel] = {}
         self._dispatchers: dict[Dispatch, Dispatcher] = {}
-        self.wiring = Wiring()
+        self._wiring = Wiring()
         self._timing = Timing(self)
         self._numbers = count(1)
 
@@ -128,8 +128,8 @@ class Node:
         `bytes` for a channel without a type. It may be left out for a channel that exists."""
         check_name(name)
         wanted = None if type is None or type is bytes else as_event_type(type)
-        with self.wiring.lock:
-            self.must_be_open("channel")
+        with self._wiring.lock:
+            self._must_be_open("channel")
             found = self._channels.get(name)
             if found is not None:
                 if (wanted is not None or type is bytes) and wanted != found.type:
@@ -150,21 +150,21 @@ class Node:
     def channels(self, pattern: str = "**") -> list[Channel]:
         """Channels whose names fit a pattern, by name."""
         wanted = Pattern(pattern)
-        with self.wiring.lock:
+        with self._wiring.lock:
             return [channel for name, channel in sorted(self._channels.items()) if wanted.matches(name)]
 
     def _add_channel(self, channel: Channel) -> Channel:
         self._channels[channel.name] = channel
-        if channel.parent is None and self.logs is not None and self.logs.wants(channel.name):
+        if channel.parent is None and self._logs is not None and self._logs.wants(channel.name):
             channel.recorder = LogPast(channel)
         elif self.config.history and channel.parent is None:
             recorder = channel.recorder = Recorder(channel, self.config.history)
-            self.wiring.move([Move(channel, self.wiring.entry(channel, None), recorder, joins=True)])
+            self._wiring.move([Move(channel, self._wiring.entry(channel, None), recorder, joins=True)])
         for subscription in list(self.subscriptions.values()):
             self._join_later(subscription, channel)
         return channel
 
-    def derive(
+    def _derive(
         self, parent: Channel, name: str, where: Any, *, output: Any, params: Mapping[str, object] | None
     ) -> Channel:
         check_name(name)
@@ -175,23 +175,23 @@ class Node:
             raise SubscriptionError("derive: expected a filter or a transformation, found None")
         tell(f"derived channel {name!r}", [f"interest: {remark}" for remark in interest.warnings])
         interest.prepare()
-        with self.wiring.lock:
-            self.must_be_open("derive")
+        with self._wiring.lock:
+            self._must_be_open("derive")
             if parent.closed:
                 raise ClosedError(f"channel {parent.name!r} is closed")
             if name in self._channels:
                 raise ChannelError(f"channel {name!r}: expected a new name for the derived channel, found one in use")
             channel = Channel(self, name, interest.output or parent.type, parent=parent, interest=interest)
-            channel.stage_entry = self.wiring.entry(parent, interest)
-            self.wiring.derive(channel)
+            channel.stage_entry = self._wiring.entry(parent, interest)
+            self._wiring.derive(channel)
             return self._add_channel(channel)
 
-    def close_channel(self, channel: Channel) -> None:
-        with self.wiring.lock:
+    def _shut_channel(self, channel: Channel) -> None:
+        with self._wiring.lock:
             ended = self._close_channel(channel)
         for subscription in ended:
-            subscription.release()
-        self.release()
+            subscription._release()
+        self._release()
 
     def _close_channel(self, channel: Channel) -> list[Subscription]:
         """The subscriptions that end with it."""
@@ -201,10 +201,10 @@ class Node:
                 ended += self._close_channel(derived)
             channel.closed = True
             for subscription in list(self.subscriptions.values()):
-                here = [key for key in subscription.attachments if key[0] is channel]
+                here = [key for key in subscription._attachments if key[0] is channel]
                 if not here:
                     continue
-                if all(asked.target is channel for asked in subscription.asked):
+                if all(asked.target is channel for asked in subscription._asked):
                     self._cancel(subscription, drain=True)
                     ended.append(subscription)
                 else:
@@ -212,9 +212,9 @@ class Node:
             for source in list(channel.sources.values()):
                 self._withdraw(source)
             if channel.parent is not None:
-                self.wiring.remove_derived(channel)
-            elif self.logs is not None:
-                self.logs.release(channel.name)
+                self._wiring.remove_derived(channel)
+            elif self._logs is not None:
+                self._logs.release(channel.name)
             del self._channels[channel.name]
             for subscription in self.subscriptions.values():
                 subscription.refused.pop(channel.name, None)
@@ -222,37 +222,37 @@ class Node:
 
     # ── sources ──
 
-    def add_source(self, channel: Channel, name: str | None, **options: Any) -> Source:
+    def _add_source(self, channel: Channel, name: str | None, **options: Any) -> Source:
         return advertise(self, channel, name, **options)
 
-    def free_name(self, what: str, taken: Container[str]) -> str:
+    def _free_name(self, what: str, taken: Container[str]) -> str:
         """A name for what was given none."""
         return next(name for number in self._numbers if (name := f"{what}-{number}") not in taken)
 
-    def close_source(self, source: Source) -> None:
+    def _close_source(self, source: Source) -> None:
         self._withdraw(source)
-        self.release()
+        self._release()
 
     def _withdraw(self, source: Source) -> None:
         if source._timer is not None:
             source._timer.cancel()
         if source.at_end is not None:
             source.at_end()
-        self.wiring.withdraw(source)
+        self._wiring.withdraw(source)
 
-    def may_ask(self, subscription: Subscription) -> bool:
+    def _may_ask(self, subscription: Subscription) -> bool:
         """Whether a sink's events may come from sources that wait to be asked."""
         return any(
             flow.source.passive and not flow.source.closed
-            for channel, _ in list(subscription.attachments)
+            for channel, _ in list(subscription._attachments)
             for flow in channel.flows()
         )
 
-    def ask_sources(self, subscription: Subscription) -> bool:
+    def _ask_sources(self, subscription: Subscription) -> bool:
         """Ask them; whether any gave an event."""
-        with self.wiring.lock:
+        with self._wiring.lock:
             sources = {
-                flow.source.id: flow.source for channel, _ in subscription.attachments for flow in channel.flows()
+                flow.source.id: flow.source for channel, _ in subscription._attachments for flow in channel.flows()
             }
         given = 0
         for source in sources.values():
@@ -283,7 +283,7 @@ class Node:
         wanted = Pattern(target) if is_pattern(target) else self.channel(target)
         function, where = parted(handler, where, wanted.type if isinstance(wanted, Channel) else None)
         asked = Asked(wanted, where, params, None if type is None else as_event_type(type))
-        made: Subscription = self.start(
+        made: Subscription = self._start(
             Subscription, [asked], make_options(self.config, function, **known_options(options)), name
         )
         return made
@@ -309,22 +309,22 @@ class Node:
             type = None if leaf.type is None else as_event_type(leaf.type)
             asked.append(Asked(target, leaf.where, leaf.params, type, str(leaf.name)))
         chosen = make_options(self.config, handler, **known_options(options))
-        correlation: Correlation = self.start(Correlation, asked, chosen, name, made)
+        correlation: Correlation = self._start(Correlation, asked, chosen, name, made)
         return correlation
 
-    def start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
+    def _start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
         """Make a subscription and attach it to all channels it asks for, at once; or raise with nothing done."""
         check_label("subscribe", name)
         check_keeping(options.delivery, name, self.state)
-        with self.wiring.lock:
-            self.must_be_open("subscribe")
+        with self._wiring.lock:
+            self._must_be_open("subscribe")
             if name is not None and name in self.subscriptions:
                 raise SubscriptionError(
                     f"name: expected one that no subscription of this node has, found {name!r} in use"
                 )
             made = kind(
                 self,
-                name or self.free_name("subscription", self.subscriptions),
+                name or self._free_name("subscription", self.subscriptions),
                 asked,
                 options,
                 None if options.handler is None else self._dispatcher(options.dispatch),
@@ -340,10 +340,10 @@ class Node:
                 self._join(made, attachments, errors)
         if begins:
             self._prepare(made, attachments)
-            with self.wiring.lock:
+            with self._wiring.lock:
                 self._still_there(made, attachments)
                 self._join(made, attachments, errors)
-        beginning, made.beginning = made.beginning, []
+        beginning, made._starters = made._starters, []
         go_all(beginning)
         self._warn(made, attachments)
         return made
@@ -360,9 +360,9 @@ class Node:
     def _join(
         self, made: Subscription, attachments: list[Attachment], errors: list[tuple[Channel, HeadwaterError]]
     ) -> None:
-        if made.options.order == "timestamp":
-            self.ordered.add(made)
-        self.wiring.move(self._joining(made, attachments, errors))
+        if made._options.order == "timestamp":
+            self._ordered.add(made)
+        self._wiring.move(self._joining(made, attachments, errors))
 
     def _prepare(self, made: Subscription, attachments: list[Attachment]) -> None:
         """Read the past that a subscription wants to begin with; no lock is held, since it may be long."""
@@ -370,7 +370,7 @@ class Node:
             for attachment in attachments:
                 attachment.prepare()
         except BaseException:
-            with self.wiring.lock:
+            with self._wiring.lock:
                 self.subscriptions.pop(made.name, None)
             raise
 
@@ -380,7 +380,7 @@ class Node:
             channel = attachment.channel
             if self._channels.get(channel.name) is not channel:
                 attachments.remove(attachment)
-                if not isinstance(made.asked[attachment.part].target, Pattern):
+                if not isinstance(made._asked[attachment.part].target, Pattern):
                     self.subscriptions.pop(made.name, None)
                     raise ClosedError(f"subscribe: channel {channel.name!r} was closed meanwhile")
         if made.cancelled or self.closed:
@@ -395,11 +395,11 @@ class Node:
         made, errors = [], []
         for channel in self._channels.values():
             for part in parts:
-                asked = subscription.asked[part]
+                asked = subscription._asked[part]
                 if not asked.wants(channel):
                     continue
                 try:
-                    made.append(attach(subscription, part, channel, self.wiring))
+                    made.append(attach(subscription, part, channel, self._wiring))
                 except HeadwaterError as error:
                     if not isinstance(asked.target, Pattern):
                         raise
@@ -413,7 +413,7 @@ class Node:
     ) -> list[Move]:
         """Enter them with the subscription: what remains to be done to have them work."""
         for each in made:
-            subscription.attachments[each.channel, each.part] = each
+            subscription._attachments[each.channel, each.part] = each
             subscription.refused.pop(each.channel.name, None)
         for channel, problem in errors:
             self._refuse(subscription, channel, problem)
@@ -421,13 +421,13 @@ class Node:
 
     def _join_later(self, subscription: Subscription, channel: Channel) -> None:
         """A channel has come that a subscription's pattern fits."""
-        for part in subscription.wants(channel):
+        for part in subscription._wants(channel):
             try:
-                made = attach(subscription, part, channel, self.wiring)
+                made = attach(subscription, part, channel, self._wiring)
             except HeadwaterError as error:
                 self._refuse(subscription, channel, error)
             else:
-                self.wiring.move(self._joining(subscription, [made], []))
+                self._wiring.move(self._joining(subscription, [made], []))
                 self._warn_later(subscription, made)
 
     def _warn_later(self, subscription: Subscription, made: Attachment) -> None:
@@ -442,17 +442,17 @@ class Node:
         log.warning("subscription %r is not attached to channel %s: %s", subscription.name, channel.name, error)
 
     def _leave(self, subscription: Subscription, keys: Iterable[tuple[Channel, int]]) -> None:
-        gone = [subscription.attachments.pop(key) for key in keys]
-        self.wiring.move([Move(each.channel, each.entry, each, joins=False) for each in gone])
+        gone = [subscription._attachments.pop(key) for key in keys]
+        self._wiring.move([Move(each.channel, each.entry, each, joins=False) for each in gone])
 
-    def change(
+    def _change(
         self, subscription: Subscription, part: int, *, where: Any, params: Mapping[str, object] | None, zones: Any
     ) -> dict[str, int]:
         """Exchange an interest, its parameters or its zones, everywhere at once."""
-        with self.wiring.lock:
+        with self._wiring.lock:
             if subscription.cancelled:
                 raise ClosedError(f"change: subscription {subscription.name!r} was cancelled; subscribe again")
-            old, options = subscription.asked[part], subscription.options
+            old, options = subscription._asked[part], subscription._options
             scope = options.zones if zones is ... else check_zones(zones)
             new = old
             if where is not ...:
@@ -462,66 +462,66 @@ class Node:
                 new = replace(old, params={**(old.params or {}), **params})
             elif zones is ...:
                 raise SubscriptionError("change: expected where=, params= or zones=, found none of them")
-            subscription.asked[part], subscription.options = new, replace(options, zones=scope)
+            subscription._asked[part], subscription._options = new, replace(options, zones=scope)
             subscription.epoch += 1
             try:
-                parts = [part] if zones is ... else range(len(subscription.asked))
+                parts = [part] if zones is ... else range(len(subscription._asked))
                 after, errors = self._attach_all(subscription, parts)
             except Exception:
-                subscription.asked[part], subscription.options = old, options
+                subscription._asked[part], subscription._options = old, options
                 subscription.epoch -= 1
                 raise
-            gone = [subscription.attachments.pop(key) for key in list(subscription.attachments) if key[1] in parts]
+            gone = [subscription._attachments.pop(key) for key in list(subscription._attachments) if key[1] in parts]
             before = {(each.channel, each.part): each for each in gone}
             for each in after:
                 if (earlier := before.get((each.channel, each.part))) is not None:
                     each.goes_on_for(earlier)
             moves = [Move(each.channel, each.entry, each, joins=False) for each in gone]
-            self.wiring.move(moves + self._joining(subscription, after, errors))
+            self._wiring.move(moves + self._joining(subscription, after, errors))
         if where is not ...:
-            subscription.warnings = remarks_on(subscription.attachments.values())
+            subscription.warnings = remarks_on(subscription._attachments.values())
             tell(f"subscription {subscription.name!r}", remarks_on(after))
         return {source: point for each in after for source, point in each.points.values()}
 
-    def foresee(
+    def _foresee(
         self, subscription: Subscription, part: int, *, where: Any, params: Mapping[str, object] | None, zones: Any
     ) -> list[tuple[Channel, Entry]]:
         """The entries that such a change would lead to; nothing is changed. The wiring's lock is held."""
-        asked, options = subscription.asked[part], subscription.options
+        asked, options = subscription._asked[part], subscription._options
         if where is not ...:
             asked = replace(asked, where=where, params=params)
         elif params:
             asked = replace(asked, params={**(asked.params or {}), **params})
         scope = options.zones if zones is ... else check_zones(zones)
         found = []
-        for channel, of in subscription.attachments:
+        for channel, of in subscription._attachments:
             if of == part:
-                found.append((channel, self.wiring.entry(channel, asked.interest(channel), zones=scope)))
+                found.append((channel, self._wiring.entry(channel, asked.interest(channel), zones=scope)))
         return found
 
-    def cancel(self, subscription: Subscription, *, drain: bool) -> None:
-        with self.wiring.lock:
+    def _end_subscription(self, subscription: Subscription, *, drain: bool) -> None:
+        with self._wiring.lock:
             self._cancel(subscription, drain=drain)
-        subscription.release()
+        subscription._release()
 
     def _cancel(self, subscription: Subscription, *, drain: bool) -> None:
         if not subscription.cancelled:
             subscription.cancelled = True
-            self._leave(subscription, list(subscription.attachments))
+            self._leave(subscription, list(subscription._attachments))
             self.subscriptions.pop(subscription.name, None)
-            self.ordered.discard(subscription)
-            drop = subscription.handler is not None and (not drain or subscription.paused is not None)
-            subscription.mailbox.close(drop=drop)
-            self.parting = {each for each in self.parting if not each.mailbox.idle}
-            if subscription.dispatcher is None:
-                self.pulling.add(subscription)
+            self._ordered.discard(subscription)
+            drop = subscription._handler is not None and (not drain or subscription.paused is not None)
+            subscription._mailbox.close(drop=drop)
+            self._parting = {each for each in self._parting if not each._mailbox.idle}
+            if subscription._dispatcher is None:
+                self._pulling.add(subscription)
             elif not drop:
-                self.parting.add(subscription)
+                self._parting.add(subscription)
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """Sources have promised more, or are gone: what waited for them goes on. Call it without any lock."""
-        for subscription in list(self.ordered):
-            subscription.release()
+        for subscription in list(self._ordered):
+            subscription._release()
 
     # ── time ──
 
@@ -572,18 +572,18 @@ class Node:
             found = self._dispatchers[value] = value.start(self.name, self.clock)
         return found
 
-    def dispatching(self) -> list[DispatchStatus]:
+    def _dispatching(self) -> list[DispatchStatus]:
         """What the dispatchers are doing."""
         return [each.status() for each in self._dispatchers.values()]
 
-    def report_failure(self, subscription: Subscription, error: BaseException, event: Any) -> None:
+    def _report_failure(self, subscription: Subscription, error: BaseException, event: Any) -> None:
         """A handler raised."""
         log.error(
             "subscription %r: its handler raised %s: %s", subscription.name, type(error).__name__, error, exc_info=error
         )
-        if self.on_error is not None:
+        if self._on_error is not None:
             try:
-                self.on_error(subscription, error, event)
+                self._on_error(subscription, error, event)
             except Exception as worse:
                 log.error("node %s: on_error itself raised %s: %s", self.name, type(worse).__name__, worse)
 
@@ -596,9 +596,9 @@ class Node:
         """Everything: channels, sources, subscriptions, their counts, and where each interest runs and why."""
         return reporting.node(self)
 
-    def counts_of(self, subscription: Subscription) -> Counts:
-        with self.wiring.lock, self.wiring.still({channel for channel, _ in subscription.attachments}):
-            return subscription.totals()
+    def _counts_of(self, subscription: Subscription) -> Counts:
+        with self._wiring.lock, self._wiring.still({channel for channel, _ in subscription._attachments}):
+            return subscription._counted()
 
     # ── the end ──
 
@@ -629,14 +629,14 @@ class Node:
         return ended
 
     def _close_logs(self) -> None:
-        if self.logs is not None and self.over.is_set():
-            self.logs.close()
+        if self._logs is not None and self._over.is_set():
+            self._logs.close()
 
-    def dispatchers(self) -> list[Dispatcher]:
+    def _started_dispatchers(self) -> list[Dispatcher]:
         """Those that were needed so far."""
         return list(self._dispatchers.values())
 
-    def must_be_open(self, what: str) -> None:
+    def _must_be_open(self, what: str) -> None:
         if self.closed:
             raise ClosedError(f"{what}: node {self.name!r} is closed; open another")
 

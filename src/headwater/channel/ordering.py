@@ -146,7 +146,7 @@ class OrderedMailbox(Mailbox):
             self._armed |= arm
         if arm:
             with suppress(ClosedError):  # the node is closing, which releases everything
-                self._node.timers.call_after(TICK, self._tick)
+                self._node._timers.call_after(TICK, self._tick)
 
     def _queue_first(self) -> None:
         self._released, _, _, item = heappop(self._early)
@@ -160,11 +160,11 @@ class OrderedMailbox(Mailbox):
     def _now(self) -> int:
         """The time; never before what was heard from local sources, even if the clock is set back."""
         latest = self._latest  # read first: what it was taken from is in the past
-        now = self._node.stamp()
+        now = self._node._stamp()
         return now if now >= latest else latest + 1
 
     def _who(self) -> _Sources:
-        wiring, found = self._node.wiring, self._sources
+        wiring, found = self._node._wiring, self._sources
         if found.version == wiring.version:
             return found
         with wiring.lock:

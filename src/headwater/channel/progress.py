@@ -200,7 +200,7 @@ class Progress:
             return dict(self._done)
 
     def _keys(self, source: Source) -> list[str]:
-        channels = {channel for channel, _ in list(self.subscription.attachments)}
+        channels = {channel for channel, _ in list(self.subscription._attachments)}
         return [key for channel in channels & source.flows.keys() if (key := _key(channel, source)) is not None]
 
     # ── what is handed over ──
@@ -219,7 +219,7 @@ class Progress:
         if not seen:
             return item
         self.duplicates += seen
-        self.subscription.skip(item, seen)
+        self.subscription._leave_out(item, seen)
         return part_of(item, seen, n) if seen < n else None
 
     def is_fresh(self, item: Item) -> bool:
@@ -234,20 +234,20 @@ class Progress:
         if call is None:
             return
         points = points_of(call.items)
-        subscription.handling = call.items[0][1]
+        subscription._handling = call.items[0][1]
         try:
             if not self._began(points, call.items):
                 return
             try:
-                subscription.finish(call.event, call())
+                subscription._finish(call.event, call())
             except BaseException:
                 self._failed(points)
                 raise
             self._returned(points, call.items)
-        except subscription.caught as error:
-            subscription.handler_failed(error, call.event)
+        except subscription._caught as error:
+            subscription._handler_failed(error, call.event)
         finally:
-            subscription.handling = None
+            subscription._handling = None
 
     async def adeliver(self, item: Item) -> None:
         """To a coroutine handler, on its loop."""
@@ -256,31 +256,31 @@ class Progress:
         if call is None:
             return
         points = points_of(call.items)
-        subscription.handling = call.items[0][1]
+        subscription._handling = call.items[0][1]
         try:
             if not self._began(points, call.items):
                 return
             try:
-                subscription.finish(call.event, await call())
+                subscription._finish(call.event, await call())
             except BaseException:
                 self._failed(points)
                 raise
             self._returned(points, call.items)
         except asyncio.CancelledError as error:
-            subscription.await_failed(error, call.event)
+            subscription._await_failed(error, call.event)
         except Exception as error:
-            subscription.handler_failed(error, call.event)
+            subscription._handler_failed(error, call.event)
         finally:
-            subscription.handling = None
+            subscription._handling = None
 
     def _prepare(self, item: Item) -> Any:
         why = self._unwritten
         if why is not None and not self._caught_up():
-            self.subscription.mailbox.back([item])
+            self.subscription._mailbox.back([item])
             self._wait(why)
             return None
         fresh = self.fresh(item)
-        return None if fresh is None else self.subscription.prepared(fresh)
+        return None if fresh is None else self.subscription._prepared(fresh)
 
     def _began(self, points: Points, items: list[Item]) -> bool:
         """Whether events may be handed over; else they wait."""
@@ -289,7 +289,7 @@ class Progress:
         except Exception as error:
             if self._keeper.undoes and isinstance(error, StoreError):
                 raise  # it is not the disk: the connection is not as it should be
-            self.subscription.hand_back(items)
+            self.subscription._hand_back(items)
             self._unwritable(error)
             return False
         return True
@@ -307,13 +307,13 @@ class Progress:
                 self._commit(points)
             except Exception as error:
                 if self._keeper.undoes:
-                    self.subscription.hand_back(items)
+                    self.subscription._hand_back(items)
                 else:
                     _further(self._owed, points)
                 self._unwritable(error)
                 return
-        if self.subscription.failures:
-            self.subscription.went_well()
+        if self.subscription._failures:
+            self.subscription._went_well()
 
     def _failed(self, points: Points) -> None:
         if self.manual:
@@ -331,7 +331,7 @@ class Progress:
         """What was handed over, or is to be, cannot be noted: nothing more is handed over until it can."""
         subscription, first = self.subscription, self._unwritten is None
         self._unwritten = f"its position cannot be kept: {error}"
-        subscription.trouble = f"{type(error).__name__}: {error}"
+        subscription._trouble = f"{type(error).__name__}: {error}"
         if first:
             log.error(
                 "subscription %r is paused: %s; see to the disk, it then goes on by itself",
@@ -341,18 +341,18 @@ class Progress:
         self._wait(self._unwritten)
 
     def _wait(self, why: str) -> None:
-        self.subscription.hold(why)
+        self.subscription._hold(why)
         with suppress(ClosedError):  # the node is closing: there is nothing more to wait for
-            self.subscription.node.timers.call_after(RETRY_SECONDS, partial(self._try_again, why))
+            self.subscription.node._timers.call_after(RETRY_SECONDS, partial(self._try_again, why))
 
     def _try_again(self, why: str) -> None:
         if self.subscription.cancelled:
             return
         if self._unwritten is None:  # it was written by who handed the next event over, just before it was held
-            self.subscription.let_go(why)
+            self.subscription._let_go(why)
         elif self._caught_up():
             log.warning("subscription %r goes on: its position can be kept again", self.subscription.name)
-            self.subscription.let_go(why)
+            self.subscription._let_go(why)
         elif self.subscription.paused == why:  # else whoever has paused it goes on with it
             self._wait(why)
 
@@ -453,19 +453,19 @@ class KeptAbout(About):
 
 def progress_of(subscription: Subscription) -> Progress | None:
     """Kept for a subscription that is durable; raises where it cannot be."""
-    delivery = subscription.options.delivery
+    delivery = subscription._options.delivery
     if not isinstance(delivery, Reliable) or not delivery.durable:
         return None
     name, state = subscription.name, subscription.node.state
-    if not subscription.calm:
+    if not subscription._calm:
         raise SubscriptionError(
             "delivery: a filter tree remembers events only as long as the process lasts, so it cannot be durable; "
             "use Reliable(), or subscribe durably to each of its channels"
         )
-    if subscription.in_order != "arrival":
+    if subscription._in_order != "arrival":
         raise SubscriptionError(
             f"delivery: a durable subscription gets the events of a source in their order, found them ordered by "
-            f"{subscription.in_order}; remove priority=, or use another dispatch="
+            f"{subscription._in_order}; remove priority=, or use another dispatch="
         )
     keeper: Keeper
     if delivery.within is not None:

@@ -27,10 +27,10 @@ class Pulling:
 
     node: Node
     name: str
-    options: Options
-    mailbox: Mailbox
-    progress: Progress | None
-    handler: Callable[..., Any] | None
+    _options: Options
+    _mailbox: Mailbox
+    _progress: Progress | None
+    _handler: Callable[..., Any] | None
     _delivered: int
 
     def __init__(self) -> None:
@@ -49,20 +49,20 @@ class Pulling:
             found = self._next()
             if found is not None:
                 return found[0]
-            if self.mailbox.closed:
+            if self._mailbox.closed:
                 raise self._ended()
             left = end - monotonic()
             if left <= 0:
                 return None
-            if self.node.may_ask(self):  # type: ignore[arg-type] # sources that wait to be asked are, ever more slowly
+            if self.node._may_ask(self):  # type: ignore[arg-type] # sources that wait to be asked are, ever more slowly
                 left, pace = min(left, pace), min(2 * pace, 64 * ASKING)
-            self.mailbox.wait(self._something, None if left == math.inf else left)
+            self._mailbox.wait(self._something, None if left == math.inf else left)
 
     def poll(self) -> Any:
         """The next event if there is one, else None; never waits. Raises ClosedError as `get` does."""
         self._must_pull("poll")
         found = self._next()
-        if found is None and self.mailbox.closed:
+        if found is None and self._mailbox.closed:
             raise self._ended()
         return None if found is None else found[0]
 
@@ -74,7 +74,7 @@ class Pulling:
         require("arrow", "get_batch()")
         batches: list[Any] = []
         form: Any = None
-        self.node.ask_sources(self)  # type: ignore[arg-type]
+        self.node._ask_sources(self)  # type: ignore[arg-type]
         taken: list[Item] = []
         with self._pulling:
             self._settle()
@@ -84,7 +84,7 @@ class Pulling:
                     continue
                 found = item[0].form
                 if found.type is None or (form is not None and found.type != form.type):
-                    self.mailbox.back([item])
+                    self._mailbox.back([item])
                     if form is None:
                         raise SubscriptionError(
                             "get_batch: this channel has no type, and its bytes are no rows; use get()"
@@ -100,7 +100,7 @@ class Pulling:
                 taken += items
             self._handed(taken)
         if form is None:
-            if self.mailbox.closed:
+            if self._mailbox.closed:
                 raise self._ended()
             return None
         return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
@@ -113,12 +113,12 @@ class Pulling:
             found = self._next()
             if found is not None:
                 return found[0]
-            if self.mailbox.closed:
+            if self._mailbox.closed:
                 raise self._ended()
-            changed = self.mailbox.change(loop)
+            changed = self._mailbox.change(loop)
             try:
                 if not self._something():
-                    asks = self.node.may_ask(self)  # type: ignore[arg-type]
+                    asks = self.node._may_ask(self)  # type: ignore[arg-type]
                     await asyncio.wait([changed], timeout=pace if asks else None)
                     pace = min(2 * pace, 64 * ASKING)
             finally:
@@ -142,12 +142,12 @@ class Pulling:
             yield event
 
     def _something(self) -> bool:
-        mailbox = self.mailbox
+        mailbox = self._mailbox
         return (bool(mailbox.items) and not mailbox.held) or mailbox.closed
 
     def _next(self) -> tuple[Any] | None:
         found = self._pulled()
-        if found is None and not self.mailbox.closed and self.node.ask_sources(self):  # type: ignore[arg-type]
+        if found is None and not self._mailbox.closed and self.node._ask_sources(self):  # type: ignore[arg-type]
             found = self._pulled()
         return found
 
@@ -160,31 +160,31 @@ class Pulling:
                     self._delivered += 1
                     self._timed(item)
                     self._handed(items)
-                    return ((event, about) if self.options.about else event,)
+                    return ((event, about) if self._options.about else event,)
         return None
 
     def _handed(self, items: list[Item]) -> None:
-        if self.progress is not None and items:
+        if self._progress is not None and items:
             try:
-                self.progress.take(items)
+                self._progress.take(items)
             except BaseException:
-                self.hand_back(items)
+                self._hand_back(items)
                 raise
 
     def _settle(self) -> None:
         """Who asks for more is done with what it has."""
-        if self.progress is not None:
-            self.progress.settle()
+        if self._progress is not None:
+            self._progress.settle()
 
     def _fresh(self) -> Item | None:
         """The next item, without what was seen before."""
-        while (item := self.mailbox.pop()) is not None and self.progress is not None:
-            if (left := self.progress.fresh(item)) is not None:
+        while (item := self._mailbox.pop()) is not None and self._progress is not None:
+            if (left := self._progress.fresh(item)) is not None:
                 return left
         return item
 
     def _must_pull(self, what: str) -> None:
-        if self.handler is not None:
+        if self._handler is not None:
             raise SubscriptionError(
                 f"{what}: expected a subscription without a handler, found {self.name!r}, whose handler gets its events"
             )
@@ -194,7 +194,7 @@ class Pulling:
 
     if TYPE_CHECKING:  # what the subscription does for those with a handler, too
 
-        def hand_back(self, items: list[Item]) -> None: ...
+        def _hand_back(self, items: list[Item]) -> None: ...
         def _present(self, item: Item) -> tuple[Any, About | None, list[Item]]: ...
         def _batch_of(self, item: Item, limit: int) -> tuple[Any, About | None, list[Item]]: ...
         def _expired_or_open(self, item: Item) -> bool: ...

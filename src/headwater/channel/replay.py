@@ -250,7 +250,7 @@ class _Run:
             self.late = max(self.late, clock.now() - due)
             return True
         reached = threading.Event()
-        timer = self.node.timers.call_at(due, reached.set)
+        timer = self.node._timers.call_at(due, reached.set)
         try:
             while not reached.wait(LOOK):
                 if self._ended():
@@ -313,9 +313,9 @@ def _targets(chosen: list[str], to: str | Mapping[str, str] | None) -> dict[str,
 
 def _check_apart(files: LogFiles, node: Node, target: dict[str, str]) -> None:
     """A log is not replayed into itself."""
-    if node.logs is None or Path(node.logs.settings.folder).resolve() != Path(files.root).resolve():
+    if node._logs is None or Path(node._logs.settings.folder).resolve() != Path(files.root).resolve():
         return
-    if again := [live for name, live in target.items() if live in target and node.logs.wants(live)]:
+    if again := [live for name, live in target.items() if live in target and node._logs.wants(live)]:
         raise StoreError(
             f"replay: node {node.name!r} logs channel {again[0]!r} in the very log that is replayed: every event would "
             "be there twice; replay into a node with another log or none, or into channels of other names"

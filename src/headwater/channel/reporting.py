@@ -31,12 +31,12 @@ class _Look:
     def queued(self) -> Counter[Channel | Source]:
         """How many events of each wait in queues."""
         found: Counter[Channel | Source] = Counter()
-        for subscription in (*self._node.subscriptions.values(), *self._node.parting, *self._node.pulling):
-            if subscription.calm:
-                for attachment, letter, n, _, _ in subscription.mailbox.contents():
+        for subscription in (*self._node.subscriptions.values(), *self._node._parting, *self._node._pulling):
+            if subscription._calm:
+                for attachment, letter, n, _, _ in subscription._mailbox.contents():
                     found[attachment.channel] += n
                     found[letter.source] += n
-                for attachment, letter, n in subscription.early():
+                for attachment, letter, n in subscription._too_early_ones():
                     found[attachment.channel] += n
                     found[letter.source] += n
         return found
@@ -63,7 +63,7 @@ class _Look:
 
 def node(it: Node) -> NodeReport:
     """Everything at a node."""
-    with it.wiring.lock, it.wiring.still(it.channels()):
+    with it._wiring.lock, it._wiring.still(it.channels()):
         channels = it.channels()
         sources = [each for channel in channels for each in channel.sources.values()]
         look = _Look(it)
@@ -73,14 +73,14 @@ def node(it: Node) -> NodeReport:
             channels=tuple(_channel(each, look) for each in channels),
             sources=tuple(_source(each, look) for each in sources),
             subscriptions=tuple(_subscription(each, look) for each in it.subscriptions.values()),
-            dispatch=tuple(str(each) for each in it.dispatching()),
+            dispatch=tuple(str(each) for each in it._dispatching()),
             notes=(
                 *(
                     f"subscription {each.name!r} is not attached to {channel}: {why}"
                     for each in it.subscriptions.values()
                     for channel, why in each.refused.items()
                 ),
-                *it.crashes.lines(),
+                *it._crashes.lines(),
                 *PROCESS.lines(),
             ),
         )
@@ -88,22 +88,22 @@ def node(it: Node) -> NodeReport:
 
 def channel(it: Channel) -> ChannelReport:
     """One channel."""
-    wiring = it.node.wiring
+    wiring = it.node._wiring
     with wiring.lock, wiring.still([it]):
         return _channel(it, _Look(it.node))
 
 
 def source(it: Source) -> SourceReport:
     """One source."""
-    wiring = it.channel.node.wiring
+    wiring = it.channel.node._wiring
     with wiring.lock, wiring.still([it.channel]):
         return _source(it, _Look(it.channel.node))
 
 
 def subscription(it: Subscription) -> SubscriptionReport:
     """One subscription."""
-    wiring = it.node.wiring
-    with wiring.lock, wiring.still({key[0] for key in it.attachments}):
+    wiring = it.node._wiring
+    with wiring.lock, wiring.still({key[0] for key in it._attachments}):
         return _subscription(it, _Look(it.node))
 
 
@@ -159,13 +159,13 @@ def _source(it: Source, look: _Look) -> SourceReport:
 
 
 def _subscription(it: Subscription, look: _Look) -> SubscriptionReport:
-    queue = it.options.queue
+    queue = it._options.queue
     slow = None
-    if it.mailbox.is_full:
+    if it._mailbox.is_full:
         slow = "its queue is full: publishers wait" if queue.policy == "block" else "its queue is full: publishers fail"
     if it.paused is not None:
         slow = f"paused: {it.paused}"
-    attached = list(it.attachments.values())
+    attached = list(it._attachments.values())
     types = {each.form.type.name if each.form.type is not None else None for each in attached}
     texts = dict.fromkeys(each.entry.interest.text for each in attached if each.entry.interest is not None)
     return SubscriptionReport(
@@ -173,16 +173,16 @@ def _subscription(it: Subscription, look: _Look) -> SubscriptionReport:
         type=types.pop() if len(types) == 1 else None,
         state=it.state,  # type: ignore[arg-type]
         epoch=it.epoch,
-        counts=it.totals(),
-        latency=it.latency.copy(),
+        counts=it._counted(),
+        latency=it._latency.copy(),
         channel=it.target,
         interest="; ".join(texts) or None,
-        zones=tuple(sorted(it.options.zones or ())),
-        order=it.options.order,
-        dispatch="pull" if it.dispatcher is None else it.options.dispatch.name,
+        zones=tuple(sorted(it._options.zones or ())),
+        order=it._options.order,
+        dispatch="pull" if it._dispatcher is None else it._options.dispatch.name,
         queue=f"{queue.limit:,} events, {queue.policy.replace('_', ' ')}",
         slow=slow,
-        trouble=it.trouble,
+        trouble=it._trouble,
         refused=dict(it.refused),
         warnings=tuple(it.warnings),
         placements=look.placed_everywhere(attached),

@@ -88,9 +88,9 @@ class Source(SourcePart):
         self._asking = threading.Lock()
         self._timer: Any = None
         self.at_end: Callable[[], object] | None = None  # for whoever publishes here, to stop
-        self._full = channel.node.full
+        self._full = channel.node._full
         self._gate = self.lock.token
-        self._stamp = channel.node.stamp
+        self._stamp = channel.node._stamp
         direct = isinstance(intake, Intake) and intake.plan is None and facts is None
         self._fast = intake.fast if direct else lambda event: None  # type: ignore[union-attr]
         self._test = facts.native() if facts is not None else None
@@ -412,8 +412,8 @@ class Source(SourcePart):
 
         What interests remember of this source they go on remembering, should it come back to them."""
         scope, node = check_zones(zones) or frozenset(), self.channel.node
-        point = node.wiring.rezone(self, scope)
-        node.release()
+        point = node._wiring.rezone(self, scope)
+        node._release()
         return point
 
     @property
@@ -423,7 +423,7 @@ class Source(SourcePart):
 
     def close(self) -> None:
         """Withdraw it: publishing is an error from now on. What was published is delivered."""
-        self.channel.node.close_source(self)
+        self.channel.node._close_source(self)
 
     @contextmanager
     def between(self) -> Iterator[None]:
@@ -443,7 +443,7 @@ class Source(SourcePart):
     def _check_open(self) -> None:
         """While a node drains, handlers may still publish: what they make of the last events is delivered as well."""
         node = self.channel.node
-        if node.draining and not self.withdrawn and in_handler():
+        if node._draining and not self.withdrawn and in_handler():
             return
         what = "its node is closed" if node.closed else "it was closed"
         raise ClosedError(f"{self}: expected an open source, found that {what}; make another with channel.source()")
@@ -565,7 +565,7 @@ def _publisher(source: Source) -> Publish:
                 event = lone.decode(record)
             lone.handler(event)
         except Exception as error:
-            lone.subscription.handler_failed(error, event)
+            lone.subscription._handler_failed(error, event)
         finally:
             try:
                 lone.token.append(None)

@@ -68,46 +68,46 @@ class Subscription(Pulling):
     Made by `channel.subscribe(...)` and `node.subscribe(...)`. It is also a context manager that cancels at the end.
     """
 
-    calm = True  # what is accepted goes into the queue as it is
+    _calm = True  # what is accepted goes into the queue as it is
 
     def __init__(
         self, node: Node, name: str, asked: list[Asked], options: Options, dispatcher: Dispatcher | None
     ) -> None:
         super().__init__()
-        self.node, self.name, self.asked, self.options = node, name, asked, options
-        self.handler = options.handler
+        self.node, self.name, self._asked, self._options = node, name, asked, options
+        self._handler = options.handler
         self.epoch = 1
-        self.attachments: dict[tuple[Channel, int], Attachment] = {}
+        self._attachments: dict[tuple[Channel, int], Attachment] = {}
         self.warnings: list[str] = []  # what is allowed and hardly meant
         self.refused: dict[str, str] = {}  # channels of the pattern that it cannot attach to, and why
-        self.latency = Latency()
-        self.failures = 0  # in a row
+        self._latency = Latency()
+        self._failures = 0  # in a row
         self.paused: str | None = None  # why
         self.cancelled = False
-        self.trouble: str | None = None  # the last failure of its handler
-        self.number = next(_NUMBERS)  # later ones have higher ones
+        self._trouble: str | None = None  # the last failure of its handler
+        self._number = next(_NUMBERS)  # later ones have higher ones
         # Where it begins with the past of other nodes too: what they publish waits until that is here.
-        self.late = bool(options.history) and node.federated
+        self._late = bool(options.history) and node._federated
         self._past_seen: dict[str, int] = {}
         self._begun: set[str] = set()  # other nodes, with the channel, that have sent it what they had of the past
         self._early: dict[str, list[tuple[Attachment, Letter | Chunk, int]]] = {}
         self._beginning = threading.Lock()
-        self.beginning: Ready = []  # to be told of events of the past, when no lock is held any more
-        self.handling: Letter | Chunk | None = None  # what its handler has just now, except on the short way
+        self._starters: Ready = []  # to be told of events of the past, when no lock is held any more
+        self._handling: Letter | Chunk | None = None  # what its handler has just now, except on the short way
         self._delivered = self._failed = self._skipped = self._expired = 0
         self._past = Counts()  # of epochs and channels that are over
         self._past_direct = 0
         self._parked = False
         self._holding = threading.Lock()  # of who pauses, resumes or wakes it; never held while it runs
         # What a handler may raise without anyone but us hearing of it. Ctrl-C is for the publisher to hear of.
-        self.caught: type[BaseException] = Exception if dispatcher is None or dispatcher.inline else BaseException
-        self.in_order = _order(options)
-        self.progress = progress_of(self)  # if it is durable
+        self._caught: type[BaseException] = Exception if dispatcher is None or dispatcher.inline else BaseException
+        self._in_order = _order(options)
+        self._progress = progress_of(self)  # if it is durable
         # Whether an event can be handed over at once, without letter and queue.
-        self.plain = (
-            self.calm
-            and not self.late
-            and self.progress is None
+        self._plain = (
+            self._calm
+            and not self._late
+            and self._progress is None
             and dispatcher is not None
             and dispatcher.inline
             and not (options.coroutine or options.before or options.after or options.batch or options.about)
@@ -116,49 +116,52 @@ class Subscription(Pulling):
             and options.order != "timestamp"
         )
         by_time = options.order == "timestamp"
-        make = partial(OrderedMailbox, node=node, attachments=self.attachments) if by_time else Mailbox
-        self.mailbox = make(
+        progress = self._progress
+        deliver = self._deliver if progress is None else progress.deliver
+        adeliver = self._adeliver if progress is None else progress.adeliver
+        make = partial(OrderedMailbox, node=node, attachments=self._attachments) if by_time else Mailbox
+        self._mailbox = make(
             name,
             options.queue,
-            order=self.in_order,
-            full=node.full,
+            order=self._in_order,
+            full=node._full,
             pull=options.handler is None,
-            deliver=self._deliver_plain if self.plain else (self.progress or self).deliver,
-            adeliver=(self.progress or self).adeliver if options.coroutine else None,
+            deliver=self._deliver_plain if self._plain else deliver,
+            adeliver=adeliver if options.coroutine else None,
         )
-        self.dispatcher = dispatcher
+        self._dispatcher = dispatcher
         if dispatcher is not None:
-            self.mailbox.dispatched_by(dispatcher)
+            self._mailbox.dispatched_by(dispatcher)
 
     # ── in: under the source's lock ──
 
-    def accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+    def _arrive(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
         if attachment.floors and attachment.not_for_it(letter):
             return
-        if self.late and self._too_early(attachment, letter):
+        if self._late and self._too_early(attachment, letter):
             return
         self._accept(attachment, letter, ready)
 
     def _accept(self, attachment: Attachment, letter: Letter, ready: Ready, *, counted: bool = True) -> None:
-        if self.progress is not None:
+        if self._progress is not None:
             if letter.source.rereads and self._left_for_later(attachment, letter, 1):
                 return
-            self.progress.arrive(attachment, letter)
-        self.put((attachment, letter, 1, *self._urgency(attachment, letter)), ready, counted=counted)
+            self._progress.arrive(attachment, letter)
+        self._put((attachment, letter, 1, *self._urgency(attachment, letter)), ready, counted=counted)
 
-    def put(self, item: Item, ready: Ready, *, counted: bool = True) -> None:
-        mailbox = self.mailbox
+    def _put(self, item: Item, ready: Ready, *, counted: bool = True) -> None:
+        mailbox = self._mailbox
         if mailbox.put(item, counted):
             ready.append(mailbox)
-        elif mailbox.order != "arrival" and not mailbox.inline and self.dispatcher is not None:
-            self.dispatcher.urgent(mailbox)
+        elif mailbox.order != "arrival" and not mailbox.inline and self._dispatcher is not None:
+            self._dispatcher.urgent(mailbox)
 
-    def accept_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
+    def _arrive_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
         if attachment.floors and (early := attachment.not_for_it(chunk)):
             if early == len(chunk):
                 return
             chunk = chunk.part(early, len(chunk))
-        if self.late and self._too_early(attachment, chunk):
+        if self._late and self._too_early(attachment, chunk):
             return
         self._accept_chunk(attachment, chunk, ready)
 
@@ -167,27 +170,27 @@ class Subscription(Pulling):
             for letter in chunk.letters(attachment.form.have.arrow_to_records(chunk.taken())):
                 self._accept(attachment, letter, ready)
             return
-        if self.progress is not None:
+        if self._progress is not None:
             if chunk.source.rereads and self._left_for_later(attachment, chunk, len(chunk)):
                 return
-            self.progress.arrive(attachment, chunk)
+            self._progress.arrive(attachment, chunk)
         expiry = self._expiry(attachment, b"")
         priority = chunk.priority if attachment.priority is None else _whole(attachment.priority.value(b""))
-        self.put((attachment, chunk, len(chunk), priority, expiry), ready)
+        self._put((attachment, chunk, len(chunk), priority, expiry), ready)
 
     def _left_for_later(self, attachment: Attachment, letter: Letter | Chunk, n: int) -> bool:
         """Whether events are not taken, since it is paused and its queue is full: they are read from the log later, and
         all that come until then as well. They are counted as skipped."""
-        assert self.progress is not None
-        mailbox = self.mailbox
+        assert self._progress is not None
+        mailbox = self._mailbox
         full = mailbox.held and mailbox.waiting + n > mailbox.limit
-        if not self.progress.misses(attachment, letter, full):
+        if not self._progress.misses(attachment, letter, full):
             return False
-        if full and not mailbox.held and self.progress.misses_no_more(attachment, letter):
+        if full and not mailbox.held and self._progress.misses_no_more(attachment, letter):
             return False  # it goes on since, and may not have seen that there is something to be read
         with mailbox.lock:
             attachment.passed += n
-        self.skip((attachment, letter, n, 0, math.inf), n)
+        self._leave_out((attachment, letter, n, 0, math.inf), n)
         return True
 
     def _urgency(self, attachment: Attachment, letter: Letter) -> tuple[int, float]:
@@ -202,14 +205,14 @@ class Subscription(Pulling):
         seconds = attachment.lifetime.value(record)
         return math.inf if seconds is None else self.node.clock.now() + seconds
 
-    def began(self, attachment: Attachment) -> None:
+    def _began(self, attachment: Attachment) -> None:
         """An attachment is in force from here; its sources stand still."""
-        if self.progress is not None:
+        if self._progress is not None:
             attachment.slow_down()
 
     # ── the past of other nodes' sources ──
 
-    def accept_past(self, place: str, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+    def _accept_past(self, place: str, attachment: Attachment, letter: Letter, ready: Ready) -> None:
         """An event from before it came, of that node and channel, if it is one that it is still to begin with."""
         source = letter.source.id
         if place not in self._begun and letter.seq > self._past_seen.get(source, 0):
@@ -229,11 +232,11 @@ class Subscription(Pulling):
             self._early.setdefault(place, []).append((attachment, letter, n))
             return True
 
-    def begins(self, place: str) -> bool:
+    def _begins(self, place: str) -> bool:
         """Whether the past of that node and channel is still to come."""
-        return self.late and place not in self._begun
+        return self._late and place not in self._begun
 
-    def begun(self, place: str) -> None:
+    def _has_begun(self, place: str) -> None:
         """The past of that node and channel is here: go on with what has come since. Called without any lock."""
         ready: Ready = []
         with self._beginning:
@@ -251,33 +254,33 @@ class Subscription(Pulling):
             self._begun.add(place)
         go_all(ready)
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """Where the order is that of time: sources have promised more, or are gone. Called without any lock."""
-        if isinstance(self.mailbox, OrderedMailbox):
-            self.mailbox.release()
+        if isinstance(self._mailbox, OrderedMailbox):
+            self._mailbox.release()
 
     # ── out: no lock held ──
 
-    def deliver(self, item: Item) -> None:
+    def _deliver(self, item: Item) -> None:
         """To the handler, in the thread that runs the mailbox."""
-        call = self.prepared(item)
+        call = self._prepared(item)
         if call is None:
             return
-        self.handling = item[1]
+        self._handling = item[1]
         try:
-            self.finish(call.event, call())
-            if self.failures:
-                self.went_well()
-        except self.caught as error:
-            self.handler_failed(error, call.event)
+            self._finish(call.event, call())
+            if self._failures:
+                self._went_well()
+        except self._caught as error:
+            self._handler_failed(error, call.event)
         finally:
-            self.handling = None
+            self._handling = None
 
     def _deliver_plain(self, item: Item) -> None:
         """The same where there is nothing but a function to be called in the publisher's thread."""
         attachment, letter = item[0], item[1]
         if letter.__class__ is not Letter:
-            self.deliver(item)
+            self._deliver(item)
             return
         event = letter.event
         self._delivered += 1
@@ -286,41 +289,41 @@ class Subscription(Pulling):
         try:
             if event.__class__ is not attachment.cls:
                 event = attachment.form.one(letter)
-            self.handler(event)  # type: ignore[misc]
+            self._handler(event)  # type: ignore[misc]
         except Exception as error:
-            self.handler_failed(error, event)
+            self._handler_failed(error, event)
         else:
-            if self.failures:
-                self.went_well()
+            if self._failures:
+                self._went_well()
 
-    def hand_back(self, items: list[Item]) -> None:
+    def _hand_back(self, items: list[Item]) -> None:
         """Events that were about to be handed over, and were not, or what was done with them was undone."""
         self._delivered -= _events(items)
-        self.mailbox.back(items)
+        self._mailbox.back(items)
 
-    def put_off(self, items: list[Item]) -> None:
+    def _put_off(self, items: list[Item]) -> None:
         """Events that were counted as handed over past the queue, and were not: they wait, before all others."""
         self._delivered -= len(items)
-        self.mailbox.put_off(items)
+        self._mailbox.put_off(items)
 
-    async def adeliver(self, item: Item) -> None:
+    async def _adeliver(self, item: Item) -> None:
         """To a coroutine handler, on its loop."""
-        call = self.prepared(item)
+        call = self._prepared(item)
         if call is None:
             return
-        self.handling = item[1]
+        self._handling = item[1]
         try:
-            self.finish(call.event, await call())
-            if self.failures:
-                self.went_well()
+            self._finish(call.event, await call())
+            if self._failures:
+                self._went_well()
         except asyncio.CancelledError as error:
-            self.await_failed(error, call.event)
+            self._await_failed(error, call.event)
         except Exception as error:
-            self.handler_failed(error, call.event)
+            self._handler_failed(error, call.event)
         finally:
-            self.handling = None
+            self._handling = None
 
-    def prepared(self, item: Item) -> _Call | None:
+    def _prepared(self, item: Item) -> _Call | None:
         """What is left to do with an item: the call of the handler, or nothing."""
         if self._expired_or_open(item):
             return None
@@ -328,27 +331,27 @@ class Subscription(Pulling):
         try:
             event, about, items = self._present(item)
             go = self._before(event, about)
-        except self.caught as error:
+        except self._caught as error:
             self._skip(items)
-            self.handler_failed(error, event)
+            self._handler_failed(error, event)
             return None
         if go is WAIT:
             self._park(items)
             return None
         if not go:
             self._skip(items)
-            if self.progress is not None:
-                self.progress.pass_over(items)
+            if self._progress is not None:
+                self._progress.pass_over(items)
             return None
         self._delivered += _events(items)
         self._timed(item)
-        return _Call(self.handler, event, about, self.options.about, items)
+        return _Call(self._handler, event, about, self._options.about, items)
 
     def _skip(self, items: list[Item]) -> None:
         for item in items:
-            self.skip(item, item[2])
+            self._leave_out(item, item[2])
 
-    def skip(self, item: Item, events: int) -> None:
+    def _leave_out(self, item: Item, events: int) -> None:
         """So many events of an item are not delivered."""
         self._skipped += events
         lose(item, "skipped", events)
@@ -356,25 +359,25 @@ class Subscription(Pulling):
     def _expire(self, item: Item) -> None:
         self._expired += item[2]
         lose(item, "expired", item[2])
-        if self.progress is not None:
-            self.progress.pass_over([item])
+        if self._progress is not None:
+            self._progress.pass_over([item])
 
     def _timed(self, item: Item) -> None:
         """How long an event took from its publication to here."""
         attachment, letter = item[0], item[1]
         took = perf_counter_ns() - letter.sent
-        self.latency.add(took)
+        self._latency.add(took)
         letter.source.fates(attachment.channel).took(took)
 
-    def finish(self, event: Any, result: Any) -> None:
+    def _finish(self, event: Any, result: Any) -> None:
         """Its handler has returned."""
-        if self.options.after is not None:
-            self.options.after(event, result)
+        if self._options.after is not None:
+            self._options.after(event, result)
 
-    def went_well(self) -> None:
+    def _went_well(self) -> None:
         """For once, after failures."""
-        self.failures = 0
-        self.mailbox.trouble(False)
+        self._failures = 0
+        self._mailbox.trouble(False)
 
     def _expired_or_open(self, item: Item) -> bool:
         """Whether there is nothing to deliver here: it has expired, or it was a chunk that is now in pieces."""
@@ -382,37 +385,37 @@ class Subscription(Pulling):
         if not self._still_good(item):
             self._expire(item)
             return True
-        if isinstance(letter, Chunk) and not self.options.batch:
+        if isinstance(letter, Chunk) and not self._options.batch:
             letters = letter.letters([None] * n, attachment.form.many(letter))
-            self.mailbox.back([(attachment, each, 1, priority, expiry) for each in letters])
+            self._mailbox.back([(attachment, each, 1, priority, expiry) for each in letters])
             return True
         return False
 
     def _present(self, item: Item) -> tuple[Any, About | None, list[Item]]:
         """The event as the handler is to see it, what is known of it, and the items that went into it."""
         attachment, letter = item[:2]
-        if self.options.batch:
-            return self._batch_of(item, self.options.batch)
-        about = self._about(attachment, letter, [item]) if self.options.about else None
+        if self._options.batch:
+            return self._batch_of(item, self._options.batch)
+        about = self._about(attachment, letter, [item]) if self._options.about else None
         return attachment.form.one(letter), about, [item]
 
     def _about(self, attachment: Attachment, letter: Letter, items: list[Item]) -> About:
         about = attachment.about(letter)
-        return about if self.progress is None else self.progress.about(items, about)
+        return about if self._progress is None else self._progress.about(items, about)
 
     def _batch_of(self, item: Item, limit: int) -> tuple[Any, About | None, list[Item]]:
         """A RecordBatch of at most `limit` events: the item's, and what waits behind it for the same channel."""
         attachment, letter, n = item[:3]
         if isinstance(letter, Chunk):
             if n > limit:
-                self.mailbox.back([part_of(item, limit, n)])
+                self._mailbox.back([part_of(item, limit, n)])
                 item = part_of(item, 0, limit)
                 letter = item[1]
             first = next(letter.part(0, 1).letters([b""]))
-            about = self._about(attachment, first, [item]) if self.options.about else None
+            about = self._about(attachment, first, [item]) if self._options.about else None
             return attachment.form.arrow(letter), about, [item]
-        items = [item, *self.mailbox.pop_like(item, limit - 1, self._joins)]
-        about = self._about(attachment, letter, items) if self.options.about else None
+        items = [item, *self._mailbox.pop_like(item, limit - 1, self._joins)]
+        about = self._about(attachment, letter, items) if self._options.about else None
         return attachment.form.arrow_of([each[1] for each in items]), about, items
 
     def _still_good(self, item: Item) -> bool:
@@ -420,75 +423,77 @@ class Subscription(Pulling):
 
     def _joins(self, item: Item) -> bool:
         """Whether an event may go into a batch with those before it."""
-        return self._still_good(item) and (self.progress is None or self.progress.is_fresh(item))
+        return self._still_good(item) and (self._progress is None or self._progress.is_fresh(item))
 
     # ── constraints and failures ──
 
     def _before(self, event: Any, about: About | None) -> Any:
-        before = self.options.before
+        before = self._options.before
         if before is None:
             return True
-        return before(event, about) if self.options.about else before(event)
+        return before(event, about) if self._options.about else before(event)
 
     def _park(self, items: list[Item]) -> None:
         """The event waits at the head of the queue, and all others behind it."""
         with self._holding:
-            self.mailbox.hold()
-            self.mailbox.back(items)
+            self._mailbox.hold()
+            self._mailbox.back(items)
             self._parked = True
         with suppress(ClosedError):  # the node is closing: there is nothing more to wait for
-            self.node.timers.call_after(RETRY, self.wake)
+            self.node._timers.call_after(RETRY, self.wake)
 
     def wake(self) -> None:
         """Ask the `before` constraint again about the event that waits."""
         with self._holding:
             parked, self._parked = self._parked, False
-            ready = parked and self.paused is None and self.mailbox.resume()
+            ready = parked and self.paused is None and self._mailbox.resume()
         self._resumed(ready)
 
     def _resumed(self, ready: bool) -> None:
         """What waits goes on, and what could not wait is read from logs."""
         if ready:
-            self.mailbox.go()
-        if self.progress is not None and self.progress.gaps and not self.mailbox.held:
-            for channel, _ in list(self.attachments):
+            self._mailbox.go()
+        if self._progress is not None and self._progress.gaps and not self._mailbox.held:
+            for channel, _ in list(self._attachments):
                 for flow in channel.flows():
                     flow.source.ask_again()
 
-    def handler_failed(self, error: BaseException, what: Any) -> None:
+    def _handler_failed(self, error: BaseException, what: Any) -> None:
         """A handler or constraint raised: say so, count it, and pause after too many in a row."""
         self._failed += 1
-        self.failures += 1
-        self.mailbox.trouble(True)
-        self.trouble = f"{type(error).__name__}: {error}"
-        self.node.report_failure(self, error, what)
-        limit = self.options.failures
-        if limit and self.failures >= limit and self.paused is None and not self.cancelled:
-            self._pause(f"its handler failed {self.failures} times in a row, last with {type(error).__name__}: {error}")
+        self._failures += 1
+        self._mailbox.trouble(True)
+        self._trouble = f"{type(error).__name__}: {error}"
+        self.node._report_failure(self, error, what)
+        limit = self._options.failures
+        if limit and self._failures >= limit and self.paused is None and not self.cancelled:
+            self._pause(
+                f"its handler failed {self._failures} times in a row, last with {type(error).__name__}: {error}"
+            )
             log.error("subscription %r is paused: %s; correct the handler and call resume()", self.name, self.paused)
 
-    def await_failed(self, error: asyncio.CancelledError, what: Any) -> None:
+    def _await_failed(self, error: asyncio.CancelledError, what: Any) -> None:
         """The handler was cancelled: by something that it waited for, or (raises it again) by whoever runs it."""
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise error
-        self.handler_failed(error, what)
+        self._handler_failed(error, what)
 
     def acknowledge(self, about: About | None = None) -> None:
         """A durable subscription is done with this event, and all before it of its source; without one, with all that
         were handed over."""
-        if self.progress is None:
+        if self._progress is None:
             raise SubscriptionError(
                 f"acknowledge: expected a durable subscription, found {self.name!r}, for which nothing is kept; "
                 "subscribe with delivery=Reliable(durable=True, acknowledge='manual')"
             )
-        self.progress.acknowledge(about)
+        self._progress.acknowledge(about)
 
-    def unsettled(self, source: Source) -> int | None:
+    def _unsettled(self, source: Source) -> int | None:
         """The oldest event of a source that has come here and may not be done with; None if there is none.
 
         Only durable subscriptions know: of others, what waits and what the handler has is all there is."""
-        return None if self.progress is None else self.progress.unsettled(source)
+        return None if self._progress is None else self._progress.unsettled(source)
 
     # ── changing it ──
 
@@ -499,7 +504,7 @@ class Subscription(Pulling):
 
         Returns the point: the sequence number of each source's last event judged by the old interest. Events still
         waiting were judged by the old one, and say so (`about.epoch`)."""
-        return self.node.change(self, 0, where=where, params=params, zones=zones)
+        return self.node._change(self, 0, where=where, params=params, zones=zones)
 
     def pause(self, why: str = "pause() was called") -> None:
         """Deliver nothing until `resume`; up to the queue's limit events wait, further ones are dropped and counted."""
@@ -509,30 +514,30 @@ class Subscription(Pulling):
     def _pause(self, why: str) -> None:
         with self._holding:
             self.paused = why
-            self.mailbox.hold()
+            self._mailbox.hold()
 
-    def hold(self, why: str) -> None:
+    def _hold(self, why: str) -> None:
         """Paused until `let_go`, unless it is paused already."""
         with self._holding:
             if self.paused is None and not self.cancelled:
                 self.paused = why
-            self.mailbox.hold()
+            self._mailbox.hold()
 
-    def let_go(self, why: str) -> None:
+    def _let_go(self, why: str) -> None:
         """What it was held for is over: go on, unless it is paused for something else by now."""
         with self._holding:
             ready = self.paused == why and not self._parked
             if self.paused == why:
                 self.paused = None
-            ready = ready and self.mailbox.resume()
+            ready = ready and self._mailbox.resume()
         self._resumed(ready)
 
     def resume(self) -> None:
         """Go on after a pause, with the events that wait."""
         self._must_live("resume")
         with self._holding:
-            self.paused, self.failures, self._parked = None, 0, False
-            ready = self.mailbox.resume()
+            self.paused, self._failures, self._parked = None, 0, False
+            ready = self._mailbox.resume()
         self._resumed(ready)
 
     def cancel(self, *, drain: bool = False) -> None:
@@ -540,7 +545,7 @@ class Subscription(Pulling):
         not paused.
 
         A sink that pulls may still take what waits; then `get` raises ClosedError."""
-        self.node.cancel(self, drain=drain)
+        self.node._end_subscription(self, drain=drain)
 
     def _must_live(self, what: str) -> None:
         if self.cancelled:
@@ -551,7 +556,7 @@ class Subscription(Pulling):
     @property
     def state(self) -> str:
         """open, paused, or closed."""
-        if self.cancelled or self.mailbox.closed:
+        if self.cancelled or self._mailbox.closed:
             return "closed"
         return "paused" if self.paused is not None else "open"
 
@@ -559,7 +564,7 @@ class Subscription(Pulling):
     def points(self) -> dict[str, int]:
         """For each source, the sequence number of its last event before the present interest held; 0 for all of it."""
         found: dict[str, int] = {}
-        for attachment in list(self.attachments.values()):
+        for attachment in list(self._attachments.values()):
             now = {flow.source.id: flow.source.number for flow in attachment.channel.flows()}
             found.update((name, 0) for name in now if name not in found)
             found.update(point for number, point in attachment.points.items() if now.get(point[0], number) == number)
@@ -568,13 +573,13 @@ class Subscription(Pulling):
     @property
     def counts(self) -> Counts:
         """Everything counted since it was made, over all channels and epochs."""
-        return self.node.counts_of(self)
+        return self.node._counts_of(self)
 
     def report(self) -> SubscriptionReport:
         """Counts, latency, where the interest runs and why."""
         return reporting.subscription(self)
 
-    def totals(self) -> Counts:
+    def _counted(self) -> Counts:
         """Called while its sources stand still.
 
         What is on its way from the queue to the handler is counted as queued, so that every event that passed is
@@ -586,15 +591,15 @@ class Subscription(Pulling):
             on_the_way = found.passed - found.delivered - found.dropped - found.expired - found.skipped - found.queued
             if on_the_way >= 0:
                 break
-        return replace(found, queued=found.queued + max(0, on_the_way)) if self.calm else found
+        return replace(found, queued=found.queued + max(0, on_the_way)) if self._calm else found
 
     def _totals(self) -> Counts:
         """All that can be counted where it is; what leaves the queue is looked at before the queue."""
         early = sum(n for waiting in self._early.values() for _, _, n in waiting)
         delivered, failed, skipped, expired = self._delivered, self._failed, self._skipped, self._expired
-        dropped, late, queued = self.mailbox.dropped, self.mailbox.late, self.mailbox.waiting
+        dropped, late, queued = self._mailbox.dropped, self._mailbox.late, self._mailbox.waiting
         total, direct = self._past, self._past_direct
-        for attachment in self.attachments.values():
+        for attachment in self._attachments.values():
             total = total + attachment.counts()
             direct += attachment.direct
         return replace(
@@ -602,23 +607,23 @@ class Subscription(Pulling):
             passed=total.passed + early,  # they wait for what was before them
             rejected=total.rejected - early,
             delivered=delivered + direct,
-            dropped=dropped + (early if self.mailbox.closed else 0),
+            dropped=dropped + (early if self._mailbox.closed else 0),
             expired=expired,
             skipped=skipped,
             failed=failed,
             late=late,
-            queued=queued + (0 if self.mailbox.closed else early),
+            queued=queued + (0 if self._mailbox.closed else early),
         )
 
-    def early(self) -> Iterator[tuple[Attachment, Letter | Chunk, int]]:
+    def _too_early_ones(self) -> Iterator[tuple[Attachment, Letter | Chunk, int]]:
         """Events, with how many each is, that wait for those of the past of their source's node."""
-        if self.late:
+        if self._late:
             with self._beginning:
                 waiting = list(self._early.values())
             for each in waiting:
                 yield from list(each)
 
-    def retire(self, attachment: Attachment) -> None:
+    def _retire(self, attachment: Attachment) -> None:
         """An attachment ends; its counts stay."""
         self._past = self._past + attachment.counts()
         self._past_direct += attachment.direct
@@ -632,11 +637,11 @@ class Subscription(Pulling):
     @property
     def target(self) -> str:
         """The channels it asked for, in words."""
-        return ", ".join(dict.fromkeys(asked.text for asked in self.asked))
+        return ", ".join(dict.fromkeys(asked.text for asked in self._asked))
 
-    def wants(self, channel: Channel) -> Iterator[int]:
+    def _wants(self, channel: Channel) -> Iterator[int]:
         """The parts of what it asked for that concern a channel."""
-        return (part for part, asked in enumerate(self.asked) if asked.wants(channel))
+        return (part for part, asked in enumerate(self._asked) if asked.wants(channel))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} to {self.target}, {self.state}>"

@@ -101,7 +101,7 @@ class Deadline(Timer):
     def start(self) -> None:
         if not self._over:
             with suppress(ClosedError):  # the node is closing
-                self._handle = self.node.timers.call_at(self._last + self.within, self._look, priority=self.priority)
+                self._handle = self.node._timers.call_at(self._last + self.within, self._look, priority=self.priority)
 
     def heard(self, event: Any) -> None:
         """An event came: the time begins anew."""
@@ -146,14 +146,14 @@ class Timing:
         seconds = check_seconds("every: period", period)
         start = None if first is None else self.node.clock.now() + check_seconds("every: first", first, zero=True)
         timer: Timer = self._timer(Timer, channel, priority, name)
-        timer._handle = self.node.timers.every(seconds, timer._publish, priority=priority, first=start)
+        timer._handle = self.node._timers.every(seconds, timer._publish, priority=priority, first=start)
         return timer
 
     def after(self, channel: str | Channel, delay: float | timedelta, *, priority: int, name: str | None) -> Timer:
         seconds = check_seconds("after: delay", delay, zero=True)
         timer: Timer = self._timer(Timer, channel, priority, name)
         due = self.node.clock.now() + seconds
-        timer._handle = self.node.timers.call_at(due, lambda: timer._publish_last(due), priority=priority)
+        timer._handle = self.node._timers.call_at(due, lambda: timer._publish_last(due), priority=priority)
         return timer
 
     def deadline(

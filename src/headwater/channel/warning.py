@@ -33,11 +33,11 @@ def remarks_on(attachments: Iterable[Attachment]) -> list[str]:
 
 def remarks_on_history(subscription: Subscription, attachments: Iterable[Attachment]) -> list[str]:
     """That there is no past to begin with, and never will be."""
-    node, wanted = subscription.node, subscription.options.history
-    if not wanted or node.federated or node.config.history:
+    node, wanted = subscription.node, subscription._options.history
+    if not wanted or node._federated or node.config.history:
         return []
     channels = [attachment.channel.name for attachment in attachments]
-    if node.logs is not None and any(map(node.logs.wants, channels or ["*"])):
+    if node._logs is not None and any(map(node._logs.wants, channels or ["*"])):
         return []
     names = ", ".join(dict.fromkeys(channels))
     asked = "all" if wanted < 0 else f"{wanted:,}"

@@ -52,12 +52,12 @@ class Asking:
         state, patterns = peer.state, self._patterns
         if state is None:
             return
-        with self._node.wiring.lock:
+        with self._node._wiring.lock:
             names = self._names()
         for ad in state.channels:
             if ad.name in names or not peer.offers(ad.name) or not self._is_believed(peer, ad.name):
                 continue
-            with self._node.wiring.lock:
+            with self._node._wiring.lock:
                 if self._node.closed or not self._wanted(ad.name):
                     continue
             try:
@@ -67,7 +67,7 @@ class Asking:
             except Exception as error:  # whatever it is, the other channels are served
                 pause = self._engine.failures.failed(f"{ad.name}@{peer.name}", error)
                 self._engine.keeping.later(pause, partial(self.advertised, peer))
-        with self._node.wiring.lock:
+        with self._node._wiring.lock:
             concerned = [channel for channel in self._node.channels() if peer.has(channel.name)]
         for channel in concerned:
             self.sync(channel, [peer])
@@ -105,7 +105,7 @@ class Asking:
             if interest is not None:
                 return parent.derive(name, interest)
         type = unpack_type(ad.type)
-        with self._node.wiring.lock:
+        with self._node._wiring.lock:
             found = next((each for each in self._node.channels() if each.name == name), None)
             adopted = found is None or found.adopted
             made = self._node.channel(name, bytes if type is None else type)
@@ -135,7 +135,7 @@ class Asking:
         return any(
             isinstance(asked.target, Pattern) and asked.target.matches(name)
             for subscription in self._node.subscriptions.values()
-            for asked in subscription.asked
+            for asked in subscription._asked
         )
 
     # ── keeping in step ──
@@ -157,7 +157,7 @@ class Asking:
         asked: Installation | None = peer.asked.get(channel.name)
         if peer.gone is not None or not (peer.has(channel.name) or (asked is not None and asked.demand.wishes)):
             return None
-        with self._node.wiring.lock:  # before the peer's: under that one nothing of the wiring is looked at
+        with self._node._wiring.lock:  # before the peer's: under that one nothing of the wiring is looked at
             demand = NOTHING if channel.closed else self._demands.of(channel, peer)
             begin = self._begin(peer, channel)
         with peer.lock:
@@ -217,7 +217,7 @@ class Asking:
 
     def _ask_once(self, peer: Peer, channel: Channel, asked: Installation) -> bool:
         """Whether the peer has answered."""
-        with self._node.wiring.lock:
+        with self._node._wiring.lock:
             demand = NOTHING if channel.closed else self._demands.of(channel, peer)
             changed = self._changed(asked, demand)
             base = 0 if changed is None else asked.base
@@ -329,7 +329,7 @@ class Asking:
         start = f"{peer.id}/{peer.incarnation}/"
         found: dict[int, int] = {}
         for sink in self._demands.durable(channel):
-            for key, seq in {} if sink.progress is None else sink.progress.positions().items():
+            for key, seq in {} if sink._progress is None else sink._progress.positions().items():
                 if key.startswith(start):
                     sid = int(key.removeprefix(start).partition(" ")[0])
                     found[sid] = min(found.get(sid, seq), seq)
@@ -349,7 +349,7 @@ class Asking:
     ) -> None:
         """A peer has answered a question: one about what has `changed`, or (None) about everything."""
         refused = dict(answer.refused)
-        with self._node.wiring.lock:
+        with self._node._wiring.lock:
             if answer.error:
                 refused = {wish.tag: answer.error for wish in self._demands.everything(demand).wishes}
             still = self._still_refused(asked, demand, changed)
@@ -363,7 +363,7 @@ class Asking:
         if asked.marked >= answer.mark:  # no mark will follow for it
             self.begun(peer, channel.name, asked, version)
         retry = False
-        with self._node.wiring.lock:
+        with self._node._wiring.lock:
             entries = {tag: entry for tag in asked.refused if (entry := self._demands.entry(channel.name, tag))}
             self._not_refused(_place(channel, peer), set(entries.values()))
             for tag, why in refused.items():
@@ -394,7 +394,7 @@ class Asking:
 
     def _reconsider(self, peer: Peer, channel: Channel) -> None:
         """A source that had too much to do may have less by now."""
-        with self._node.wiring.lock:
+        with self._node._wiring.lock:
             forgotten = self._demands.forget_refusals(peer, channel)
         if forgotten and not channel.closed:
             self.sync(channel, [peer])
@@ -408,7 +408,7 @@ class Asking:
 
     def refuse_channel(self, peer: Peer, name: str, why: str) -> None:
         """A peer's sources of a channel do not fit here."""
-        with self._node.wiring.lock:
+        with self._node._wiring.lock:
             for channel in self._node.channels():
                 if channel.name == name:
                     for entry in channel.entries.values():
@@ -420,12 +420,12 @@ class Asking:
             done = [sink for asked_in, sinks in asked.begins if asked_in <= version for sink in sinks]
             asked.begins = [each for each in asked.begins if each[0] > version]
         for sink in done:
-            sink.begun(peer.place(channel))
+            sink._has_begun(peer.place(channel))
 
     def _begin(self, peer: Peer, channel: Channel) -> list[Subscription]:
         """Sinks that are still to begin with the past of a peer."""
         place = peer.place(channel.name)
-        return [sink for sink in self._demands.late(channel) if sink.late and sink.begins(place)]
+        return [sink for sink in self._demands.late(channel) if sink._late and sink._begins(place)]
 
     # ── changing what is wanted ──
 
@@ -435,29 +435,29 @@ class Asking:
         the caller puts it in the place of the old one. So at each source there is a point before which events are
         judged by the old interest, at both ends, and after which by the new."""
         node, demands = self._node, self._demands
-        with node.wiring.lock:
-            ahead = node.foresee(subscription, part, **what)
+        with node._wiring.lock:
+            ahead = node._foresee(subscription, part, **what)
             for channel, entry in ahead:
                 demands.ahead.setdefault(channel, []).append(entry)
                 demands.touch(channel, [entry])
                 if entry.interest is not None and entry.interest.program.stateful:
-                    node.wiring.reserved.append(entry)
-            node.wiring.changed([channel for channel, _ in ahead])
+                    node._wiring.reserved.append(entry)
+            node._wiring.changed([channel for channel, _ in ahead])
         channels = [channel for channel, _ in ahead]
         try:
             if not self._engine.keeping.until(lambda: self.settled(channels, marks=True), CHANGE):
                 log.warning("node %s: not all nodes have taken up the change of %s", node.name, subscription.name)
             yield
         finally:
-            with node.wiring.lock:
+            with node._wiring.lock:
                 for channel, entry in ahead:
                     demands.ahead[channel].remove(entry)
                     demands.touch(channel, [entry])
-                    if entry in node.wiring.reserved:
-                        node.wiring.reserved.remove(entry)
+                    if entry in node._wiring.reserved:
+                        node._wiring.reserved.remove(entry)
                     if not demands.ahead[channel]:
                         del demands.ahead[channel]
-                node.wiring.changed(channels)
+                node._wiring.changed(channels)
 
     # ── waiting for it ──
 
@@ -467,7 +467,7 @@ class Asking:
             for peer in self._engine.everyone():
                 if peer.gone is not None or not peer.has(channel.name):
                     continue
-                with self._node.wiring.lock:
+                with self._node._wiring.lock:
                     demand = NOTHING if channel.closed else self._demands.of(channel, peer)
                 asked = peer.asked.get(channel.name)
                 if asked is None:
@@ -487,7 +487,7 @@ class Asking:
         state = peer.state
         if state is None or not any(ad.sid == source and ad.channel == channel for ad in state.sources):
             return False
-        with self._node.wiring.lock:
+        with self._node._wiring.lock:
             here = [each for each in self._node.channels() if each.name == channel]
             if not here and self._wanted(channel):
                 return False  # it is about to be declared here too

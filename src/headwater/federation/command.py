@@ -241,7 +241,7 @@ def _channel(node: Node, name: str, type: EventType | None, wait: float, ended: 
     if not node.until(lambda: node.has_channel(name) or ended.is_set(), wait):
         known = ", ".join(sorted({ad.name for peer in _peers(node) if peer.state for ad in peer.state.channels}))
         others = f"{len(node.peers)} other nodes" if len(node.peers) != 1 else "1 other node"
-        hidden = "" if node.engine is None else node.engine.permissions.hidden()
+        hidden = "" if node._engine is None else node._engine.permissions.hidden()
         raise FederationError(
             f"channel {name!r}: expected one that a node of the federation has, found none at {others} in {wait:g} s "
             f"(channels there: {known or 'none'}{hidden}); give --type to declare it, or a longer --wait"
@@ -273,12 +273,12 @@ def await_sinks(
 
 def _is_wanted(node: Node, channel: str) -> bool:
     """Whether another node's interest in the channel is in force."""
-    with node.wiring.lock:
+    with node._wiring.lock:
         return any(channel in peer.crossings and peer.crossings[channel].wishes for peer in _peers(node))
 
 
 def _peers(node: Node) -> list[Any]:
-    return [] if node.engine is None else node.engine.everyone()
+    return [] if node._engine is None else node._engine.everyone()
 
 
 def _until(ended: End, lines: Iterable[str | bytes]) -> Iterator[str | bytes]:

@@ -220,7 +220,7 @@ class Contacts:
     def _aside(self, task: Callable[[], object]) -> None:
         """In a thread that nobody waits for, also not the end of the program: names may take long to resolve."""
         node = self._engine.node
-        Supervised(task, f"headwater-{node.name}-contact", node.crashes).start()
+        Supervised(task, f"headwater-{node.name}-contact", node._crashes).start()
 
     def _try_one(self, contact: Contact) -> None:
         reason, accepts, hosts = _probe(contact.endpoint)

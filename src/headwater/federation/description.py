@@ -109,7 +109,7 @@ class Description:
         channels: dict[str, ChannelAd] = {}
         sources: dict[int, SourceAd] = {}
         wanted, wants = set(), False
-        with self._engine.node.wiring.lock:
+        with self._engine.node._wiring.lock:
             known = {channel.name: channel for channel in self._engine.node.channels()}
             for channel in known.values():
                 if self._engine.control.owns(channel.name):
@@ -297,7 +297,7 @@ def is_wanted(channel: Channel, ordered: Channel | None) -> bool:
 def is_asked_for(channel: Channel) -> bool:
     """Whether a sink here has asked for a channel by its name, and not only for what fits a pattern."""
     return any(
-        isinstance(member, Attachment) and member.subscription.asked[member.part].target is channel
+        isinstance(member, Attachment) and member.subscription._asked[member.part].target is channel
         for entry in channel.entries.values()
         for member in entry.members
     )

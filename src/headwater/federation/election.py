@@ -149,7 +149,7 @@ class Ballots:
         return f"{self._engine.network.federation}/{channel}"
 
     def _present(self, channel: str, rank: str) -> bool:
-        if rank == getattr(self._engine.node.sequencers.get(channel), "rank", None):
+        if rank == getattr(self._engine.node._sequencers.get(channel), "rank", None):
             return True
         return any(rank == each for each, _ in sequencers_of(self._engine, channel))
 
@@ -221,7 +221,7 @@ class Electorate:
         except (FederationError, SecurityError):
             return None
         except Exception as error:
-            self._engine.node.crashes.note(f"asking {peer.name} for its vote", error)
+            self._engine.node._crashes.note(f"asking {peer.name} for its vote", error)
             return None
         finally:
             self._waiting.discard(peer.id)

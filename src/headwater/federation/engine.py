@@ -121,7 +121,7 @@ class Engine:
         self.links, self.membership = Links(self), Membership(self)
         self.installing, self.asking = Installing(self), Asking(self)
         self.control, self.permissions = ControlEvents(self), Permissions(self)
-        logs = node.logs
+        logs = node._logs
         self.logs = None if logs is None else LogServer(self, Shelf(logs.settings.folder, logs.node))
         self.touched: set[Channel] = set()
         self._more = threading.Event()  # and again something else
@@ -152,7 +152,7 @@ class Engine:
             lease=network.lease,
             settings=zenoh_settings(self.security),
             limit=self.security.limit + BOXED,
-            crashes=self.node.crashes,
+            crashes=self.node._crashes,
         )
         fabric.on_join, fabric.on_leave = self.membership.joined, self.membership.left
         fabric.on_roll, fabric.on_news = self.dialogue.on_introduction, self.membership.on_news
@@ -186,8 +186,8 @@ class Engine:
             self.fabric.close()
             self.keeping.stop()
             raise
-        self.node.wiring.changed, self.node.wiring.moved = self.wired, self.installing.moved
-        self.node.wiring.rearranged = self.demands.touch
+        self.node._wiring.changed, self.node._wiring.moved = self.wired, self.installing.moved
+        self.node._wiring.rearranged = self.demands.touch
         self.keeping.start()
         self.contacts.start()
         self.keeping.work(self.membership.roll_call)
@@ -371,7 +371,7 @@ class Engine:
             raise SecurityError(f"{peer.name} may not advertise {ad.channel}: {why}", "rule", peer.id)
         if self.control.owns(ad.channel):
             raise SecurityError(f"{ad.channel} is what this node says of itself: it has no others", "rule", peer.id)
-        with self.node.wiring.lock:
+        with self.node._wiring.lock:
             channel = next((each for each in self.node.channels() if each.name == ad.channel), None)
             if channel is None or self.node.closed:
                 return None
@@ -381,7 +381,7 @@ class Engine:
             if source.key in channel.sources:  # a source of the same name that was closed, and is not gone yet
                 source.key = f"{source.key}#{ad.sid}"
                 source.id = f"{channel.name}/{source.key}"
-            self.node.wiring.advertise(source)
+            self.node._wiring.advertise(source)
         return source
 
     def withdrawn(self, peer: Peer, sid: int) -> None:
@@ -389,7 +389,7 @@ class Engine:
         source = peer.standins.pop(sid, None)
         if source is not None:
             peer.ended(sid, source)
-            self.node.wiring.withdraw(source)
+            self.node._wiring.withdraw(source)
             if peer.acknowledge([source]):  # sinks may still have events of it
                 self.keeping.tick_soon()
             self.keeping.changed()
@@ -435,7 +435,7 @@ class Engine:
         """Tell others what has changed, and ask them for what is wanted now. What fails for some channels is tried
         again, and keeps no other channel waiting."""
         self._gather()
-        with self.node.wiring.lock:
+        with self.node._wiring.lock:
             touched, self.touched = self.touched, set()
         self._attempt("news of this node", touched, self.membership.tell_news)
         self._attempt("sources that are gone", touched, partial(self.installing.sweep, touched))
@@ -444,7 +444,7 @@ class Engine:
         self._attempt("what other nodes do not list", touched, partial(self.permissions.touched, touched))
 
     def _sync_channel(self, channel: Channel) -> None:
-        with self.node.wiring.lock:
+        with self.node._wiring.lock:
             self.reaches.unwanted(channel)
         self.asking.sync(channel)
 
@@ -459,7 +459,7 @@ class Engine:
             self.failures.succeeded(about)
 
     def _touch(self, channels: list[Channel]) -> None:
-        with self.node.wiring.lock:
+        with self.node._wiring.lock:
             self.wired(channels)
 
     # ── waiting ──

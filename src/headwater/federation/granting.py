@@ -89,7 +89,7 @@ class Granting:
         """The entry of a wish that was read, if there is room in the budget for it; the wiring's lock is held."""
         if grant.interest is not None:
             self._check(crossing, grant)
-        return self._engine.node.wiring.entry(crossing.channel, grant.interest, zones=grant.zones)
+        return self._engine.node._wiring.entry(crossing.channel, grant.interest, zones=grant.zones)
 
     def _check(self, crossing: Crossing, grant: Grant) -> None:
         """What all would cost with this one, against what they may."""

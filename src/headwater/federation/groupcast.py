@@ -129,7 +129,7 @@ class Groups:
         share = crossing.share
         shared = group if group is not None else None if share is None else share.group
         assert shared is not None
-        wiring, outlet = self.engine.node.wiring, shared.peer
+        wiring, outlet = self.engine.node._wiring, shared.peer
 
         def point() -> None:
             self._at_point(crossing, shared, group is not None)

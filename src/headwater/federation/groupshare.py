@@ -36,7 +36,7 @@ class Outlet:
     def __init__(self, groups: Groups, multicast: Multicast, group: Group) -> None:
         self.groups, self.engine, self.network, self.group = groups, groups.engine, groups.engine.network, group
         self.name, self.budget = f"multicast group {group}", multicast.budget
-        self.full: set[Any] = self.engine.node.full
+        self.full: set[Any] = self.engine.node._full
         self.crossings: set[GroupCrossing] = set()
         self.building = threading.Lock()
         self.dirty: deque[GroupLane] = deque()

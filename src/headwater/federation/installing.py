@@ -67,7 +67,7 @@ class Installing:
         channel = self._channel(whole.channel)
         if channel is not None:
             self._read(peer, principal, channel, question)
-        with self._lock, self._node.wiring.lock:
+        with self._lock, self._node._wiring.lock:
             return replace(self._install(peer, principal, question), memory=peer.memory)
 
     def _not_allowed(self, peer: Peer, request: Install, why: str) -> Installed:
@@ -79,7 +79,7 @@ class Installing:
     def _channel(self, name: str) -> Channel | None:
         if self._engine.control.owns(name):
             return None
-        with self._node.wiring.lock:
+        with self._node._wiring.lock:
             return next((each for each in self._node.channels() if each.name == name), None)
 
     def _read(self, peer: Peer, principal: Principal, channel: Channel, question: Question) -> None:
@@ -147,7 +147,7 @@ class Installing:
             return True
 
         def give_up() -> None:
-            with self._lock, self._node.wiring.lock:
+            with self._lock, self._node._wiring.lock:
                 if crossing.deferred is question and crossing.parked and not crossing.channel.closed:
                     self._change(peer, principal, crossing, question)
 
@@ -234,7 +234,7 @@ class Installing:
     def _put_in_force(
         self, crossing: Crossing, moves: list[Move], fresh: list[Wish], group: GroupCrossing | None
     ) -> None:
-        wiring, groups = self._node.wiring, self._engine.groups
+        wiring, groups = self._node._wiring, self._engine.groups
         pasts = recollect(crossing, fresh)
         if groups is not None and (group is not None or crossing.share is not None):
             groups.change(crossing, group, moves, lambda: send_past(crossing, pasts))
@@ -300,7 +300,7 @@ class Installing:
         return bool(peer.crossings)
 
     def _drop(self, peer: Peer, crossing: Crossing) -> None:
-        with self._lock, self._node.wiring.lock:
+        with self._lock, self._node._wiring.lock:
             if peer.crossings.get(crossing.channel.name) is not crossing:
                 return
             moves = []
@@ -311,7 +311,7 @@ class Installing:
             if crossing.share is not None:
                 self._put_in_force(crossing, moves, [], None)
             elif moves:
-                self._node.wiring.move(moves)
+                self._node._wiring.move(moves)
             self._over(peer, crossing)
             peer.given_up()
 
@@ -336,7 +336,7 @@ class Installing:
         gone = {source.number for source in sources}
         for peer in self._engine.everyone():
             for crossing in list(peer.crossings.values()):
-                with self._node.wiring.lock:
+                with self._node._wiring.lock:
                     for source in sources:
                         crossing.counting.gone(source)
                 for source, lane in list(crossing.lanes.items()):
@@ -399,7 +399,7 @@ class Installing:
                             lane = crossing.lane(source)
                         if lane is not None:
                             with source.lock:
-                                now = self._node.stamp()
+                                now = self._node._stamp()
                                 quiet = not lane.pending and lane.behind is None
                             if not lane.announced:
                                 lane.dirty = True
@@ -414,7 +414,7 @@ class Installing:
         crossing = peer.crossings.get(request.channel)
         if crossing is None:
             return Told({})
-        with self._node.wiring.lock, self._node.wiring.still([crossing.channel]):
+        with self._node._wiring.lock, self._node._wiring.still([crossing.channel]):
             return crossing.counting.told()
 
 

@@ -36,7 +36,7 @@ class Keeping:
         self._tasks: list[tuple[float, Callable[[], object]]] = []
         self._workers = Workers(f"headwater-{name}-federation")
         self._keeper = Supervised(
-            self._keep, f"headwater-{name}-keeper", engine.node.crashes, again=lambda: not engine.closed
+            self._keep, f"headwater-{name}-keeper", engine.node._crashes, again=lambda: not engine.closed
         )
 
     def start(self) -> None:
@@ -108,7 +108,7 @@ class Keeping:
             task(*args)
         except BaseException as error:  # one failure must not end the keeper, and must be seen
             if not self._engine.closed:
-                self._engine.node.crashes.note(f"headwater-{self._engine.node.name}: {_named(task)}", error)
+                self._engine.node._crashes.note(f"headwater-{self._engine.node.name}: {_named(task)}", error)
 
     def changed(self) -> None:
         """Something that someone may be waiting for has happened."""

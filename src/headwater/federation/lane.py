@@ -372,7 +372,7 @@ class Lane:
 
     def _before(self) -> int:
         """The time of what is before all that waits; the next time, this is."""
-        now = self.source.channel.node.stamp()
+        now = self.source.channel.node._stamp()
         before, self._time = self._time or now, now
         return before
 

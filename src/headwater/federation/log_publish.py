@@ -119,7 +119,7 @@ class Publisher:
             )  # fmt: skip
             self.channel = self._channel(channel, type, settings)
             self._source: Source = self._source_of(name)
-            self._logged = self._node.logs is not None and self._node.logs.known(channel) is not None
+            self._logged = self._node._logs is not None and self._node._logs.known(channel) is not None
             self._meet()
         except BaseException:
             self.close()
@@ -140,7 +140,7 @@ class Publisher:
             table = read_table(ChannelFolder.of(settings.folder, name))
             if table is not None:
                 return node.channel(name, bytes if table.type is None else table.type)
-        if not node.until(lambda: node.has_channel(name), self._wait if node.federated else 0.0):
+        if not node.until(lambda: node.has_channel(name), self._wait if node._federated else 0.0):
             raise ChannelError(
                 f"channel {name!r}: expected one that the log or a node of the federation has, found none; give a type"
             )
@@ -161,7 +161,7 @@ class Publisher:
         """Until the nodes that are there are known. `Unreachable` if there was to be one, and is not."""
         node = self._node
         assert node is not None
-        engine = node.engine
+        engine = node._engine
         if engine is None:
             return
         fabric, began = engine.fabric, monotonic()
@@ -184,7 +184,7 @@ class Publisher:
         """Until every node that is there knows of the source, and what it wants of it is in force."""
         node = self._node
         assert node is not None
-        engine, end, pause = node.engine, monotonic() + self._wait, threading.Event()
+        engine, end, pause = node._engine, monotonic() + self._wait, threading.Event()
         if engine is None:
             return
         self._connect()

@@ -202,7 +202,7 @@ class Membership:
             if link is not None:
                 peer._let_go(link, "the other node was started again")
         for source in gone:
-            self._engine.node.wiring.withdraw(source)
+            self._engine.node._wiring.withdraw(source)
             self._forget_positions(source)
         self._engine.installing.restarted(peer)
         if self._engine.groups is not None:
@@ -301,7 +301,7 @@ class Membership:
         if peer.gone is None:
             return
         for source in list(peer.standins.values()):
-            self._engine.node.wiring.withdraw(source)
+            self._engine.node._wiring.withdraw(source)
         peer.standins.clear()
         peer.over.clear()
         peer.unacknowledged.clear()
@@ -447,7 +447,7 @@ class Membership:
             source = peer.standins.get(ad.sid)
             told = source is None or source.linked or source.track is not None  # among its events, where it counts
             if source is not None and not told and source.zones != frozenset(ad.zones):
-                self._engine.node.wiring.rezone(source, frozenset(ad.zones))
+                self._engine.node._wiring.rezone(source, frozenset(ad.zones))
         for ad in before:
             if ad.sid not in here:
                 self._engine.control.source(peer, ad, "withdrawn")
@@ -553,7 +553,7 @@ class Membership:
             )  # fmt: skip
 
     def _touch_all(self) -> None:
-        with self._engine.node.wiring.lock:
+        with self._engine.node._wiring.lock:
             self._engine.wired(self._engine.node.channels())
 
     def signed_by(self, opened: Opened) -> Peer:

@@ -73,8 +73,8 @@ class Node(LocalNode):
         plain, table = split(config)
         super().__init__(name, config=plain, clock=clock, on_error=on_error, log=log)
         self._own_state = state is not None and not isinstance(state, NodeState)
-        self.engine: Engine | None = None
-        self.sequencers: dict[str, Sequencer] = {}  # by channel
+        self._engine: Engine | None = None
+        self._sequencers: dict[str, Sequencer] = {}  # by channel
         self._sequencing = threading.Lock()
         wanted = _network(network if network is not None else table, listen, connect, scout, federation, security)
         self.state = state if isinstance(state, NodeState) or state is None else NodeState(state)
@@ -84,9 +84,9 @@ class Node(LocalNode):
         from headwater.federation.leaving import close_at_exit
 
         try:
-            self.engine = Engine(self, wanted)
-            self.engine.control.start()
-            self.engine.open()
+            self._engine = Engine(self, wanted)
+            self._engine.control.start()
+            self._engine.open()
             close_at_exit(self)
         except BaseException:
             super().close(drain=False)
@@ -94,20 +94,20 @@ class Node(LocalNode):
             raise
 
     @property
-    def federated(self) -> bool:  # type: ignore[override]
-        return self.engine is not None
+    def _federated(self) -> bool:  # type: ignore[override]
+        return self._engine is not None
 
     # ── channels and sources ──
 
     def channel(self, name: str, type: Any = None) -> Channel:
         """As at any node; the type may also be left out for a channel that another node of the federation has."""
-        if type is None and self.engine is not None and not self._has(name):
-            peer = self.engine.asking.known(name)
+        if type is None and self._engine is not None and not self._has(name):
+            peer = self._engine.asking.known(name)
             if peer is not None:
-                return self.engine.asking.declare(peer, name)
+                return self._engine.asking.declare(peer, name)
             with suppress(ChannelError):
                 return super().channel(name)
-            others = f"{len(self.engine.everyone())} other nodes{self.engine.permissions.hidden()}"
+            others = f"{len(self._engine.everyone())} other nodes{self._engine.permissions.hidden()}"
             raise ChannelError(
                 f"channel {name!r}: expected one that exists, found none here or at {others}; declare it with a "
                 "type, or wait: node.until(lambda: node.has_channel(...))"
@@ -115,42 +115,42 @@ class Node(LocalNode):
         return super().channel(name, type)
 
     def _has(self, name: str) -> bool:
-        with self.wiring.lock:
+        with self._wiring.lock:
             return name in self._channels
 
     def has_channel(self, name: str) -> bool:
         """Whether this node, or one that it knows of, has such a channel."""
-        return self._has(name) or (self.engine is not None and self.engine.asking.known(name) is not None)
+        return self._has(name) or (self._engine is not None and self._engine.asking.known(name) is not None)
 
     def _add_channel(self, channel: Channel) -> Channel:
         made = super()._add_channel(channel)
-        if self.engine is not None:
-            self.wiring.changed([made])
+        if self._engine is not None:
+            self._wiring.changed([made])
         return made
 
     # ── subscriptions ──
 
-    def change(self, subscription: Subscription, part: int, **what: Any) -> dict[str, int]:
+    def _change(self, subscription: Subscription, part: int, **what: Any) -> dict[str, int]:
         """First every source learns the new interest, then sinks are judged by it: no event is judged by a mixture."""
-        if self.engine is None or not any(self._remote(channel) for channel, _ in subscription.attachments):
-            return super().change(subscription, part, **what)
-        with self.engine.asking.changing(subscription, part, **what):
-            return super().change(subscription, part, **what)
+        if self._engine is None or not any(self._remote(channel) for channel, _ in subscription._attachments):
+            return super()._change(subscription, part, **what)
+        with self._engine.asking.changing(subscription, part, **what):
+            return super()._change(subscription, part, **what)
 
     def _remote(self, channel: Channel) -> bool:
-        assert self.engine is not None
-        return any(peer.gone is None and peer.has(channel.name) for peer in self.engine.everyone())
+        assert self._engine is not None
+        return any(peer.gone is None and peer.has(channel.name) for peer in self._engine.everyone())
 
-    def start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
+    def _start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
         """As at any node; where the order is to be the same for all, of the channel in that order."""
         if options.order != "total":
-            made = super().start(kind, asked, options, name, *more)
-            if self.engine is not None and any(isinstance(each.target, Pattern) for each in asked):
-                self.engine.asking.look_again()
+            made = super()._start(kind, asked, options, name, *more)
+            if self._engine is not None and any(isinstance(each.target, Pattern) for each in asked):
+                self._engine.asking.look_again()
             return made
         from headwater.federation.ordered import in_order, until_sequenced
 
-        made = super().start(kind, [in_order(self, each, options) for each in asked], options, name, *more)
+        made = super()._start(kind, [in_order(self, each, options) for each in asked], options, name, *more)
         until_sequenced(self, made)
         return made
 
@@ -162,9 +162,9 @@ class Node(LocalNode):
 
         found = self.channel(channel) if isinstance(channel, str) else channel
         with self._sequencing:
-            made = self.sequencers.get(found.name)
+            made = self._sequencers.get(found.name)
             if made is None:
-                made = self.sequencers[found.name] = Sequencer(self, found)
+                made = self._sequencers[found.name] = Sequencer(self, found)
             return made
 
     # ── the federation ──
@@ -172,27 +172,27 @@ class Node(LocalNode):
     @property
     def id(self) -> str:
         """In the federation: its name, and the beginning of its key's fingerprint."""
-        return self.name if self.engine is None else self.engine.id
+        return self.name if self._engine is None else self._engine.id
 
     @property
     def endpoints(self) -> tuple[str, ...]:
         """Where it can be reached: what others may give as `connect`."""
-        return () if self.engine is None else tuple(self.engine.fabric.endpoints)
+        return () if self._engine is None else tuple(self._engine.fabric.endpoints)
 
     @property
     def peers(self) -> list[str]:
         """The names of the other nodes that are there."""
-        if self.engine is None:
+        if self._engine is None:
             return []
-        return sorted(peer.name for peer in self.engine.everyone() if peer.gone is None and peer.state is not None)
+        return sorted(peer.name for peer in self._engine.everyone() if peer.gone is None and peer.state is not None)
 
     def remote_sources(self, channel: str) -> list[str]:
         """The sources of a channel that other nodes advertise, as "name@node"."""
-        if self.engine is None:
+        if self._engine is None:
             return []
         return sorted(
             f"{ad.name}@{peer.name}"
-            for peer in self.engine.everyone()
+            for peer in self._engine.everyone()
             if peer.gone is None
             for ad in peer.sources
             if ad.channel == channel
@@ -200,9 +200,9 @@ class Node(LocalNode):
 
     def until(self, condition: Callable[[], bool], timeout: float = READY) -> bool:
         """Wait until a condition holds, which is looked at whenever something happens in the federation."""
-        if self.engine is None:
+        if self._engine is None:
             return bool(condition())
-        return self.engine.keeping.until(condition, timeout)
+        return self._engine.keeping.until(condition, timeout)
 
     def ready(self, timeout: float = READY) -> bool:
         """Wait until every node that is there has taken up, or refused, what this node's sinks want; False if too late.
@@ -211,7 +211,7 @@ class Node(LocalNode):
         then: each node is asked what it has. From then on sinks miss nothing that those sources publish. An endpoint of
         `connect` at which nobody has ever been reached is waited for too. `unready()` says what was not so in time;
         what is waited for in detail: `federation/readiness.py`."""
-        engine = self.engine
+        engine = self._engine
         if engine is None:
             return True
         from headwater.federation.readiness import Readiness
@@ -220,20 +220,20 @@ class Node(LocalNode):
 
     def unready(self) -> list[str]:
         """What the last `ready()` waited for in vain, in words; empty if it said True."""
-        return [] if self.engine is None else list(self.engine.unready)
+        return [] if self._engine is None else list(self._engine.unready)
 
     def flush(self, timeout: float = READY) -> bool:
         """Wait until the nodes that are there have dealt with all that was published for reliable subscriptions."""
-        return True if self.engine is None else self.engine.flush(timeout)
+        return True if self._engine is None else self._engine.flush(timeout)
 
     def renew_security(self) -> None:
         """Take up what the files of its security say now: a renewed certificate, other authorities, what is revoked.
 
         A running node looks at them every second anyway. ConfigError if something is wrong with them; what was good
         last goes on then."""
-        if self.engine is not None:
-            self.engine.renew_security(force=True)
-            if problem := self.engine.credentials.problem:
+        if self._engine is not None:
+            self._engine.renew_security(force=True)
+            if problem := self._engine.credentials.problem:
                 raise ConfigError([ConfigProblem("security", "files that are right", problem)])
 
     def federation(self) -> FederationReport:
@@ -247,7 +247,7 @@ class Node(LocalNode):
         """What others have asked this node's log for, and the rows and bytes that have left it for that."""
         from headwater.federation.logs import LogReads
 
-        return LogReads() if self.engine is None or self.engine.logs is None else self.engine.logs.counts
+        return LogReads() if self._engine is None or self._engine.logs is None else self._engine.logs.counts
 
     def remote_counts(self, subscription: Subscription) -> list[RemoteCounts]:
         """What a subscription's interest has done at the sources of other nodes, which are asked for it: how many
@@ -274,7 +274,7 @@ class Node(LocalNode):
             self._end_sequencers(drain, end)
             return True
 
-        if self.sequencers:
+        if self._sequencers:
             await _aside(finish)
         ended = await super().aclose(drain=drain, timeout=timeout)
 
@@ -286,20 +286,20 @@ class Node(LocalNode):
         return ended
 
     def _end_sequencers(self, drain: bool, end: float) -> None:
-        if drain and self.engine is not None:
-            for sequencer in list(self.sequencers.values()):
+        if drain and self._engine is not None:
+            for sequencer in list(self._sequencers.values()):
                 sequencer.close(timeout=max(0.0, end - monotonic()))
 
     def _depart(self, drain: bool, end: float) -> None:
-        if self.engine is not None and not self.engine.closed:
+        if self._engine is not None and not self._engine.closed:
             if drain:
-                self.engine.flush(max(0.0, end - monotonic()))
-            self.engine.close()
+                self._engine.flush(max(0.0, end - monotonic()))
+            self._engine.close()
         self._close_logs()
         self._close_state()
 
     def _close_logs(self) -> None:
-        if self.engine is None or self.engine.closed:  # else nodes may still be behind, and are sent what is there
+        if self._engine is None or self._engine.closed:  # else nodes may still be behind, and are sent what is there
             super()._close_logs()
 
     def _close_state(self) -> None:

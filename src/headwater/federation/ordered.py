@@ -29,17 +29,17 @@ def in_order(node: Node, asked: Asked, options: Options) -> Asked:
         raise SubscriptionError('order: the order "total" is one of the whole channel; remove zones=')
     if channel.name.endswith(ORDERED):
         return asked
-    if node.engine is None:
+    if node._engine is None:
         node.sequence(channel)
     return replace(asked, target=node.channel(channel.name + ORDERED, bytes if channel.type is None else channel.type))
 
 
 def until_sequenced(node: Node, subscription: Subscription) -> None:
     """While no node sequences what it wants, a subscription says so."""
-    engine = node.engine
+    engine = node._engine
     if engine is None:
         return
-    channel = next(asked.target for asked in subscription.asked)
+    channel = next(asked.target for asked in subscription._asked)
     assert isinstance(channel, Channel)
     name = channel.name
 
@@ -57,6 +57,6 @@ def until_sequenced(node: Node, subscription: Subscription) -> None:
 
 
 def _sequenced(node: Node, channel: Channel) -> bool:
-    assert node.engine is not None
+    assert node._engine is not None
     own = any(source.local for source in list(channel.sources.values()))
-    return own or any(peer.gone is None and peer.has(channel.name) for peer in node.engine.everyone())
+    return own or any(peer.gone is None and peer.has(channel.name) for peer in node._engine.everyone())

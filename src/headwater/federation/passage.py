@@ -46,9 +46,9 @@ _ASKED = _Asked()
 
 
 def _engine(node: Node) -> Engine:
-    if node.engine is None:
+    if node._engine is None:
         raise FederationError(f"gateway: expected a node with a network, found {node.name!r} without; give it listen=")
-    return node.engine
+    return node._engine
 
 
 def federation_name(node: Node) -> str:
@@ -88,7 +88,7 @@ class Passage:
         self.over = False
         self._ending = False
         self._thread = Supervised(
-            self._keep, f"headwater-{name}-{here.name}", here.crashes, again=lambda: not self._ends
+            self._keep, f"headwater-{name}-{here.name}", here._crashes, again=lambda: not self._ends
         )
 
     def start(self) -> None:
@@ -136,7 +136,7 @@ class Passage:
             except Exception as error:
                 again = True
                 if not self._ends:
-                    self.here.crashes.note(self._thread.name, error)
+                    self.here._crashes.note(self._thread.name, error)
             self._mine.keeping.nudge()
         self._end()
 
@@ -177,7 +177,7 @@ class Passage:
         with self._lock:
             left, self.relays = list(self.relays.values()), {}
         for relay in left:
-            self.there.close_source(relay)
+            self.there._close_source(relay)
         for engine in (self._mine, self._theirs):
             with suppress(ValueError):
                 engine.keeping.watchers.remove(self._wakes)
@@ -201,7 +201,7 @@ class Passage:
             for sid, ad in ads.items():
                 if self._fits(ad.channel):
                     yield (peer.id, peer.incarnation, sid), self._known(ad, peer.id, peer.incarnation)
-        with self.here.wiring.lock:
+        with self.here._wiring.lock:
             own = [source for channel in self.here.channels() for source in channel.sources.values() if source.local]
         for source in own:
             if self._fits(source.channel.name):
@@ -242,7 +242,7 @@ class Passage:
         mine, channel = pair
         plan = None if mine.type is None or channel.type is None else fitting(mine.type, channel.type)
         filters = self._filters(ad, mine)
-        with self.there.wiring.lock, self._lock:
+        with self.there._wiring.lock, self._lock:
             found = self.relays.get(key)
             if found is not None or self.there.closed or channel.closed:
                 return found
@@ -292,7 +292,7 @@ class Passage:
 
     def _declared(self, mine: Channel) -> Channel:
         """The channel of the same name there, made if need be: derived if it is so here and its parent is passed on."""
-        with self.there.wiring.lock:
+        with self.there._wiring.lock:
             if any(channel.name == mine.name for channel in self.there.channels()):
                 return self.there.channel(mine.name)
             if mine.parent is not None and mine.interest is not None and self._fits(mine.parent.name):
@@ -311,12 +311,12 @@ class Passage:
                 del self.relays[key]
                 name = relay.channel.name
                 self._past[name] = self._past.get(name, 0) + relay.passed
-            self.there.close_source(relay)
+            self.there._close_source(relay)
         return waits
 
     def _holds(self, key: Key) -> bool:
         """Whether events of a source are still to be passed on."""
-        self._parting = [taking for taking in self._parting if not taking.mailbox.idle]
+        self._parting = [taking for taking in self._parting if not taking._mailbox.idle]
         return any(
             taking.holds(lambda source: self._key(source) == key) for taking in (*self.taking.values(), *self._parting)
         )
@@ -372,7 +372,7 @@ class Passage:
     def _ask(self, name: str) -> None:
         """See that what is taken here of a channel is what is wanted there."""
         channel = next((each for each in self.there.channels() if each.name == name), None)
-        with self.there.wiring.lock:
+        with self.there._wiring.lock:
             wants, found = ([], set()) if channel is None else self._wanted(channel)
         if name not in {relay.channel.name for relay in list(self.relays.values())}:
             wants = []
@@ -396,7 +396,7 @@ class Passage:
             options = make_options(
                 self.here.config, _nothing, queue=self._queue(), dispatch=RelayThreads(), failures=0, about=False
             )
-            self.taking[name] = self.here.start(
+            self.taking[name] = self.here._start(
                 Relay, [Asked(mine, interest)], options, f"{self._name} {name} to {self.sink_side}", self._relay_of,
                 self._barred, routes,
             )  # fmt: skip
@@ -411,9 +411,9 @@ class Passage:
 
     def _reroute(self, taking: Relay, channel: Channel, routes: Routes) -> None:
         if taking.routes != routes:
-            with self.here.wiring.lock:
+            with self.here._wiring.lock:
                 taking.routes = routes
-                self.here.wiring.changed([channel])
+                self.here._wiring.changed([channel])
 
     def _leave(self, name: str) -> None:
         taking = self.taking.pop(name, None)

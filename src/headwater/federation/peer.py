@@ -79,7 +79,7 @@ class Peer:
         self.reading: list[Lane] = []  # lanes that go on reading the log when others had their turn
         self.sender = Sender(self._collect, f"{engine.node.name}-{self.name}", engine.pulse)
         self.stir: Callable[..., None] = self.sender.stir
-        self.full: set[Any] = engine.node.full
+        self.full: set[Any] = engine.node._full
         # out and in
         self.crossings: dict[str, Crossing] = {}
         self.memory = new_memory()  # in which they are kept: another one as soon as this node gives one up by itself
@@ -556,7 +556,7 @@ class Peer:
         source.window = message.window
         source.pace = max(1, min(PACE, message.window // 4))
         if source.zones != (zones := frozenset(ad.zones)):
-            self.engine.node.wiring.rezone(source, zones)
+            self.engine.node._wiring.rezone(source, zones)
         if message.group:
             if self.engine.groups is not None:
                 self.engine.groups.hearing.announced(self, source, message)

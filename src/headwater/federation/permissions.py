@@ -74,7 +74,7 @@ class Permissions:
             return
         if unlisted.patterns != patterns:
             unlisted.patterns = patterns
-            with self._node.wiring.lock:
+            with self._node._wiring.lock:
                 names = [*self._names(peer, self._node.channels()), *self._patterns()]
             self._want(peer, unlisted, names)
         else:
@@ -85,7 +85,7 @@ class Permissions:
         for peer in self._engine.everyone():
             unlisted = self._of(peer)
             if unlisted is not None:
-                with self._node.wiring.lock:
+                with self._node._wiring.lock:
                     names = list(self._names(peer, channels))
                 self._want(peer, unlisted, names)
 
@@ -116,7 +116,7 @@ class Permissions:
         return (asked.target.text for _, asked in self._asked() if isinstance(asked.target, Pattern))
 
     def _asked(self) -> Iterator[tuple[Subscription, Asked]]:
-        return ((sink, asked) for sink in list(self._node.subscriptions.values()) for asked in sink.asked)
+        return ((sink, asked) for sink in list(self._node.subscriptions.values()) for asked in sink._asked)
 
     def _want(self, peer: Peer, unlisted: Unlisted, names: Iterable[str]) -> None:
         known: dict[str, str] = {}
@@ -209,7 +209,7 @@ class Permissions:
         found: list[tuple[str, Entry | None]] = []
         if not refused:
             return
-        with self._node.wiring.lock:
+        with self._node._wiring.lock:
             for channel in self._node.channels():
                 if channel.name in refused:
                     for entry in channel.entries.values():
@@ -242,7 +242,7 @@ class Permissions:
             unlisted = self._unlisted.pop(peer.id, None)
         if unlisted is None or not unlisted.refused:
             return
-        with self._node.wiring.lock:
+        with self._node._wiring.lock:
             for sink in self._node.subscriptions.values():
                 for name, why in unlisted.refused.items():
                     if sink.refused.get(place := f"{name}@{peer.name}") == why:

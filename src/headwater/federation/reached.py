@@ -117,7 +117,7 @@ class Reaches:
             if not source.local and (source.position_key or "").startswith(prefix):
                 there = source.peer.standins.get(source.sid) is source  # type: ignore[attr-defined]
                 if not there or source.peer.incarnation != peer.incarnation:  # type: ignore[attr-defined]
-                    self._node.wiring.withdraw(source)
+                    self._node._wiring.withdraw(source)
         at: BySource = {}
         since: BySource = {}
         for name, reached in self._all(prefix).items():
@@ -139,7 +139,7 @@ class Reaches:
             number = self._demands.number(entry) or 0
             alone = number if number in streams else 0
             for sink in sinks_behind([entry]):
-                kept = {} if sink.progress is None else sink.progress.positions()
+                kept = {} if sink._progress is None else sink._progress.positions()
                 for key, seq in kept.items():
                     if key.startswith(prefix):
                         name = unquote(key.removeprefix(prefix).partition(" ")[0])

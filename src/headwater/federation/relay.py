@@ -194,7 +194,7 @@ class RelaySource(Source):
         """Enter it in its channel, under a name that no other source has there."""
         self.key = key
         self.id = f"{self.channel.name}/{key}"
-        self.channel.node.wiring.advertise(self)
+        self.channel.node._wiring.advertise(self)
 
     def relay(self, letter: Letter, *, seq: int | None = None) -> None:
         """Publish one event with its own number (or this one), time and record."""
@@ -206,7 +206,7 @@ class RelaySource(Source):
             self._wait_for_room(record)
         ready: Ready = []
         with self.lock, self._turn:
-            if self.closed and not self.channel.node.draining:
+            if self.closed and not self.channel.node._draining:
                 return
             self.last = number
             self.passed += 1
@@ -225,7 +225,7 @@ class RelaySource(Source):
             self._wait_for_room(None)
         ready: Ready = []
         with self.lock, self._turn:
-            if self.closed and not self.channel.node.draining:
+            if self.closed and not self.channel.node._draining:
                 return
             self.last = int(seqs[-1])
             self.passed += len(seqs)
@@ -316,7 +316,7 @@ class Relay(Subscription):
     `routes` are the federations that lie behind it, each way from the next to where someone wants the events; () if it
     wants them as any sink does."""
 
-    calm = False  # not everything that comes is for it
+    _calm = False  # not everything that comes is for it
 
     def __init__(
         self,
@@ -333,21 +333,21 @@ class Relay(Subscription):
         self.routes = routes
         self._to, self._barred = to, barred
 
-    def accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+    def _arrive(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
         if not self._barred(letter.source):
-            super().accept(attachment, letter, ready)
+            super()._arrive(attachment, letter, ready)
 
-    def accept_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
+    def _arrive_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
         if not self._barred(chunk.source):
-            super().accept_chunk(attachment, chunk, ready)
+            super()._arrive_chunk(attachment, chunk, ready)
 
-    def deliver(self, item: Item) -> None:
+    def _deliver(self, item: Item) -> None:
         letter = item[1]
-        self.handling = letter
+        self._handling = letter
         try:
             source = self._to(letter.source)
             if source is None:
-                self.skip(item, item[2])
+                self._leave_out(item, item[2])
                 return
             if isinstance(letter, Chunk):
                 source.relay_chunk(letter)
@@ -355,16 +355,16 @@ class Relay(Subscription):
                 source.relay(letter)
             self._delivered += item[2]
         except HeadwaterError as error:
-            self.handler_failed(error, letter)
+            self._handler_failed(error, letter)
         finally:
-            self.handling = None
+            self._handling = None
 
     def holds(self, of: Callable[[Source], bool]) -> bool:
         """Whether it may have something of a source that is not passed on yet."""
-        if self.mailbox.idle and not self.mailbox.items:
+        if self._mailbox.idle and not self._mailbox.items:
             return False
-        handling = self.handling
-        return handling is None or of(handling.source) or any(of(item[1].source) for item in self.mailbox.contents())
+        handling = self._handling
+        return handling is None or of(handling.source) or any(of(item[1].source) for item in self._mailbox.contents())
 
 
 __all__ = ["Relay", "RelaySource", "RelayThreads", "Routes"]

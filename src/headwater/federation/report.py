@@ -309,10 +309,10 @@ class RemoteCounts:
 
 def federation(node: Node) -> FederationReport:
     """A node's view of its federation."""
-    engine = node.engine
+    engine = node._engine
     if engine is None:
         return FederationReport(node=node.name, id=node.id, federation="")
-    with node.wiring.lock:
+    with node._wiring.lock:
         peers = tuple(_peer(engine, each) for each in sorted(engine.everyone(), key=lambda each: each.id))
     budget = engine.network.budget
     return FederationReport(
@@ -333,7 +333,7 @@ def federation(node: Node) -> FederationReport:
         expelled=dict(engine.membership.expelled),
         security=engine.credentials.problem,
         contacts=tuple(map(_contact, engine.contacts.all())),
-        crashes={**PROCESS.counts, **node.crashes.counts, **_failed_messages(engine)},
+        crashes={**PROCESS.counts, **node._crashes.counts, **_failed_messages(engine)},
     )
 
 
@@ -447,7 +447,7 @@ def _unlisted(engine: Engine, peer: Peer) -> Iterator[AskedReport]:
     refused = engine.permissions.refused(peer)
     if not refused:
         return
-    with engine.node.wiring.lock:
+    with engine.node._wiring.lock:
         wanted = [
             (channel.name, _text(entry))
             for channel in engine.node.channels()
@@ -458,7 +458,7 @@ def _unlisted(engine: Engine, peer: Peer) -> Iterator[AskedReport]:
         wanted += [
             (asked.text, "everything" if asked.where is None else getattr(asked.where, "text", str(asked.where)))
             for sink in engine.node.subscriptions.values()
-            for asked in sink.asked
+            for asked in sink._asked
             if asked.text in refused and is_pattern(asked.text)
         ]
     for name, interest in wanted:
@@ -475,11 +475,11 @@ def _text(entry: Entry) -> str:
 
 def remote_counts(node: Node, subscription: Subscription) -> list[RemoteCounts]:
     """What a subscription's interest has done at other nodes: each is asked; who does not answer is left out."""
-    engine = node.engine
+    engine = node._engine
     if engine is None:
         return []
-    with node.wiring.lock:
-        attached, peers = list(subscription.attachments.values()), engine.everyone()
+    with node._wiring.lock:
+        attached, peers = list(subscription._attachments.values()), engine.everyone()
         wanted = [
             (peer, *way) for each in attached for peer in peers if peer.gone is None for way in _asked_as(each, peer)
         ]

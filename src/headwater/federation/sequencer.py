@@ -99,21 +99,21 @@ class Placing(Event, name="headwater.Placing"):
 class _Taker(Subscription):
     """Takes all events of the channel, as they are."""
 
-    calm = False
+    _calm = False
 
     def __init__(self, *args: Any) -> None:
         *rest, self._take = args
         super().__init__(*rest)
 
-    def deliver(self, item: Any) -> None:
-        self.handling = item[1]
+    def _deliver(self, item: Any) -> None:
+        self._handling = item[1]
         try:
             self._take(item[1])
             self._delivered += item[2]
         except HeadwaterError as error:
-            self.handler_failed(error, item[1])
+            self._handler_failed(error, item[1])
         finally:
-            self.handling = None
+            self._handling = None
 
 
 class Sequencer:
@@ -123,7 +123,7 @@ class Sequencer:
         if channel.name.endswith((ORDERED, ORDERING)):
             raise ChannelError(f"sequence: expected a channel of events, found {channel.name!r}, which is one's order")
         self.node, self.channel = node, channel
-        self._engine = node.engine
+        self._engine = node._engine
         self.active = self._engine is None
         self.closed = False
         self.term = 0  # in which it leads, or has led last
@@ -170,7 +170,7 @@ class Sequencer:
         self._taker = self._taking(RelayThreads(), self._take)
         self._engine.keeping.watchers.append(self._event.set)
         self._thread = Supervised(
-            self._keep, f"headwater-{node.name}-sequencer", node.crashes, again=lambda: not self.closed
+            self._keep, f"headwater-{node.name}-sequencer", node._crashes, again=lambda: not self.closed
         )
         self._thread.start()
 
@@ -178,7 +178,7 @@ class Sequencer:
         options = make_options(
             self.node.config, _nothing, queue=Queue(limit=HELD), dispatch=dispatch, failures=0, about=False
         )
-        made: Subscription = self.node.start(
+        made: Subscription = self.node._start(
             _Taker, [Asked(self.channel)], options, f"sequencer of {self.channel.name}", take
         )
         return made
@@ -196,7 +196,7 @@ class Sequencer:
             way=None if engine is None else lambda source: engine.way(origin, source, (), ()),
             tag=(lambda entry: None) if engine is None else engine.demands.number,
         )
-        with self.node.wiring.lock:
+        with self.node._wiring.lock:
             made.advertise(f"sequencer#{made.number}")
         return made
 
@@ -210,7 +210,7 @@ class Sequencer:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
         self.closed = True
-        self.node.sequencers.pop(self.channel.name, None)
+        self.node._sequencers.pop(self.channel.name, None)
         if self._engine is not None:
             self._resign()
             with suppress(ValueError):
@@ -360,7 +360,7 @@ class Sequencer:
         while not self.node.closed:
             self._event.wait(LOOK)
             self._event.clear()
-            ending = self._ending and self._taker.mailbox.idle
+            ending = self._ending and self._taker._mailbox.idle
             try:
                 self._turn()
             except ClosedError:
@@ -503,7 +503,7 @@ class Sequencer:
     def _renew_source(self) -> None:
         """What it publishes has the term in which it does so."""
         old, self._out = self._out, self._source()
-        self.node.close_source(old)
+        self.node._close_source(old)
 
     def _wait_for(self, key: Key, patience: dict[str, float]) -> Letter | None:
         """An event that has its place, but may still be on its way here. Once one of an origin has been waited for in

@@ -381,9 +381,9 @@ class StandIn(Source):
                     sink = getattr(member, "subscription", None)
                     if sink is None:
                         continue
-                    wanted, (rank, turn) = sink.options.history, more[seq]
-                    if wanted and not 0 < wanted < rank and sink.number <= turn:  # else it has its own, or gets them
-                        sink.accept_past(self.place, member, letter, ready)
+                    wanted, (rank, turn) = sink._options.history, more[seq]
+                    if wanted and not 0 < wanted < rank and sink._number <= turn:  # else it has its own, or gets them
+                        sink._accept_past(self.place, member, letter, ready)
         go_all(list(dict.fromkeys(ready)))
         self._release()
 
@@ -439,8 +439,8 @@ class StandIn(Source):
 
     def _release(self) -> None:
         """Sinks that take events in order of time may go on, those that got none of these as well."""
-        if self.channel.node.ordered:
-            self.channel.node.release()
+        if self.channel.node._ordered:
+            self.channel.node._release()
 
     def _arrived(self, number: int, last: int, events: int) -> bool:
         """Under its lock: whether this frame is the next. Another thread, which reads another link, may have been
@@ -496,7 +496,7 @@ class StandIn(Source):
         letters = [
             Letter(None, records[at], self, events.seqs[at], events.stamps[at], now, self.priority) for at in rest
         ]
-        lone.subscription.put_off([(attachment, letter, 1, 0, inf) for letter in letters])
+        lone.subscription._put_off([(attachment, letter, 1, 0, inf) for letter in letters])
 
     def one(self, number: int, seq: int, frame: bytes | memoryview) -> bool:
         """A frame of one event, straight to the one function that wants everything, if that is how things are."""
@@ -599,13 +599,13 @@ class StandIn(Source):
             upto = self.received
         kept = FOREVER
         for subscription in self._sinks():
-            held = subscription.mailbox.held
+            held = subscription._mailbox.held
             if not held:
                 waits = _oldest(subscription, self)
                 if waits is None:
                     return None, kept
                 upto = min(upto, waits)
-            elif self.reached is None and (first := subscription.unsettled(self)) is not None:
+            elif self.reached is None and (first := subscription._unsettled(self)) is not None:
                 kept = min(kept, first - 1)
         return upto, kept
 
@@ -622,14 +622,14 @@ class StandIn(Source):
 
 def _oldest(subscription: Subscription, source: StandIn) -> int | None:
     """The event before the oldest of this source that a sink has not done with; None if that cannot be told now."""
-    box = subscription.mailbox
-    if subscription.progress is not None:
-        unsettled = subscription.progress.unsettled(source)
+    box = subscription._mailbox
+    if subscription._progress is not None:
+        unsettled = subscription._progress.unsettled(source)
         return 1 << 62 if unsettled is None else unsettled - 1
     if box.idle and not box.items:
         return 1 << 62
     contents = box.contents()  # first: what is taken out after this is there, what was before is being handled
-    handling = subscription.handling
+    handling = subscription._handling
     if not box.token and handling is None:
         return None  # in the middle of something
     oldest = 1 << 62
@@ -665,12 +665,12 @@ def _handle(lone: Any, records: Any) -> tuple[int, int]:
             try:
                 handler(event)
             except Exception as error:
-                subscription.handler_failed(error, event)
+                subscription._handler_failed(error, event)
             else:
                 if not special:  # as it is but for failures, pauses and those who wait for something
                     continue
-                if subscription.failures:
-                    subscription.went_well()
+                if subscription._failures:
+                    subscription._went_well()
             if not lone.mailbox.delivers:
                 break
     finally:

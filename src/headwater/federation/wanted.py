@@ -169,11 +169,11 @@ class Wanted:
             tag,
             key,
             wish,
-            tuple(sink for sink in own if sink.options.history),
-            tuple(sink for sink in own if sink.progress is not None),
-            tuple(sink.name for sink in sinks if sink.progress is not None),
-            any(sink.options.delivery.name == "reliable" for sink in sinks),
-            any(sink.options.order == "timestamp" for sink in sinks),
+            tuple(sink for sink in own if sink._options.history),
+            tuple(sink for sink in own if sink._progress is not None),
+            tuple(sink.name for sink in sinks if sink._progress is not None),
+            any(sink._options.delivery.name == "reliable" for sink in sinks),
+            any(sink._options.order == "timestamp" for sink in sinks),
             any(not routes for routes in onward),
             frozenset(route for routes in onward for route in routes),
         )
@@ -321,7 +321,7 @@ def _special(wish: Wish | None) -> bool:
 
 def _past(sinks: Iterable[Subscription]) -> tuple[int, int]:
     """How many events of the past these want at most (below 0: all), and the number of the last of them that does."""
-    begins = {sink.number: sink.options.history for sink in sinks if sink.options.history}
+    begins = {sink._number: sink._options.history for sink in sinks if sink._options.history}
     if not begins:
         return 0, 0
     return -1 if min(begins.values()) < 0 else max(begins.values()), max(begins)

@@ -84,7 +84,7 @@ class Played:
 
     def close(self) -> None:
         """All that it logged comes to rest, so that whoever reads Parquet sees it."""
-        log = None if self.node.logs is None else self.node.logs.known(self.channel)
+        log = None if self.node._logs is None else self.node._logs.known(self.channel)
         if log is not None:
             log.roll(wait=True)
         self.node.close()

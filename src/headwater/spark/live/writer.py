@@ -65,7 +65,7 @@ class _Writing:
                 while done < rows:
                     found = publisher.publish(time.time_ns(), staged_batches(files))
                     done = found.rows + found.before
-                log = publisher.node.logs.known(self.options.channel) if publisher.node.logs is not None else None
+                log = publisher.node._logs.known(self.options.channel) if publisher.node._logs is not None else None
                 if log is not None:  # perhaps nobody opens it again, so it comes to rest now
                     log.roll(wait=True)
         discard(files)

@@ -179,7 +179,7 @@ class Crowd(Nodes):
 
     def _settled(self, member: Node) -> None:
         """What is not wanted any more is withdrawn everywhere."""
-        engine = member.engine
+        engine = member._engine
         assert engine is not None
         if not member.until(lambda: engine.asking.settled(member.channels(), marks=True), WAIT):
             raise TimeoutError(f"{member.name}: the other nodes have not answered")
@@ -223,7 +223,7 @@ class Crowd(Nodes):
         """Publish `n` events, each when all that want it have the one before (or all as one batch): event frames that
         went to other nodes for them, bytes of these and of what is said beside them, and multicast datagrams."""
         member, source = self.members[node], self.sources[node, channel, "s"]
-        engine = member.engine
+        engine = member._engine
         assert engine is not None
         before = _sent(member)
         if at_once:
@@ -253,21 +253,21 @@ class Crowd(Nodes):
 
 def _counted(node: Node) -> Counter[str]:
     total: Counter[str] = Counter()
-    assert node.engine is not None
-    for kind, each in node.engine.fabric.counters.items():
+    assert node._engine is not None
+    for kind, each in node._engine.fabric.counters.items():
         total[f"{kind}_out"] += each["messages_out"]
         total[f"{kind}_in"] += each["messages_in"]
         total[f"{kind}_bytes"] += each["bytes_out"]
         total[f"{kind}_bytes_in"] += each["bytes_in"]
-    for peer in node.engine.everyone():
+    for peer in node._engine.everyone():
         total.update({f"stream_{kind}": count for kind, count in peer.control_in.items()})
     return total
 
 
 def _sent(node: Node) -> dict[str, int]:
-    assert node.engine is not None
+    assert node._engine is not None
     report = node.federation()
-    multicast = node.engine.multicast
+    multicast = node._engine.multicast
     return {
         "frames": sum(lane.frames for peer in report.peers for lane in peer.lanes),
         "stream_bytes": sum(peer.bytes_out for peer in report.peers),

@@ -261,7 +261,7 @@ class Growing(Nodes):
         to: Counter[str] = Counter()
         links: set[str] = set()
         for node in self._nodes:
-            engine = node.engine
+            engine = node._engine
             assert engine is not None
             for peer in engine.everyone():
                 lanes = list(peer.lanes())

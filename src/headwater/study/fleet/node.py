@@ -295,7 +295,7 @@ class Nodes(Common):
     def counters(self) -> dict[str, Any]:
         """Bytes written to the links and events put into their frames, at all nodes of this process."""
         self._nodes[0].until(lambda: True, 0)
-        peers = [peer for node in self._nodes if node.engine is not None for peer in node.engine.everyone()]
+        peers = [peer for node in self._nodes if node._engine is not None for peer in node._engine.everyone()]
         links = sorted({peer.link.kind for peer in peers if peer.link is not None})
         return {
             "bytes": sum(peer.bytes_out for peer in peers),
