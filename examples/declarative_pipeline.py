@@ -90,7 +90,8 @@ def run(project: Path) -> None:
     )
     if ran.returncode != 0:
         sys.exit(f"{ran.stdout[-6000:]}\nthe runner failed with {ran.returncode}")
-    completed = [line.split("Flow ")[1].split()[0] for line in ran.stdout.splitlines() if "has COMPLETED" in line]
+    # Spark tries a flow again that has failed, and may say of one more than once that it is done.
+    completed = {line.split("Flow ")[1].split()[0] for line in ran.stdout.splitlines() if "has COMPLETED" in line}
     print(f"flows completed: {', '.join(sorted(name.rpartition('.')[2] for name in completed))}")
 
 
