@@ -52,7 +52,7 @@ class NodeLogs:
             found = self._open.get(channel.name)
             if found is None or found.type != channel.type:
                 if found is not None:  # the channel was closed, and another has its name
-                    found.close(until=0.0)  # opening it again brings to rest what it has, in the background
+                    found.close(until=0.0, why="")  # opening it again brings to rest what it has, in the background
                     del self._open[channel.name]
                 found = ChannelLog.open(self.settings, channel.name, self.node, channel.type)
                 self._open[channel.name] = found

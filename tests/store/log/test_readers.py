@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from headwater.store.log import ChannelReader
 from headwater.store.log.layout import ChannelFolder
 from headwater.store.log.repair import repair
 from headwater.store.log.verify import verify
+from tests.federation.nodes import GUARD, eventually
 
 PAGE = Path(__file__).parents[3] / "docs" / "log.md"
 CHANNEL = "ie.tcd.sighting"
@@ -160,6 +162,23 @@ class TestRest:
         assert "found others at work with them" in caplog.text and "`headwater log rest`" in caplog.text
         with pytest.raises(Exception, match="rest_seconds: expected a number of seconds from 0"):
             Log(tmp_path, rest_seconds=-1)
+
+    def test_nor_is_it_longer_where_a_segment_waits_to_come_to_rest(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with Node("lab", log=Log(tmp_path, rest_seconds=0.2)) as node:
+            node.channel(CHANNEL, "level: f64").source("hall").publish(level=1.0)
+            log = node.logs.known(CHANNEL)  # type: ignore[union-attr]
+            assert log is not None
+            with ChannelFolder.of(tmp_path, CHANNEL).exclusive():
+                log.roll()
+                eventually(lambda: log._resting)
+                closing = threading.Thread(target=node.close, daemon=True)
+                closing.start()
+                closing.join(GUARD)
+                assert not closing.is_alive()
+        assert "`headwater log rest`" in caplog.text and "make room" not in caplog.text
+        assert main(["log", "rest", str(tmp_path)]) == 0 and ChannelReader(tmp_path, CHANNEL).count() == 1
 
 
 class TestNames:

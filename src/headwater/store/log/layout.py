@@ -30,10 +30,11 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
+from math import inf
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -195,10 +196,12 @@ class ChannelFolder:
         return found
 
     @contextmanager
-    def shared(self, *, wait: float | None = None) -> Iterator[None]:
+    def shared(
+        self, *, wait: float | None = None, given_up: Callable[[], bool] | None = None
+    ) -> Iterator[None]:
         """While this is held no file is taken away or exchanged. With `wait`, it is a StoreError if others have the
-        files alone for more seconds."""
-        with _flock(self.lock, fcntl.LOCK_SH, wait):
+        files alone for more seconds; and so it is once nobody wants them any more (`given_up`)."""
+        with _flock(self.lock, fcntl.LOCK_SH, wait, given_up):
             yield
 
     @contextmanager
@@ -267,7 +270,9 @@ def _folders(path: Path) -> list[str]:
 
 
 @contextmanager
-def _flock(path: Path, how: int, wait: float | None = None) -> Iterator[None]:
+def _flock(
+    path: Path, how: int, wait: float | None = None, given_up: Callable[[], bool] | None = None
+) -> Iterator[None]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except FileNotFoundError:
@@ -281,22 +286,24 @@ def _flock(path: Path, how: int, wait: float | None = None) -> Iterator[None]:
             yield
             return
     try:
-        if wait is None:
+        if wait is None and given_up is None:
             fcntl.flock(descriptor, how)
         else:
-            _lock_within(path, descriptor, how, wait)
+            _lock_within(path, descriptor, how, inf if wait is None else wait, given_up or bool)
         yield
     finally:
         os.close(descriptor)
 
 
-def _lock_within(path: Path, descriptor: int, how: int, wait: float) -> None:
+def _lock_within(path: Path, descriptor: int, how: int, wait: float, given_up: Callable[[], bool]) -> None:
     end = time.monotonic() + wait
     while True:
         try:
             fcntl.flock(descriptor, how | fcntl.LOCK_NB)
             return
         except BlockingIOError:
+            if given_up():
+                raise StoreError(f"log {os.fspath(path.parent)!r}: others are at work with its files") from None
             if time.monotonic() >= end:
                 what = "to have its files alone for a moment" if how == fcntl.LOCK_EX else "to come at its files"
                 raise StoreError(

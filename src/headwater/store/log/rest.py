@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from headwater.store.log.schema import (
 from headwater.types.arrow import compact
 
 ROW_GROUP = 131_072
+Turn = Callable[[], AbstractContextManager[None]]  # while it is held, no file is taken away or exchanged
 _FEW = 64  # changes of day in one batch, up to which slices are cheaper than sorting
 
 WRITING: dict[str, Any] = {
@@ -51,12 +53,16 @@ WRITING: dict[str, Any] = {
 }
 
 
-def put_to_rest(folder: NodeFolder, segment: int, *, wait: float | None = None) -> list[Path]:
+def put_to_rest(
+    folder: NodeFolder, segment: int, *, wait: float | None = None, given_up: Callable[[], bool] | None = None
+) -> list[Path]:
     """Make the Parquet files of a segment and take its write-ahead file away; the files made or found.
 
     The segment must not be written any more. Doing it again after an interruption gives the same files. With `wait`, it
-    is a StoreError if others have the channel's files alone for so many seconds.
+    is a StoreError if others have the channel's files alone for so many seconds; and so it is if they have when it is
+    `given_up`.
     """
+    turn = partial(folder.channel.shared, wait=wait, given_up=given_up)
     path = folder.wal(segment)
     found = wal.read(path)
     if found.damage:
@@ -71,8 +77,8 @@ def put_to_rest(folder: NodeFolder, segment: int, *, wait: float | None = None) 
             )
         sync_file(folder.channel.common_metadata)  # the segment may be one that nobody has synced
         for day, batches in sorted(_days(found.batches(table, ordered=True, rows=ROW_GROUP)).items()):
-            files.append(_place(folder, segment, day, pa.Table.from_batches(batches, table.schema), wait))
-    before = AtRest.read(folder.sources) or at_rest_by_files(folder)
+            files.append(_place(folder, segment, day, pa.Table.from_batches(batches, table.schema), turn))
+    before = AtRest.read(folder.sources) or at_rest_by_files(folder, turn)
     sources = dict(before.sources or {})
     times = found.last_times
     for name, (_, last, _) in found.spans.items():
@@ -111,7 +117,7 @@ def _days(batches: Iterator[Any]) -> dict[int, list[Any]]:
     return made
 
 
-def _place(folder: NodeFolder, segment: int, day: int, rows: Any, wait: float | None = None) -> Path:
+def _place(folder: NodeFolder, segment: int, day: int, rows: Any, turn: Turn) -> Path:
     """A day's file, in its place."""
     target = folder.parquet(day, segment)
     metadata = {
@@ -126,7 +132,7 @@ def _place(folder: NodeFolder, segment: int, day: int, rows: Any, wait: float | 
     try:
         write_parquet(temporary, rows.replace_schema_metadata(metadata))
         sync_file(temporary)
-        with folder.channel.shared(wait=wait):
+        with turn():
             if not target.parent.is_dir():
                 target.parent.mkdir(exist_ok=True)
                 sync_folder(target.parent.parent)
@@ -164,10 +170,10 @@ def spans_of(rows: Any) -> dict[str, tuple[int, int, int]]:
     return dict(sorted(zip(names, zip(*columns, strict=True), strict=True)))
 
 
-def at_rest_by_files(folder: NodeFolder) -> AtRest:
+def at_rest_by_files(folder: NodeFolder, turn: Turn | None = None) -> AtRest:
     """What `sources.json` would say, from the files at rest: only when it is lost, since it takes a pass over them."""
     segment = last_segment(folder)
-    with folder.channel.shared():
+    with (turn or folder.channel.shared)():
         paths = [os.fspath(path) for _, path in folder.channel.parquet()]
         if not paths:
             return AtRest(segment, {})

@@ -494,12 +494,14 @@ class ChannelLog:
         try:
             self._sync(self._ticket)
             while self._sealed and not self._closed:
-                put_to_rest(self._folder, self._sealed[0])
+                put_to_rest(self._folder, self._sealed[0], given_up=lambda: self._closed)
                 with self._lock:
                     del self._sealed[0]
                 self._retain()
             self._trouble = None
         except (HeadwaterError, OSError, pa.ArrowException) as error:
+            if self._closed:  # which sees to the rest of it, as long as there is time
+                return
             self._trouble = error if isinstance(error, HeadwaterError) else self._not_at_rest(error)
             _log.warning("%s", self._trouble)
             background.RESTER.cancel(self._retry)
@@ -528,11 +530,12 @@ class ChannelLog:
 
     # ── the end ──
 
-    def close(self, *, until: float | None = None) -> None:
+    def close(self, *, until: float | None = None, why: str = "rest_seconds are over") -> None:
         """Sync, bring everything to rest, and let go. Closing twice is fine.
 
         What is not at rest by `until` (by the clock of `time.monotonic`; as a rule `rest_seconds` from now), or cannot
-        come to rest, stays in its write-ahead file, which is as safe: that is said, with what to do."""
+        come to rest, stays in its write-ahead file, which is as safe: that is said, with what to do and `why` (not if
+        that is "")."""
         until = time.monotonic() + self.settings.rest_seconds if until is None else until
         with self._turn:
             if self._closed:
@@ -556,18 +559,17 @@ class ChannelLog:
                     writer.close()
                 self._rolled.clear()
             try:
-                self._rest_at_the_end(until)
+                self._rest_at_the_end(until, why)
             finally:
                 os.close(self._claim)
                 _OPEN.discard(self)
 
-    def _rest_at_the_end(self, until: float) -> None:
+    def _rest_at_the_end(self, until: float, why: str) -> None:
         """Bring to rest what is not, as long as there is time; nobody appends any more. Nothing is deleted for it: what
         there is at the end is what others are to read, and opening it sees to retention."""
         if self._unsynced is not None:  # nothing is known of what its files have
             return
         waiting = [*self._sealed, *([self._writer.header.segment] if self._writer.names else [])]
-        why = "rest_seconds are over"
         while waiting and (left := until - time.monotonic()) > 0:
             try:
                 put_to_rest(self._folder, waiting[0], wait=left)
@@ -575,10 +577,11 @@ class ChannelLog:
                 why = str(error)
                 break
             del waiting[0]
-        if waiting and self.settings.rest_seconds:
+        if waiting and why and self.settings.rest_seconds:
             _log.warning(
-                "%s: closed with %d segments that are not at rest as Parquet (%s); nothing is lost: opening the log "
-                "again, or `headwater log rest`, brings them to rest", self._place, len(waiting), why
+                "%s: closed with %s not at rest as Parquet (%s); nothing is lost: opening the log again, or "
+                "`headwater log rest`, brings that to rest",
+                self._place, "a segment" if len(waiting) == 1 else f"{len(waiting)} segments", why,
             )  # fmt: skip
 
     def __enter__(self) -> ChannelLog:
@@ -613,7 +616,7 @@ def _close_all() -> None:
     """The program ends: what is synced is safe, and it does not wait for more."""
     for log in list(_OPEN):
         with suppress(StoreError):
-            log.close(until=0.0)
+            log.close(until=0.0, why="the program ended without closing its node")
 
 
 def _forget_all() -> None:
