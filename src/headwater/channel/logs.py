@@ -33,7 +33,8 @@ class NodeLogs:
         patterns = (settings.channels,) if isinstance(settings.channels, str) else settings.channels
         self._patterns = [Pattern(each) for each in patterns]
         self._open: dict[str, ChannelLog] = {}
-        self._lock = threading.Lock()
+        self._ending: dict[str, ChannelLog] = {}  # of channels that are closed, and that are not let go of yet
+        self._lock = threading.Condition()
         self._closed = False
 
     def wants(self, channel: str) -> bool:
@@ -45,6 +46,8 @@ class NodeLogs:
         if not self.wants(channel.name):
             return None
         with self._lock:
+            while channel.name in self._ending:
+                self._lock.wait()
             if self._closed:
                 raise ClosedError(f"log of {channel.name}: node {self.node!r} is closed; open another")
             from headwater.store.log.writing import ChannelLog  # late: a node without a log needs none of it
@@ -65,15 +68,25 @@ class NodeLogs:
         with self._lock:
             return self._open.get(channel)
 
-    def release(self, channel: str) -> None:
-        """Let go of the log of a channel that is closed, if it has one: its files are not kept open for good."""
+    def release(self, channel: str) -> ChannelLog | None:
+        """The log of a channel that is closed, if it has one: its files are not kept open for good. It is to be ended
+        then, by who holds no locks."""
         with self._lock:
             found = self._open.pop(channel, None)
-        if found is not None:
-            try:
-                found.close()
-            except StoreError as error:
-                log.error("node %s: %s", self.node, error)
+            if found is not None:
+                self._ending[channel] = found
+            return found
+
+    def end(self, released: ChannelLog) -> None:
+        """Bring it to rest and let go of it."""
+        try:
+            released.close()
+        except StoreError as error:
+            log.error("node %s: %s", self.node, error)
+        finally:
+            with self._lock:
+                del self._ending[released.channel]
+                self._lock.notify_all()
 
     def close(self) -> None:
         """Let go of them all, at rest as far as there is time for that (`Log.rest_seconds`, for all together); what was
@@ -88,6 +101,9 @@ class NodeLogs:
                 each.close(until=until)
             except StoreError as error:
                 problem = problem or error
+        with self._lock:
+            while self._ending:
+                self._lock.wait()
         if problem is not None:
             raise problem
 

@@ -188,10 +188,16 @@ class Node:
 
     def _shut_channel(self, channel: Channel) -> None:
         with self._wiring.lock:
+            logs = None if channel.closed or channel.parent is not None else self._logs
             ended = self._close_channel(channel)
-        for subscription in ended:
-            subscription._release()
-        self._release()
+            had = None if logs is None else logs.release(channel.name)
+        try:
+            for subscription in ended:
+                subscription._release()
+            self._release()
+        finally:
+            if logs is not None and had is not None:  # it comes to rest, and other channels do not wait for that
+                logs.end(had)
 
     def _close_channel(self, channel: Channel) -> list[Subscription]:
         """The subscriptions that end with it."""
@@ -213,8 +219,6 @@ class Node:
                 self._withdraw(source)
             if channel.parent is not None:
                 self._wiring.remove_derived(channel)
-            elif self._logs is not None:
-                self._logs.release(channel.name)
             del self._channels[channel.name]
             for subscription in self.subscriptions.values():
                 subscription.refused.pop(channel.name, None)

@@ -163,12 +163,33 @@ class TestRest:
         with pytest.raises(Exception, match="rest_seconds: expected a number of seconds from 0"):
             Log(tmp_path, rest_seconds=-1)
 
+    def test_a_channel_that_comes_to_rest_keeps_no_other_waiting(self, tmp_path: Path) -> None:
+        with Node("lab", log=Log(tmp_path, rest_seconds=GUARD)) as node:
+            channel = node.channel(CHANNEL, "level: f64")
+            channel.source("hall").publish(level=1.0)
+
+            def go_on() -> None:
+                node.channel("other", "level: f64").source("hall").publish(level=2.0)
+                node.channel(CHANNEL, "level: f64").source("hall").publish(level=3.0)  # waits for its log, and has it
+
+            closing = threading.Thread(target=channel.close)
+            going_on = threading.Thread(target=go_on)
+            with ChannelFolder.of(tmp_path, CHANNEL).exclusive():
+                closing.start()
+                eventually(lambda: channel.closed)
+                going_on.start()
+                eventually(lambda: (tmp_path / "other").exists())
+                assert closing.is_alive()
+            closing.join(GUARD)
+            going_on.join(GUARD)
+        assert ChannelReader(tmp_path, CHANNEL).count() == 2 and not list(tmp_path.rglob("*.wal"))
+
     def test_nor_is_it_longer_where_a_segment_waits_to_come_to_rest(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         with Node("lab", log=Log(tmp_path, rest_seconds=0.2)) as node:
             node.channel(CHANNEL, "level: f64").source("hall").publish(level=1.0)
-            log = node.logs.known(CHANNEL)  # type: ignore[union-attr]
+            log = node._logs.known(CHANNEL)  # type: ignore[union-attr]
             assert log is not None
             with ChannelFolder.of(tmp_path, CHANNEL).exclusive():
                 log.roll()

@@ -196,9 +196,7 @@ class ChannelFolder:
         return found
 
     @contextmanager
-    def shared(
-        self, *, wait: float | None = None, given_up: Callable[[], bool] | None = None
-    ) -> Iterator[None]:
+    def shared(self, *, wait: float | None = None, given_up: Callable[[], bool] | None = None) -> Iterator[None]:
         """While this is held no file is taken away or exchanged. With `wait`, it is a StoreError if others have the
         files alone for more seconds; and so it is once nobody wants them any more (`given_up`)."""
         with _flock(self.lock, fcntl.LOCK_SH, wait, given_up):
