@@ -73,6 +73,15 @@ def test_every_name_is_found_where_the_table_says() -> None:
         _ = headwater.Nodes
 
 
+def test_packages_and_modules_are_found_by_their_names() -> None:
+    program = """
+    import json, headwater
+    other = [hasattr(headwater, name) for name in ("no_such_name", "_no_such_name", "__wrapped__")]
+    print(json.dumps([headwater.types.__name__, headwater.store.log.__name__, headwater.explain.__module__, other]))
+    """
+    assert run(program) == ["headwater.types", "headwater.store.log", "headwater.explanation", [False] * 3]
+
+
 def test_a_program_that_publishes_and_subscribes_loads_what_it_needs() -> None:
     assert set(run(f"{LOCAL}\n{LOADED}")) == {"numpy", "llvmlite", "sqlglot"}
 

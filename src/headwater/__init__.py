@@ -282,15 +282,23 @@ if not installed("federation"):  # `from headwater import *` gives what there is
     __all__ = [name for name in __all__ if name not in _FEDERATED]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'headwater' has no attribute {name!r}")
+def _home_of(name: str) -> Any:
+    """What a name stands for: one of the above, or a package or module of Headwater, as `headwater.types`."""
     from importlib import import_module
+    from importlib.util import find_spec
 
+    if name not in _HOMES:
+        if name.startswith("_") or find_spec(f"headwater.{name}") is None:
+            raise AttributeError(f"module 'headwater' has no attribute {name!r}")
+        return import_module(f"headwater.{name}")
     if name in _FEDERATED:
         require("federation", name)
     found = globals()[name] = getattr(import_module(_HOMES[name]), _OTHERWISE.get(name, name))
     return found
+
+
+if not TYPE_CHECKING:  # to a type checker a name that is not above is an error
+    __getattr__ = _home_of
 
 
 def __dir__() -> list[str]:
