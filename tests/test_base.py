@@ -77,9 +77,9 @@ def test_packages_and_modules_are_found_by_their_names() -> None:
     program = """
     import json, headwater
     other = [hasattr(headwater, name) for name in ("no_such_name", "_no_such_name", "__wrapped__")]
-    print(json.dumps([headwater.types.__name__, headwater.store.log.__name__, headwater.explain.__module__, other]))
+    print(json.dumps([headwater.types.__name__, headwater.federation.__name__, headwater.explain.__module__, other]))
     """
-    assert run(program) == ["headwater.types", "headwater.store.log", "headwater.explanation", [False] * 3]
+    assert run(program) == ["headwater.types", "headwater.federation", "headwater.explanation", [False] * 3]
 
 
 def test_a_program_that_publishes_and_subscribes_loads_what_it_needs() -> None:
