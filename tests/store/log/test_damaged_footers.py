@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headwater.errors import StoreError
+from headwater.store.log.footers import footer
 from headwater.store.log.parquet_footer import Damaged, row_groups
 from tests.effort import EFFORT
 from tests.store.log.logs import DAY0, Logged, sighting
@@ -44,6 +46,7 @@ def test_no_changed_byte_of_a_footer_ends_the_process(tmp_path: Path) -> None:
     log = Logged(tmp_path / "log")
     log.rest("a", [sighting("a", "x", i, DAY0 + i) for i in range(1, 21)], group=10)
     [path] = tmp_path.rglob("*.parquet")
+    pq.write_table(pq.read_table(path), path, row_group_size=10)  # without a seal, which notices all of it
     child = subprocess.run(
         [sys.executable, "-c", READ, os.fspath(path), str(1000 * EFFORT)],
         capture_output=True,
@@ -117,3 +120,20 @@ def test_what_is_no_footer_is_said(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1" + nested + len(nested).to_bytes(4, "little") + b"PAR1")
     with pytest.raises(Damaged, match="too deep"):
         row_groups(path)
+
+
+def test_names_with_dots_are_no_damage(tmp_path: Path) -> None:
+    """Others write what they like: a column `a.b` beside `b` in `a`."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": [{"b": 1}], "a.b": ["x"]}), path)
+    assert [group.rows for group in row_groups(path)] == [1]
+
+
+def test_what_every_event_has_is_of_its_kind(tmp_path: Path) -> None:
+    columns = {"event_node": ["a"], "event_source": ["x"], "event_seq": [1], "event_time": [1]}
+    for name, expected in (("event_time", "times"), ("event_seq", "whole numbers"), ("event_node", "text")):
+        path = tmp_path / f"{name}.parquet"
+        right = {"event_time": pa.array([1], pa.timestamp("us", "UTC"))}
+        pq.write_table(pa.table({**columns, **right, name: [0.5]}), path)
+        with pytest.raises(StoreError, match=f"expected {expected} in {name}, found: double"):
+            footer(path)

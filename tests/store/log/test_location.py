@@ -103,6 +103,12 @@ def test_the_setting_stays_as_it_was_written(home: Path) -> None:
 
 
 def test_odd_names_that_are_paths(home: Path) -> None:
-    assert local_folder("a:b") == Path("a:b") and local_folder("./s3:/x") == Path("s3:/x")
+    for given in ("a:b", "./s3:/x", "./file:x"):
+        with Node("lab", log=given) as node:
+            node.channel(CHANNEL, "level: f64").source("hall").publish(level=1.0)
+        assert ChannelReader(given, CHANNEL).count() == 1 and list(Path(given).rglob("*.parquet"))
     with pytest.raises(StoreError, match=r"\./s3:"):
         local_folder("s3:/x")
+    for given in ("file:x", "file:", "file://", "file://localhost"):  # relative to what?
+        with pytest.raises(StoreError, match="no path from the root"):
+            local_folder(given)

@@ -17,6 +17,7 @@ from headwater.store.log.files import LogFiles
 from headwater.store.log.layout import DAY_MICROSECONDS
 from headwater.store.log.reading import ChannelReader, Span, channels
 from headwater.store.log.repair import repair
+from headwater.store.log.seal import seal
 from headwater.store.log.settings import Log
 from headwater.store.log.verify import verify
 from headwater.store.log.writing import ChannelLog
@@ -315,6 +316,7 @@ class TestWhatANodeWrites:
         whole = path.read_bytes()
         assert whole.count(b"headwater.segment") == 1
         path.write_bytes(whole.replace(b"headwater.segment", b"headwater.\x80egment"))
+        seal(path)  # it was written so
         assert ChannelReader(tmp_path, CHANNEL).count() == 8
 
     def test_a_torn_end_is_no_damage(self, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def read(task: Task, judge: Judge) -> Iterator[Chunk]:
         wanted = [name for name in wanted if name not in (LOG_META["source"], LOG_META["seq"])]
     with _opened(task.path, slender) as file:
         for group in task.groups:
-            table = file.read_row_group(group, columns=wanted, use_threads=False)
+            table = _read(task.path, file, group, wanted)
             rows = file.metadata.row_group(group).num_rows
             columns = {name: _whole(table.column(name)) for name in table.column_names}
             if rows:
@@ -98,12 +98,22 @@ def read(task: Task, judge: Judge) -> Iterator[Chunk]:
 
 def _opened(path: str, dictionaries: Sequence[str] = ()) -> Any:
     try:
-        return pq.ParquetFile(path, read_dictionary=list(dictionaries))
+        return pq.ParquetFile(path, read_dictionary=list(dictionaries), page_checksum_verification=True)
     except FileNotFoundError:
         raise StoreError(
             f"log file {path!r}: expected it as when the backtest began, found it gone: the log was compacted or old "
             "events deleted meanwhile, or this worker does not see the folder; run it again"
         ) from None
+
+
+def _read(path: str, file: Any, group: int, columns: Sequence[str]) -> Any:
+    try:
+        return file.read_row_group(group, columns=columns, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(
+            f"log file {path!r}: row group {group} cannot be read: {str(error).splitlines()[0]}; `headwater log "
+            "verify` says what is wrong, `headwater log repair` keeps what can be read"
+        ) from error
 
 
 def _whole(column: Any) -> Any:

@@ -84,7 +84,7 @@ def _pieces(files: list[Path]) -> Iterator[Piece]:
 
 def _loader(path: Path, group: int) -> Any:
     def load() -> pa.RecordBatch:
-        with pq.ParquetFile(path, read_dictionary=[SOURCE]) as file:
+        with pq.ParquetFile(path, read_dictionary=[SOURCE], page_checksum_verification=True) as file:
             table = file.read_row_group(group, columns=list(_COLUMNS), use_threads=False).select(list(_COLUMNS))
         columns = [_one(column) for column in table.columns]
         columns[0] = columns[0].cast(pa.utf8()) if not pa.types.is_dictionary(columns[0].type) else columns[0]

@@ -110,6 +110,7 @@ def _read(path: Path) -> Footer:
             f"log file {os.fspath(path)!r}: expected the columns {NODE}, {SOURCE}, {SEQ} and {TIME}, found no "
             f"{', '.join(lacking)}; move the file out of the log"
         )
+    _check_kinds(path, schema)
     notes = {}
     for name, value in (metadata.metadata or {}).items():
         if name.startswith(b"headwater."):
@@ -136,6 +137,28 @@ def _read(path: Path) -> Footer:
     if made.node is not None and made.sources is not None:
         made.spans = {(made.node, name): found for name, found in made.sources.items()}
     return made
+
+
+def _check_kinds(path: Path, schema: pa.Schema) -> None:
+    """StoreError if what is logged of every event is of another kind than that of a log."""
+    types = pa.types
+    for name, expected, fits in (
+        (NODE, "text", _is_text),
+        (SOURCE, "text", _is_text),
+        (SEQ, "whole numbers", types.is_integer),
+        (TIME, "times", types.is_timestamp),
+    ):
+        if not fits(schema.field(name).type):
+            raise StoreError(
+                f"log file {os.fspath(path)!r}: expected {expected} in {name}, found: {schema.field(name).type}; "
+                "`headwater log repair` sets such files aside"
+            )
+
+
+def _is_text(type: pa.DataType) -> bool:
+    if pa.types.is_dictionary(type):
+        type = type.value_type
+    return bool(pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type))
 
 
 def _groups(path: Path, found: list[RowGroup], schema: pa.Schema) -> list[Group]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from headwater.errors import StoreError
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)\Z", re.DOTALL)  # one slash too, which a Path makes of two
+_FILE = "file:"
 _HERE = ("", "localhost")
 EXPECTED = "a folder of this machine, as a path, ~/… or file:///…"
 
@@ -28,7 +29,7 @@ def local_folder(given: str | os.PathLike[str]) -> Path:
 def misplaced(text: str) -> str | None:
     """What is wrong with a text as the folder of a log; None if it can be one."""
     address = _ADDRESS.match(text)
-    if address is None or address[1].lower() == "file":
+    if address is None or _is_file(text):
         try:
             _folder(text)
         except ValueError as error:
@@ -41,10 +42,13 @@ def misplaced(text: str) -> str | None:
     )
 
 
+def _is_file(text: str) -> bool:
+    return text[: len(_FILE)].lower() == _FILE
+
+
 def _folder(text: str) -> Path:
-    address = _ADDRESS.match(text)
-    if address is not None and address[1].lower() == "file":
-        rest = address[2]
+    if _is_file(text):
+        rest = text[len(_FILE) :]
         host, path = "", rest
         if rest.startswith("//"):
             host, slash, path = rest[2:].partition("/")
@@ -53,13 +57,17 @@ def _folder(text: str) -> Path:
             raise ValueError(
                 f"the folder of another machine, {host!r}; a file of this one has three slashes: file:///{path[1:]}"
             )
+        if not path.startswith("/"):
+            raise ValueError(f"no path from the root; a file: address has one, as in file://{Path.cwd()}/{path}")
         from urllib.parse import unquote  # late: hardly anybody needs it
 
         return Path(unquote(path))
     try:
-        return Path(text).expanduser()
+        found = Path(text).expanduser()
     except RuntimeError:
         raise ValueError(f"no folder of a user {text.partition('/')[0]!r}") from None
+    # Without its ./ the path of a folder `s3:` here would be taken for an address by the next who reads it.
+    return found.absolute() if found.parts and ":" in found.parts[0] else found
 
 
 def folder_argument(text: str) -> Path:

@@ -10,13 +10,13 @@ A footer is written in the compact protocol of Thrift. What is of no interest he
 from __future__ import annotations
 
 import builtins
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-MAGIC = b"PAR1"
+from headwater.store.log.seal import Damaged, footer_bytes
+
 DEEPEST = 32  # parts within parts
 
 _NUMBERS, _BINARY, _LIST, _STRUCT = (4, 5, 6), 8, 9, 12  # kinds of Thrift
@@ -43,25 +43,13 @@ class RowGroup:
     rows: int = 0
     bytes: int = 0
     chunks: dict[str, Chunk] = field(default_factory=dict)  # by path: the names of a column and of what it is in
-
-
-class Damaged(ValueError):
-    """A footer that says one thing here and another there, or cannot be read to its end."""
+    kinds: list[int] = field(default_factory=list)  # of its chunks, in order
 
 
 def row_groups(path: Path) -> list[RowGroup]:
     """Raises Damaged, or OSError."""
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - 8))
-        end = file.read(8)
-        length = int.from_bytes(end[:4], "little")
-        if len(end) < 8 or end[4:] != MAGIC or length > size - 8:
-            raise Damaged("the file does not end as a Parquet file does")
-        file.seek(size - 8 - length)
-        data = file.read(length)
     try:
-        return _file(_Reader(data))
+        return _file(_Reader(footer_bytes(path)))
     except IndexError:
         raise Damaged("its footer ends in the middle") from None
 
@@ -187,9 +175,8 @@ def _file(reader: _Reader) -> list[RowGroup]:
         else:
             reader.skip(kind)
     for at, group in enumerate(groups):
-        found = [chunk.kind for chunk in group.chunks.values()]
-        if found != kinds:
-            raise Damaged(f"columns of the kinds {found} in row group {at}, in the schema {kinds}")
+        if group.kinds != kinds:
+            raise Damaged(f"columns of the kinds {group.kinds} in row group {at}, in the schema {kinds}")
         if group.rows < 0 or group.bytes < 0:
             raise Damaged(f"row group {at} with {group.rows} rows and {group.bytes} bytes")
     return groups
@@ -210,7 +197,9 @@ def _row_group(reader: _Reader) -> RowGroup:
     made = RowGroup()
     for number, kind in reader.fields():
         if number == 1 and kind == _LIST:
-            made.chunks = {chunk.path: chunk for chunk in reader.each(_column_chunk)}
+            chunks = list(reader.each(_column_chunk))
+            made.kinds = [chunk.kind for chunk in chunks]
+            made.chunks = {chunk.path: chunk for chunk in chunks}  # a column `a.b` and `b` in `a` have the same path
         elif number == 2 and kind in _NUMBERS:
             made.bytes = reader.number()
         elif number == 3 and kind in _NUMBERS:
@@ -264,3 +253,6 @@ def _text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise Damaged(f"the name of a column is {data!r}") from None
+
+
+__all__ = ["Chunk", "Damaged", "RowGroup", "row_groups"]

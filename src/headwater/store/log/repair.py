@@ -36,6 +36,7 @@ from headwater.store.log.rest import ROW_GROUP, at_rest_by_files
 from headwater.store.log.rewriting import write_rested
 from headwater.store.log.schema import META, NODE, SOURCE, Table, evolve, first_table, read_table, write_table
 from headwater.store.log.schema import table_of as table_of_schema
+from headwater.store.log.seal import is_whole
 
 
 @dataclass(slots=True)
@@ -133,7 +134,7 @@ def _file(folder: ChannelFolder, table: Table, path: Path, report: Repaired) -> 
     node = part.node if part.node is not None else (name[0] if name is not None and lost else None)
     whole = merging.joined(kept) if kept else None
     wrong = not lost and whole is not None and part.footer.sources is not None and part.footer.spans != spans_of(whole)
-    if not lost and not wrong and not damaged:
+    if not lost and not wrong and not damaged and is_whole(path):
         return
     if whole is not None:
         whole = merging.arranged(whole, merging.order_in_file)
@@ -148,7 +149,11 @@ def _file(folder: ChannelFolder, table: Table, path: Path, report: Repaired) -> 
         return
     temporary.rename(path)
     sync_folder(path.parent)
-    what = f"{lost:,} of {lost + whole.num_rows:,} events cannot be read" if lost else "its order or notes were wrong"
+    what = (
+        f"{lost:,} of {lost + whole.num_rows:,} events cannot be read"
+        if lost
+        else "its order, notes or index were wrong"
+    )
     report.done.append(f"{shown}: {what}; written anew with {whole.num_rows:,} events, the old file is {aside}")
 
 

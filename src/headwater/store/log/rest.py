@@ -36,6 +36,7 @@ from headwater.store.log.schema import (
     TIME,
     read_table,
 )
+from headwater.store.log.seal import seal
 from headwater.types.arrow import compact
 
 ROW_GROUP = 131_072
@@ -151,6 +152,7 @@ def write_parquet(path: Path, rows: Any) -> None:
     sorting = [pq.SortingColumn(names.index(name)) for name in (SOURCE, SEQ)]
     with pq.ParquetWriter(os.fspath(path), rows.schema, sorting_columns=sorting, **WRITING) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP)
+    seal(path)
 
 
 def _is_there(path: Path, metadata: dict[bytes, bytes]) -> bool:

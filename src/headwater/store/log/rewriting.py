@@ -13,6 +13,7 @@ from headwater.store.log.layout import sync_file
 from headwater.store.log.opening import spans_of
 from headwater.store.log.rest import ROW_GROUP, WRITING
 from headwater.store.log.schema import NODE_KEY, SEGMENT_KEY, SEQ, SOURCE, SOURCES_KEY
+from headwater.store.log.seal import seal
 
 SEGMENTS_KEY = b"headwater.segments"  # of a file that several became: the first and the last
 
@@ -37,6 +38,7 @@ def write_rested(
                     had = found.get(key, (first, last, 0))
                     found[key] = (min(first, had[0]), max(last, had[1]), had[2] + count)
             writer.add_key_value_metadata(_notes(found, node, segments))
+        seal(path)
         sync_file(path)
     except BaseException:
         with suppress(OSError):

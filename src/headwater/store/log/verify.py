@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +28,7 @@ from headwater.store.log.layout import (
 from headwater.store.log.layout import parquet_segment as own_name
 from headwater.store.log.opening import Rested, spans_of, table_of
 from headwater.store.log.schema import META, NODE, SEQ, SOURCE, Table
+from headwater.store.log.seal import Damaged, is_whole
 from headwater.store.log.staging import left_behind
 
 Tell = Callable[[int], object]
@@ -183,9 +185,25 @@ class _Check:
             self.problem(part.path, "its events are not in order of source and number, or some are twice", REPAIR)
         if not lost:
             self.compare(part, spans)
+            self.bytes_of(part, table)
         for key, span in spans.items():
             self.spans.setdefault(key, []).append((span, part))
             self.rest[key] = max(self.rest.get(key, 0), span[1])
+
+    def bytes_of(self, part: Rested, table: Table | None) -> None:
+        """What reading it does not show, though other readers may come to it."""
+        if table is not None and (unknown := _unknown(part, table)):
+            with suppress(StoreError):
+                unknown = _unknown(part, table_of(self.folder))  # the table may have it by now
+            if unknown:
+                advice = "put a copy of the file in its place, or move it out of the log"
+                self.problem(part.path, f"it has a column {unknown[0]!r}, which the channel has never had", advice)
+        try:
+            whole = is_whole(part.path)
+        except (Damaged, OSError):  # retention or a compaction has taken it, or another is in its place
+            return
+        if not whole:
+            self.problem(part.path, "some of its bytes are not as they were written, by their checksum", REPAIR)
 
     def compare(self, part: Rested, spans: dict[tuple[str, str], Range]) -> None:
         """What its writer has noted, with what is there."""
@@ -303,6 +321,10 @@ class _Check:
 
     def _place(self, path: Path) -> str:
         return os.fspath(path.relative_to(self.folder.root)) if path.is_relative_to(self.folder.root) else str(path)
+
+
+def _unknown(part: Rested, table: Table) -> list[str]:
+    return [name for name in part.schema.names if name not in table.schema.names]
 
 
 def _rising(batch: Any) -> bool:
