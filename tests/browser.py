@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from typing import IO, Any, Literal, Self
 from tools.browser import environment, found
 
 END_SECONDS = 10.0  # for it to end when its input has ended
+ANSWER_SECONDS = 240.0  # against hanging
 
 # Chromium reads commands from file 3 and writes answers to file 4, whatever numbers they have here.
 MOVED = """
@@ -140,6 +142,8 @@ class Browser:
     def _read(self) -> dict[str, Any]:
         """The next answer or event; events are kept."""
         while b"\0" not in self._rest:
+            if not select.select([self._answers], [], [], ANSWER_SECONDS)[0]:
+                raise AssertionError(f"browser: it has said nothing for {ANSWER_SECONDS:g} s")
             more = os.read(self._answers, 1 << 20)
             if not more:
                 self._errors.seek(0)

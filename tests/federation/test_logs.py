@@ -128,6 +128,18 @@ def test_nodes_that_are_not_connected_with_each_other_are_all_read(tmp_path: Pat
             LogClient(places)
 
 
+def test_a_place_of_another_federation_is_named(tmp_path: Path) -> None:
+    """Somebody answers there, but nobody whose log is meant: it was left out without a word."""
+    with nodes() as made:
+        mine = made("alpha", listen="tcp/127.0.0.1:0", log=tmp_path / "alpha")
+        other = made("beta", listen="tcp/127.0.0.1:0", log=tmp_path / "beta", federation="other")
+        for node in (mine, other):
+            fill(node, count=10)
+        for places in ([mine.endpoints[0], other.endpoints[0]], [other.endpoints[0]]):
+            with LogClient(places) as client, pytest.raises(Unreachable, match=f"reached at {other.endpoints[0]}"):
+                client.sources(CHANNEL)
+
+
 def test_a_node_that_is_reached_by_two_places_is_read_once(lab: Lab) -> None:
     alpha, beta, _ = lab
     with LogClient([alpha.endpoints[0], beta.endpoints[0]]) as client:

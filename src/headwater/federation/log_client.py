@@ -381,8 +381,9 @@ class LogClient:
         found: dict[str, Principal] = {}
         refused: SecurityError | FrameError | None = None
         for way, name, answers in under_way:
-            here = set()
+            here, silent = set(), True
             for answer in answers.each(LISTING + 1.0):
+                silent = False
                 try:
                     opened, theirs = self._opened_card(answer, name)
                 except (SecurityError, FrameError) as error:
@@ -393,9 +394,14 @@ class LogClient:
                     self._keys[opened.sender], self._ways[opened.sender] = (theirs.exchange, theirs.incarnation), way
                     found[opened.sender] = opened.principal
             if answers.late:
-                silent = self._silent(way, answers, here)
+                unreachable = self._silent(way, answers, here)
                 self._mend()
-                raise silent
+                raise unreachable
+            if node == "*" and silent and not self._alive(way):  # nodes without a log are alive
+                raise Unreachable(
+                    f"no node of federation {self.network.federation!r} is reached at "
+                    f"{self.network.connect_to[way]}, though something answers there: is that another federation's?"
+                )
         if lost := self._mend():  # while it was asked: who is there has not said it
             raise Unreachable(f"the connection to federation {self.network.federation!r} at {lost} is lost")
         if refused is not None and not found:
