@@ -9,8 +9,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from headwater import Interest
+from headwater.interest import as_event_type
 from headwater.ir import interp
 from headwater.ir.interp import Status
+from headwater.types import model as m
 from tests import strategies as s
 from tests.effort import examples
 from tests.native.support import Events
@@ -54,6 +56,30 @@ def test_what_is_hardly_meant_is_said(text: str, said: str) -> None:
     found = Interest(text, TYPE).warnings
     assert found and all(problem.line == 1 and problem.excerpt for problem in found)
     assert any(said in problem.message for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "hint"),
+    [
+        ("t > '2020-01-01' and t < '2019-01-01'",
+         "a value from 2020-01-01T00:00:00.000001Z to 9999-12-31T23:59:59.999999Z", "t is timestamp"),
+        ("kind = 'A' and kind = 'B'", "A", "kind is Kind"),
+        ("b between 5 and 3", "the lower bound first: between 3 and 5", "b is u8"),
+        ("f = 0.1", "a value that f32 holds; the nearest is 0.10000000149011612",
+         "no f32 is 0.1: ask for a range, e.g. abs(f - 0.1) < 1e-6, or declare the field f64"),
+        ("n % 0 = 1", None, "n % 0 has no value, whatever the event: it overflows, or divides by zero"),
+        ("n is null and b > 3", None, "n is never missing"),
+        ("s = 'a' and s = 'b'", None, "what it asks for contradicts itself"),
+    ],
+)  # fmt: skip
+def test_and_in_the_words_of_whoever_wrote_it(text: str, expected: str | None, hint: str) -> None:
+    (found,) = Interest(text, _type_with_a_kind()).warnings
+    assert (found.expected, found.hint) == (expected, hint)
+
+
+def _type_with_a_kind() -> m.Record:
+    kind = m.Enum("Kind", (("A", 0), ("B", 7)))
+    return m.Record("Kinds", (*as_event_type(TYPE).record.fields, m.Field("kind", kind)))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from functools import cached_property
 
 from headwater.errors import Problem
@@ -26,6 +27,8 @@ from headwater.ir.intervals import Value, type_range
 from headwater.ir.library import round_f32
 from headwater.ir.nodes import (
     NOWHERE,
+    Binary,
+    Call,
     Cast,
     Compare,
     Cond,
@@ -44,12 +47,15 @@ from headwater.ir.nodes import (
     Reduce,
     Return,
     Span,
+    Unary,
     Var,
 )
 from headwater.ir.notes import locate
-from headwater.types.model import BOOL, F32, I64, U64, Array, List, Record, Type
+from headwater.ir.operators import EPOCH
+from headwater.types.model import BOOL, F32, I64, TIMESTAMP, U64, Array, Enum, List, Record, Type
 
 MAX_REMARKS = 10
+SHOWN_MEMBERS = 8  # of an enumeration
 _NONE_PASSES, _ALL_PASS = "no event can pass this interest", "every event passes this interest"
 
 
@@ -65,7 +71,7 @@ def remarks(analysis: Analysis, normal: Program) -> tuple[Problem, ...]:
     found = [*it.beyond, *it.unequal, *it.tests()]
     if not found and (never or always):
         message = _NONE_PASSES if never else _ALL_PASS
-        hint = "what it asks for contradicts itself" if never else "leave the condition out to have all of them"
+        hint = it.why_never() if never else "leave the condition out to have all of them"
         found = [locate(program.text, it.place, message, hint=hint)]
     elif never or always:
         found = [replace(each, message=f"{each.message}: {_NONE_PASSES if never else _ALL_PASS}") for each in found]
@@ -133,6 +139,17 @@ class _Look:
             return True
         return self.repeats and self._certainty(normal) is Certainty.NEVER
 
+    def why_never(self) -> str:
+        """What is said of an interest that no event passes, none of whose tests is false by itself."""
+        for expr in walk.all_expressions(self.plain.body):
+            value = self.analysis.value(expr)
+            written = self._written(expr.span)
+            if isinstance(expr, IsMissing) and value is not None and value.hi == 0:
+                return f"{self._written(expr.a.span) or 'this'} is never missing"
+            if isinstance(expr, Binary | Unary | Call) and value is not None and value.empty and written:
+                return f"{written} has no value, whatever the event: it overflows, or divides by zero"
+        return "what it asks for contradicts itself"
+
     def always(self, normal: Program) -> bool:
         """Whether every event passes a filter that is one condition on it."""
         body = self.program.body
@@ -172,11 +189,20 @@ class _Look:
         if isinstance(test, Compare) and isinstance(subject, Const):
             subject = test.b
         subject = subject.a if isinstance(subject, Cast) else subject
-        value = self.analysis.value(subject)
-        expected = _range(value)
+        expected = self._bounds(test) or _range(subject, self.analysis.value(subject))
         written = self._written(subject.span)
         said = f"{written} is {_kind(subject)}" if written else ""
         return self._remark(test.span, "this is never true", expected, said)
+
+    def _bounds(self, test: Compare | InSet) -> str | None:
+        """Of `x between 5 and 3`, which is two tests at one place, the bounds the other way round."""
+        both = [each for each in walk.all_expressions(self.plain.body)
+                if isinstance(each, Compare) and each.span == test.span != NOWHERE]  # fmt: skip
+        ends = [each.b for each in both if isinstance(each.b, Const) and each.op in ("ge", "le")]
+        if len(ends) != 2 or not ends[0].value > ends[1].value:  # type: ignore[operator]
+            return None
+        low, high = (self._written(each.span) for each in reversed(ends))
+        return f"the lower bound first: between {low} and {high}"
 
     def _known(self, expr: Expr) -> Expr:
         match expr:
@@ -238,7 +264,11 @@ class _Look:
         if self._is_single(side) and round_f32(number) != number:
             near = round_f32(number)
             expected = f"a value that f32 holds; the nearest is {near!r}" if math.isfinite(near) else "what f32 holds"
-            hint = f"no f32 is {number!r}: ask for a range, e.g. abs(x - {number!r}) < 1e-6, or declare the field f64"
+            written = self._written(side.span) or "x"
+            hint = (
+                f"no f32 is {number!r}: ask for a range, e.g. abs({written} - {number!r}) < 1e-6, or declare the "
+                "field f64"
+            )
         elif isinstance(side, Cast) and side.a.type in (I64, U64) and number != math.floor(number):
             expected, hint = "a whole number", "an integer is never a fraction"
         else:
@@ -276,7 +306,19 @@ def _kind(expr: Expr) -> str:
     return str(expr.stored if isinstance(expr, Load) else expr.type)
 
 
-def _range(value: Value | None) -> str | None:
+def _range(expr: Expr, value: Value | None) -> str | None:
+    """The values that something may have there, as its type writes them."""
     if value is None or value.empty or value.lo is None or value.hi is None or isinstance(value.lo, float):
         return None
-    return f"a value from {value.lo} to {value.hi}" if value.lo != value.hi else str(value.lo)
+    type = expr.stored if isinstance(expr, Load) else expr.type
+    if isinstance(type, Enum):
+        names = [name for name, code in type.members if value.lo <= code <= value.hi]
+        return ", ".join(names[:SHOWN_MEMBERS]) + (" …" if len(names) > SHOWN_MEMBERS else "") or None
+    low, high = (_shown(bound, type) for bound in (value.lo, value.hi))
+    return f"a value from {low} to {high}" if low != high else low
+
+
+def _shown(bound: float, type: Type) -> str:
+    if type != TIMESTAMP or not TIMESTAMP.range[0] <= bound <= TIMESTAMP.range[1]:
+        return str(bound)
+    return (EPOCH + timedelta(microseconds=bound)).isoformat().replace("+00:00", "Z")

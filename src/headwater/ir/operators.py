@@ -198,6 +198,8 @@ class Operators(Notes):
         hint = None
         if BOOL in (a.type, b.type) and (is_number(a.type) or is_number(b.type)):
             hint = "a boolean is a condition by itself; compare it with true or false"
+        elif {a.type, b.type} == {BOOL, TEXT}:
+            hint = "a boolean is a condition by itself; true and false are written without quotes"
         elif TEXT in (a.type, b.type) and (is_number(a.type) or is_number(b.type)):
             hint = self._quotes(*((a, b) if a.type == TEXT else (b, a)))
         elif any(isinstance(x.type, Array | List) for x in (a, b)):

@@ -24,7 +24,18 @@ from headwater.ir.functions import FUNCTIONS, REDUCTIONS
 from headwater.ir.nodes import BinaryOp, CompareOp, Expr, Missing, ParamDecl, Program, Span
 from headwater.ir.notes import is_bad
 from headwater.lang.predicate_terms import relocated, terms
-from headwater.lang.predicate_tokens import BYTES, CONSTANT, FIELD, FUNCTION, PARAM, QUOTED, TIMESTAMP, Tokens, engine
+from headwater.lang.predicate_tokens import (
+    BYTES,
+    CONSTANT,
+    FIELD,
+    FUNCTION,
+    NOTHING,
+    PARAM,
+    QUOTED,
+    TIMESTAMP,
+    Tokens,
+    engine,
+)
 from headwater.lang.source import MAX_RECOVERED, check_text, syntax_error, too_deep
 from headwater.types.model import (
     BOOL,
@@ -73,7 +84,6 @@ _COMPARE: dict[type, CompareOp] = {
 }  # fmt: skip
 _UNARY: dict[type, Any] = {exp.Neg: "neg", exp.Not: "not", exp.BitwiseNot: "not", exp.Cbrt: "bitnot"}
 _NULL_TESTS: dict[type, str] = {exp.EQ: "is null", exp.NEQ: "is not null"}
-_NOTHING = ("none", "nil", "undefined", "missing")  # what others call null
 _TWO = ("this", "expression")
 PARSER_FRAMES = 5_000  # of Python's stack, for text that nests MAX_DEPTH deep: about 30 a level
 _raising_limit = threading.Lock()
@@ -341,7 +351,7 @@ class _Walker:
         if self._is_null(node):
             return True
         bare = isinstance(node, exp.Column) and len(node.args) == 1 and node.this.this[0] == FIELD
-        return bare and node.this.this[1:].lower() in _NOTHING and node.this.this[1:] not in self.b.input.by_name
+        return bare and node.this.this[1:].lower() in NOTHING and node.this.this[1:] not in self.b.input.by_name
 
     def _null_compared(self, a: Expr, null: Any, test: str) -> Expr:
         if is_bad(a):

@@ -40,7 +40,7 @@ def terms(text: str, error: Problem) -> Iterator[Term]:
     if len(tokens) > MAX_TOKENS:
         return
     wrong = _offset(text, error)
-    found, sound = _cut(tokens)
+    found, sound = _cut(tokens, len(text))
     for part, depth, end in found[:MAX_TERMS]:
         whole = not _unmatched(part)
         part = _bare(part)
@@ -49,9 +49,9 @@ def terms(text: str, error: Problem) -> Iterator[Term]:
             yield Term(_blank(text[:start]) + text[start:end] + _blank(text[end:]), sound and depth == 0 and whole)
 
 
-def _cut(tokens: list[Any]) -> tuple[list[tuple[list[Any], int, int]], bool]:
+def _cut(tokens: list[Any], size: int) -> tuple[list[tuple[list[Any], int, int]], bool]:
     """The tokens between `and` and `or`, each with how deep in brackets it begins, and where the word begins that ends
-    it: there a condition without an end is told of. And whether brackets match."""
+    it: there a condition without an end is told of, and a comment after one. And whether brackets match."""
     found: list[tuple[list[Any], int, int]] = []
     part: list[Any] = []
     begun = 0
@@ -73,7 +73,7 @@ def _cut(tokens: list[Any]) -> tuple[list[tuple[list[Any], int, int]], bool]:
             part, begun = [], depth
             continue
         part.append(token)
-    found.append((part, begun, 0))
+    found.append((part, begun, size))
     return found, sound and depth == 0
 
 

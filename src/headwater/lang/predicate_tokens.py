@@ -98,6 +98,7 @@ _NOT_OURS = {
     **dict.fromkeys(("CURRENT_TIMESTAMP", "CURRENT_DATE", "NOW"), "meta.time is the time of the event"),
 }
 
+NOTHING = ("none", "nil", "undefined", "missing")  # what others call null
 _NOT_OPERATORS = {"=>": ">=", "=<": "<=", "===": "= or ==", "!==": "!="}
 _CONSTANTS = {"TRUE", "FALSE", "NULL"}
 _OPERANDS = {T.VAR, T.IDENTIFIER, T.NUMBER, T.STRING, T.HEX_STRING}
@@ -365,9 +366,7 @@ class Tokens:
         after = tokens[at].token_type is T.NOT if at < len(tokens) else False
         word = tokens[at + after] if at + after < len(tokens) else None
         if word is None or word.token_type is not T.VAR or word.text.upper() != "NULL":
-            place = word or tokens[-1]
-            hint = "compare conditions with = true or = false"
-            raise self._unexpected(place, "null after is", hint)
+            raise self._unexpected(word or tokens[-1], "null after is", _instead_of_is(word, negated=after))
         return at
 
     def _prefix(self, token: Any, kind: Any, operand: bool, previous: Any, following: Any) -> bool:
@@ -452,3 +451,13 @@ class Tokens:
 
 def _short(word: str) -> str:
     return word if len(word) <= 30 else word[:29] + "…"
+
+
+def _instead_of_is(word: Any, *, negated: bool) -> str:
+    """What to write for an `is` before something that is not null."""
+    written = "" if word is None else word.text.lower()
+    if written in NOTHING:
+        return f"write is {'not ' * negated}null"
+    if written in ("true", "false"):
+        return "compare conditions with = true or = false"
+    return f"is asks for null only; compare values with {'!=' if negated else '='}"
