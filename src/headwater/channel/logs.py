@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater")
 OWN = "headwater."  # channels on which a node speaks of itself
+NAMED = 5  # channels that a warning names
 ROWS = 16_384  # events that are read in one go
 
 
@@ -96,11 +97,21 @@ class NodeLogs:
             found = list(self._open.values())
         problem: StoreError | None = None
         until = monotonic() + self.settings.rest_seconds
+        left: list[str] = []  # for which there was no time at all
         for each in found:
             try:
-                each.close(until=until)
+                if monotonic() < until:
+                    each.close(until=until)
+                elif not each.close(until=until, why=""):
+                    left.append(each.channel)
             except StoreError as error:
                 problem = problem or error
+        if left and self.settings.rest_seconds:
+            log.warning(
+                "node %s: closed with the logs of %d channels not at rest as Parquet (%s%s): rest_seconds are over; "
+                "nothing is lost: opening them again, or `headwater log rest`, brings them to rest",
+                self.node, len(left), ", ".join(left[:NAMED]), ", …" if len(left) > NAMED else "",
+            )  # fmt: skip
         with self._lock:
             while self._ending:
                 self._lock.wait()

@@ -165,6 +165,16 @@ class TestRest:
         with pytest.raises(Exception, match="rest_seconds: expected a number of seconds from 0"):
             Log(tmp_path, rest_seconds=-1)
 
+    def test_of_many_channels_that_there_was_no_time_for_one_warning_tells(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with Node("lab", log=Log(tmp_path, rest_seconds=1e-9)) as node:
+            for number in range(8):
+                node.channel(f"c{number}", "level: f64").source("hall").publish(level=1.0)
+        (warning,) = caplog.messages
+        assert "the logs of 8 channels" in warning and "c4, …" in warning and "`headwater log rest`" in warning
+        assert main(["log", "rest", str(tmp_path)]) == 0 and len(list(tmp_path.rglob("*.parquet"))) == 8
+
     def test_a_channel_that_comes_to_rest_keeps_no_other_waiting(self, tmp_path: Path) -> None:
         with Node("lab", log=Log(tmp_path, rest_seconds=GUARD)) as node:
             channel = node.channel(CHANNEL, "level: f64")

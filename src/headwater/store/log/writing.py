@@ -530,8 +530,8 @@ class ChannelLog:
 
     # ── the end ──
 
-    def close(self, *, until: float | None = None, why: str = "rest_seconds are over") -> None:
-        """Sync, bring everything to rest, and let go. Closing twice is fine.
+    def close(self, *, until: float | None = None, why: str = "rest_seconds are over") -> bool:
+        """Sync, bring everything to rest, and let go; whether all of it is at rest. Closing twice is fine.
 
         What is not at rest by `until` (by the clock of `time.monotonic`; as a rule `rest_seconds` from now), or cannot
         come to rest, stays in its write-ahead file, which is as safe: that is said, with what to do and `why` (not if
@@ -539,7 +539,7 @@ class ChannelLog:
         until = time.monotonic() + self.settings.rest_seconds if until is None else until
         with self._turn:
             if self._closed:
-                return
+                return True
             self._closed = True
             while self._resting:
                 self._turn.wait()
@@ -559,16 +559,17 @@ class ChannelLog:
                     writer.close()
                 self._rolled.clear()
             try:
-                self._rest_at_the_end(until, why)
+                at_rest = self._rest_at_the_end(until, why)
             finally:
                 os.close(self._claim)
                 _OPEN.discard(self)
+        return at_rest
 
-    def _rest_at_the_end(self, until: float, why: str) -> None:
+    def _rest_at_the_end(self, until: float, why: str) -> bool:
         """Bring to rest what is not, as long as there is time; nobody appends any more. Nothing is deleted for it: what
         there is at the end is what others are to read, and opening it sees to retention."""
         if self._unsynced is not None:  # nothing is known of what its files have
-            return
+            return False
         waiting = [*self._sealed, *([self._writer.header.segment] if self._writer.names else [])]
         while waiting and (left := until - time.monotonic()) > 0:
             try:
@@ -583,6 +584,7 @@ class ChannelLog:
                 "`headwater log rest`, brings that to rest",
                 self._place, "a segment" if len(waiting) == 1 else f"{len(waiting)} segments", why,
             )  # fmt: skip
+        return not waiting
 
     def __enter__(self) -> ChannelLog:
         return self
