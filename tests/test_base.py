@@ -82,6 +82,22 @@ def test_packages_and_modules_are_found_by_their_names() -> None:
     assert run(program) == ["headwater.types", "headwater.federation", "headwater.explanation", [False] * 3]
 
 
+def test_whoever_looks_at_all_names_finds_those_that_are_there() -> None:
+    program = "import inspect, json, headwater\nprint(json.dumps([name for name, _ in inspect.getmembers(headwater)]))"
+    found = set(run(program, without=FEDERATION))
+    assert "Node" in found and "Interest" in found and "Network" not in found
+
+
+def test_a_stand_in_for_a_package_is_taken_for_it() -> None:
+    program = """
+    import json, sys, types
+    sys.modules["zenoh"] = types.SimpleNamespace()  # as tools that make documentation do
+    from headwater import extras
+    print(json.dumps(extras.installed("federation")))
+    """
+    assert run(program) is True
+
+
 def test_a_program_that_publishes_and_subscribes_loads_what_it_needs() -> None:
     assert set(run(f"{LOCAL}\n{LOADED}")) == {"numpy", "llvmlite", "sqlglot"}
 

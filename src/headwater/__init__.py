@@ -302,4 +302,4 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is an error
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})

@@ -83,7 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (extra := extra_of(error.name)) is None:
             raise
-        print(f"headwater {args.command}: {error}: {how_to_install(extra)}", file=sys.stderr)
+        package = (error.name or "").partition(".")[0]
+        print(
+            f"headwater {args.command}: this needs {package}, which is not installed: {how_to_install(extra)}",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
         return 130

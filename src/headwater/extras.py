@@ -49,7 +49,14 @@ def extra_of(module: str | None) -> str | None:
 
 
 def _absent(extra: str) -> list[str]:
-    return [module for module in EXTRAS[extra] if find_spec(module) is None]
+    return [module for module in EXTRAS[extra] if not _is_there(module)]
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # it is loaded, from nowhere: a stand-in that somebody put there, as tools for documentation do
+        return True
 
 
 __all__ = ["EXTRAS", "extra_of", "how_to_install", "installed", "require"]
