@@ -40,7 +40,7 @@ WHERES = (  # what the sinks of the attacked node want: everything that honest s
     None,
     "badge < 1000000 and (room is null or room != 'x')",
     "level > -1.0 or urgent",
-    "badge % 2 == 0 or level >= 0.0 or true",
+    "badge % 2 == 0 or level >= 0.0",
 )
 
 
