@@ -260,6 +260,9 @@ def test_a_step_that_is_recorded_in_part_is_marked_and_no_ramp() -> None:
         covered = (40 * minute, 4 * step - 50 * minute)
         root = _parsed(draw(whole, start=0, step=step, width=400, label="l", unit="u", covered=covered))
         assert [each.get("class") for each in root.iter("rect")] == ["partial", "partial"]
+        drawn_in = [each.tag.rpartition("}")[2] for each in root.iter()]
+        seen = drawn_in.index("rect") > drawn_in.index("path")  # what lies below an area is not
+        assert seen == (draw is svg.areas)
         (path,) = root.iter("path")
         numbers = re.findall(r"[-\d.]+,[-\d.]+", str(path.get("d")))
         drawn = [tuple(map(float, each.split(","))) for each in numbers[:8]]

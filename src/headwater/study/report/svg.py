@@ -27,6 +27,7 @@ _EVERY = (  # seconds between ticks of an axis of time
 _MONTHS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200)  # beyond that, ticks are at the beginning of months
 _MONTH = 30 * _DAY  # about, in seconds
 _WHOLE = 0.05  # of a step: what may lack of it so that it still counts as a whole one
+_IN_PART, _VEIL = "recorded in part only", 0.6  # what is said of such steps; how much of an area they hide
 NOTHING = 1e-9  # less than this is drawn as nothing: there is no scale for it
 
 
@@ -52,11 +53,14 @@ class Sheet:
         inside = f"<title>{escape(title)}</title>" if title else ""
         self.add(f'<path class="{style}" d="{points}">{inside}</path>')
 
-    def rect(self, x: float, y: float, width: float, height: float, style: str, title: str = "") -> None:
+    def rect(
+        self, x: float, y: float, width: float, height: float, style: str, title: str = "", opacity: float = 1
+    ) -> None:
         inside = f"<title>{escape(title)}</title>" if title else ""
+        thin = "" if opacity == 1 else f' fill-opacity="{opacity}"'
         self.add(
             f'<rect class="{style}" x="{_n(x)}" y="{_n(y)}" width="{_n(max(width, 0))}" height="{_n(height)}" '
-            f'rx="2">{inside}</rect>'
+            f'rx="2"{thin}>{inside}</rect>'
         )
 
     def dot(self, x: float, y: float, style: str, title: str, radius: float = 3) -> None:
@@ -175,6 +179,7 @@ def areas(
         back = " ".join(frame.stair(at, low[at], back=True) for at in reversed(range(frame.steps)))
         drawn = f"M{forth} L{back} Z" if frame.steps else ""
         frame.sheet.path(drawn, f"area f{number % COLOURS}", f"{name}: {sum(series[name]):,} in all")
+    frame.shade(_VEIL)  # above the areas, which may be as high as the plot
     return str(frame.done(unit))
 
 
@@ -283,13 +288,19 @@ class _Frame:
         self._ticks, self._foot = scale(heights, log=log, count=5 if width > 600 else 4)
         self.left, self.right, self.top, self.bottom = 44.0, width - 8.0, 30.0, height - 24.0
         self.sheet = Sheet(width, height, label)
-        for at in partial_steps(start, step, self.steps, covered):
-            wide = self.x(at + 1) - self.x(at)
-            self.sheet.rect(self.x(at), self.top, wide, self.bottom - self.top, "partial", "recorded in part only")
+        self._partial = partial_steps(start, step, self.steps, covered)
+        if not stacked:
+            self.shade()
         for value in self._ticks:
             self.sheet.line(self.left, self.y(value), self.right, self.y(value), "grid")
             self.sheet.text(self.left - 6, self.y(value) + 4, short(value), anchor="end")
         self._hours(width)
+
+    def shade(self, opacity: float = 1) -> None:
+        """Mark the steps that were recorded in part only."""
+        for at in self._partial:
+            wide = self.x(at + 1) - self.x(at)
+            self.sheet.rect(self.x(at), self.top, wide, self.bottom - self.top, "partial", _IN_PART, opacity)
 
     def _hours(self, width: int) -> None:
         for at, text in _moments(self._start, self.steps * self._step, width / 70):
