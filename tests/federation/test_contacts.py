@@ -162,6 +162,17 @@ def test_each_endpoint_counts() -> None:
         assert str(missing) in reason
 
 
+def test_two_endpoints_of_one_node_are_one_connection(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contacts, "BESIDE_SECONDS", 0.1)
+    where = [free_port(), free_port()]
+    with nodes() as made:
+        made("hall", listen=where)
+        desk = made("desk", connect=where)
+        assert desk.ready(GUARD), desk.unready()
+        eventually(lambda: bool(records.said("node desk", "nothing is missing if it is the same one")), "the warning")
+        assert not records.said("node desk", "nobody is reached")
+
+
 def test_one_endpoint_is_enough_for_a_client(records: Records) -> None:
     where, missing = free_port(), free_port()
     with nodes() as made:

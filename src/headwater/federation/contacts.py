@@ -33,10 +33,15 @@ PROBE_SECONDS = 1.0  # for which a connection is tried
 TELL_SECONDS = 2.0  # after which an endpoint is spoken of even if it is not known yet why it is not reached
 TRIED_AT_ONCE = 16  # endpoints
 LONGEST_PAUSE_SECONDS = 30.0  # between two of those, which doubles up to this
+BESIDE_SECONDS = 15.0  # for which one that takes connections is waited for, where a node of its host is reached
 QUIET_SECONDS = 60.0  # between two records of the log that say of one endpoint that it was lost
 
 SILENT = "somebody listens there, but is no node that lets this one in: another program, or security that does not fit"
 UNPROBED = "nobody answers there"
+BESIDE = (
+    "somebody listens there, and a node of that host is reached at {}: nothing is missing if it is the same one; else "
+    "it is another program, or security that does not fit"
+)
 
 LOOPBACK = frozenset({"127.0.0.1", "::1"})  # of "localhost"
 Address = tuple[str, str, int]  # protocol, host, port; of a Unix socket its path as the host
@@ -52,6 +57,7 @@ class Contact:
         self.losses = 0
         self.reason = ""
         self.accepts = False  # a connection of our own was accepted there, when it was tried last
+        self.accepting = inf  # since when that is so
         self.hosts: frozenset[str] = frozenset() if endpoint.unix else frozenset({_plain(endpoint.host)})
         self.busy, self.tried = False, 0.0  # a connection of our own is tried now; and when that was begun last
         self.told = False  # the log has been told that it is not reached
@@ -115,9 +121,11 @@ class Contacts:
             return list(self._all)
 
     def awaited(self) -> list[Contact]:
-        """Those that were never reached. A client has one connection at a time: one endpoint is enough for it."""
+        """Those that were never reached, but for what is most likely another endpoint of a node that is: between two
+        nodes there is one connection. A client has one at a time altogether: one endpoint is enough for it."""
+        now = monotonic()
         with self._lock:
-            found = [each for each in self._all if not each.ever]
+            found = [each for each in self._all if not each.ever and not self._is_likely_other(each, now)]
             return [] if self._client and len(found) < len(self._all) else found
 
     # ── connections, in threads of Zenoh ──
@@ -160,6 +168,14 @@ class Contacts:
         if not self._one_of_two or not contact.accepts:
             return False
         return any(far[1] in contact.hosts for _, near, far in self._links if not self._dialled(near))
+
+    def _is_likely_other(self, contact: Contact, now: float) -> bool:
+        return now - contact.accepting >= BESIDE_SECONDS and self._beside(contact) is not None
+
+    def _beside(self, contact: Contact) -> str | None:
+        """Where else at the host of an endpoint a node is reached."""
+        found = (far for _, near, far in self._links if self._dialled(near) and far[1] in contact.hosts)
+        return next((f"{host}:{port}" for _, host, port in found), None)
 
     def _dialled(self, near: Address | None) -> bool:
         """Whether this node has made a connection: it did so from a port at which it does not listen."""
@@ -226,10 +242,15 @@ class Contacts:
         reason, accepts, hosts = _probe(contact.endpoint)
         with self._lock:
             contact.busy = False
-            if not contact.reached:
-                contact.reason, contact.accepts = reason, accepts
             contact.hosts |= hosts
+            if not contact.reached:
+                beside = self._beside(contact) if accepts else None
+                contact.reason, contact.accepts = BESIDE.format(beside) if beside else reason, accepts
+            first = accepts and contact.accepting == inf
+            contact.accepting = min(contact.accepting, monotonic()) if accepts else inf
         self._compare()  # a name may resolve by now, or somebody have called who cannot be dialled
+        if first:
+            self._engine.keeping.later(BESIDE_SECONDS, self._engine.keeping.changed)
         self._tell(contact)
 
     def _resolve_one(self, contact: Contact) -> None:
@@ -246,6 +267,10 @@ class Contacts:
         self._compare()
         self._engine.keeping.changed()
 
+    def _is_beside(self, contact: Contact) -> bool:
+        with self._lock:
+            return self._beside(contact) is not None
+
     def _tell(self, contact: Contact) -> None:
         now, name = monotonic(), self._engine.node.name
         with self._lock:
@@ -257,7 +282,9 @@ class Contacts:
             reason, seconds = contact.reason or "no answer yet", now - contact.since
             if contact.ever:
                 contact.lost_told = now
-        if contact.ever:
+        if contact.accepts and not contact.ever and self._is_beside(contact):
+            log.warning("node %s: there is no connection to %s (connect): %s", name, contact.written, reason)
+        elif contact.ever:
             log.warning(
                 "node %s: %s was lost %.1f s ago: %s. It goes on trying", name, contact.written, seconds, reason
             )
