@@ -17,6 +17,7 @@ from headwater.errors import ConfigError, StoreError
 from headwater.spark.ingest import IngestMapping, IngestReport, ingest, read_quarantine
 from headwater.store.log.layout import ChannelFolder, claim
 from headwater.store.log.reading import ChannelReader
+from headwater.store.log.verify import verify
 
 
 def logged(log: Path, channel: str) -> list[dict[str, Any]]:
@@ -250,6 +251,13 @@ def test_duplicates_are_left_out_or_counted(spark: Any, tmp_path: Path) -> None:
     count = IngestMapping.of(**{**CSV, "channel": "all"}, duplicates="report")
     report = ingest(spark, count, [path], tmp_path / "log")
     assert (report.events, report.repeated, report.dropped) == (4, 1, 0)
+    assert verify(tmp_path / "log", "all").sound
+    for file in (tmp_path / "log" / "all").glob("event_day=*/*.parquet"):
+        whole = file.read_bytes()
+        file.write_bytes(whole[: (at := whole.rindex(b"level"))] + b"L" + whole[at + 1 :])
+    assert "checksum" in str(verify(tmp_path / "log", "all").problems)
+    with pytest.raises(StoreError, match="checksum"):
+        logged(tmp_path / "log", "all")
 
 
 def test_refused_before_anything_is_read(spark: Any, tmp_path: Path) -> None:

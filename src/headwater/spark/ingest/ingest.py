@@ -11,7 +11,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import reduce
 from itertools import accumulate, count
 from operator import or_
@@ -38,6 +38,7 @@ from headwater.store.log.layout import (
 from headwater.store.log.location import local_folder
 from headwater.store.log.opening import Snapshot
 from headwater.store.log.schema import check
+from headwater.store.log.seal import seal
 from headwater.store.log.staging import Staging, recover
 
 MARKS = 62  # pieces of files that are told apart while records pass
@@ -186,6 +187,8 @@ def _moves(node: str, staging: Staging, written: list[Path]) -> list[tuple[str, 
     moves = []
     for number, path in enumerate(written):
         target = f"{encode_name(node)}-ingest-{staging.id}-{number:05d}.parquet"
+        with suppress(PermissionError):  # a worker's, which may be moved and not written
+            seal(path, footer_only=True)
         moves.append((str(path.relative_to(staging.path)), f"{path.parent.name}/{target}"))
     return moves
 

@@ -5,7 +5,8 @@
 A changed byte in a footer can give a column another name, and so no values, or bounds by which other readers skip rows
 that they should give. The seal lies where Parquet's readers do not look, since they go by the offsets in the footer; it
 has a checksum of the footer, which is looked at whenever that is read, and one of all that lies before the seal, for
-`headwater log verify`. Files that others have written, or Headwater in its youth, have none.
+`headwater log verify`. What an ingest has had written by many workers has that of the footer only: to read all of it
+again, in one place, would take too long. Files that others have put there, or Headwater in its youth, have no seal.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zlib import crc32
 
 MAGIC = b"PAR1"
 _SEAL = struct.Struct("<8sII")  # what it is known by, checksums of what is before it and of the footer
-_KNOWN_BY = b"HWSEAL\0\1"
+_KNOWN_BY, _FOOTER_ONLY = b"HWSEAL\0\1", b"HWSEAL\0\2"
 _STEP = 1 << 20
 
 
@@ -26,13 +27,13 @@ class Damaged(ValueError):
     """A footer that says one thing here and another there, or cannot be read to its end."""
 
 
-def seal(path: Path) -> None:
+def seal(path: Path, *, footer_only: bool = False) -> None:
     """Put the seal into a file that is complete, and that nobody reads yet."""
     with path.open("r+b") as file:
         start, footer, ending = _ending(file)
-        before = _checksum(file, start)
+        known_by, before = (_FOOTER_ONLY, 0) if footer_only else (_KNOWN_BY, _checksum(file, start))
         file.seek(start)
-        file.write(_SEAL.pack(_KNOWN_BY, before, crc32(footer)) + footer + ending)
+        file.write(_SEAL.pack(known_by, before, crc32(footer)) + footer + ending)
 
 
 def footer_bytes(path: Path) -> bytes:
@@ -46,11 +47,11 @@ def footer_bytes(path: Path) -> bytes:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether all that lies before the seal is as it was written; also if there is no seal."""
+    """Whether all that lies before the seal is as it was written; also if no seal says that."""
     with path.open("rb") as file:
         start, _, _ = _ending(file)
         found = _found(file, start)
-        return found is None or found[0] == _checksum(file, start - _SEAL.size)
+        return found is None or found[0] is None or found[0] == _checksum(file, start - _SEAL.size)
 
 
 def _ending(file: BinaryIO) -> tuple[int, bytes, bytes]:
@@ -66,12 +67,14 @@ def _ending(file: BinaryIO) -> tuple[int, bytes, bytes]:
     return start, file.read(length), ending
 
 
-def _found(file: BinaryIO, start: int) -> tuple[int, int] | None:
-    """The checksums in the seal before the footer, if there is one."""
+def _found(file: BinaryIO, start: int) -> tuple[int | None, int] | None:
+    """The checksums in the seal before the footer, if there is one, of what is before it if it has that."""
     if start < _SEAL.size:
         return None
     file.seek(start - _SEAL.size)
     known_by, before, footer = _SEAL.unpack(file.read(_SEAL.size))
+    if known_by == _FOOTER_ONLY:
+        return None, footer
     return (before, footer) if known_by == _KNOWN_BY else None
 
 
