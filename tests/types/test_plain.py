@@ -26,6 +26,10 @@ class Part(Event):
     seen: timestamp | None = None
 
 
+class Level(Event):
+    level: float
+
+
 class Whole(Event, name="test.Whole"):
     at: timestamp
     raw: bytes
@@ -133,6 +137,13 @@ def test_what_is_no_json_of_an_event() -> None:
         Part("one").to_json()  # type: ignore[arg-type]
     with pytest.raises(TypeDeclarationError):
         Event.from_json("{}")
+
+
+def test_a_number_that_no_float_holds_is_not_taken_for_infinity() -> None:
+    assert Level.from_json('{"level": "Infinity"}').level == float("inf")
+    for text in ("1e999", "-1e999", "1" + "0" * 400, "1" + "0" * 400 + ".5"):
+        with pytest.raises(EncodeError, match="f64"):
+            Level.from_json(f'{{"level": {text}}}')
 
 
 def test_fields_of_these_names_are_the_fields() -> None:

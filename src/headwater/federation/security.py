@@ -38,7 +38,14 @@ from cryptography.x509 import verification
 from headwater.channel.names import Pattern, is_pattern
 from headwater.channel.settings import Count, Name, Seconds, Settings, near, show
 from headwater.errors import ConfigError, ConfigProblem
-from headwater.federation.endpoints import ENCRYPTED, Locator, is_local_scouting, is_loopback, loopback_only, protocol
+from headwater.federation.endpoints import (
+    ENCRYPTED,
+    Locator,
+    is_local_scouting,
+    is_loopback,
+    loopback_only,
+    protocol,
+)
 from headwater.federation.identity import Identity, read_certificates
 from headwater.federation.proof import Credential, VouchError, vouched
 from headwater.federation.rules import ACTIONS, Action, Decision, Principal, Rule, Rules
@@ -264,20 +271,25 @@ class Security:
         beyond = [each for each in endpoints if not is_loopback(each)]
         shown = [_shown(each) for each in beyond]
         places = [_place(each) for each in beyond]
+        ports = [_port(each) for each in beyond]
         if not is_local_scouting(scout):
             shown.append("scouting on the network")
             places.append("scout")
+            ports.append(0)
         if shown and not self.proves and not self.open:
             hint = (
                 "give Security(certificate=, key=, authority=) (headwater.federation.certificates makes them) or "
-                "Security(user=, password=, users=), with rules=[...]; or stay on this machine: tcp/127.0.0.1:0; or, "
+                "Security(user=, password=, users=), with rules=[...]; or stay on this machine: tcp/127.0.0.1:{}; or, "
                 "if really everybody may come in and do everything, Security(open=True)"
             )
             expected = "only endpoints of this machine, for there is no security"
             if self.rules is not None:
                 expected += " (rules alone prove nothing)"
             raise ConfigError(
-                [ConfigProblem(f"{place}: {at}", expected, each, hint) for at, each in zip(places, shown, strict=True)]
+                [
+                    ConfigProblem(f"{place}: {at}", expected, each, hint.format(port))
+                    for at, each, port in zip(places, shown, ports, strict=True)
+                ]
             )
         if shown and self.open:
             log.warning(
@@ -332,6 +344,11 @@ class Security:
 def _shown(endpoint: str | Locator) -> str:
     """An endpoint as the user wrote it."""
     return endpoint.shown if isinstance(endpoint, Locator) else show(endpoint)
+
+
+def _port(endpoint: str | Locator) -> int:
+    """The port of this machine that may be meant: to connect to it is the same, to listen at any free one will do."""
+    return endpoint.port if isinstance(endpoint, Locator) and endpoint.place == "connect" else 0
 
 
 def _place(endpoint: str | Locator) -> str:

@@ -68,11 +68,19 @@ def object_in(type: EventType, text: str | bytes | bytearray) -> dict[str, Any]:
 def loads(text: str | bytes | bytearray) -> Any:
     """What JSON text says; EncodeError if it is none, or says something twice."""
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=_once, parse_float=_finite)
     except EncodeError:
         raise
     except (ValueError, RecursionError) as error:
         raise EncodeError("", f"expected JSON, found something else: {error}") from None
+
+
+def _finite(text: str) -> float:
+    """A number with a point or an exponent; infinity is written as such."""
+    found = float(text)
+    if math.isinf(found):
+        raise EncodeError("", f"expected a number that f64 holds, found {text[:SHOWN]}")
+    return found
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
