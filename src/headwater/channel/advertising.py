@@ -49,6 +49,8 @@ def advertise(
         raise SubscriptionError("source: expected ask= with every=, found every= alone: whom should it ask?")
     period = None if every is None else check_seconds("source: every", every)
     scope = check_zones(zones) or frozenset()
+    if node._logs is not None:
+        node._logs.wait_for_end(channel.name)  # of a channel of the same name, before others have to wait for this
     with node._wiring.lock:
         node._must_be_open("source")
         if channel.closed:

@@ -46,9 +46,8 @@ class NodeLogs:
         """The log of a channel, if it has one; StoreError if it cannot be opened."""
         if not self.wants(channel.name):
             return None
+        self.wait_for_end(channel.name)
         with self._lock:
-            while channel.name in self._ending:
-                self._lock.wait()
             if self._closed:
                 raise ClosedError(f"log of {channel.name}: node {self.node!r} is closed; open another")
             from headwater.store.log.writing import ChannelLog  # late: a node without a log needs none of it
@@ -77,6 +76,12 @@ class NodeLogs:
             if found is not None:
                 self._ending[channel] = found
             return found
+
+    def wait_for_end(self, channel: str) -> None:
+        """Return when no log of a channel of that name is about to end."""
+        with self._lock:
+            while channel in self._ending:
+                self._lock.wait()
 
     def end(self, released: ChannelLog) -> None:
         """Bring it to rest and let go of it."""

@@ -191,13 +191,11 @@ class Node:
             logs = None if channel.closed or channel.parent is not None else self._logs
             ended = self._close_channel(channel)
             had = None if logs is None else logs.release(channel.name)
-        try:
-            for subscription in ended:
-                subscription._release()
-            self._release()
-        finally:
-            if logs is not None and had is not None:  # it comes to rest, and other channels do not wait for that
-                logs.end(had)
+        if logs is not None and had is not None:  # it comes to rest, and other channels do not wait for that
+            logs.end(had)
+        for subscription in ended:
+            subscription._release()
+        self._release()
 
     def _close_channel(self, channel: Channel) -> list[Subscription]:
         """The subscriptions that end with it."""

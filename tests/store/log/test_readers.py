@@ -176,24 +176,29 @@ class TestRest:
         assert main(["log", "rest", str(tmp_path)]) == 0 and len(list(tmp_path.rglob("*.parquet"))) == 8
 
     def test_a_channel_that_comes_to_rest_keeps_no_other_waiting(self, tmp_path: Path) -> None:
-        with Node("lab", log=Log(tmp_path, rest_seconds=GUARD)) as node:
+        with Node("lab", log=Log(tmp_path, rest_seconds=10 * GUARD)) as node:
             channel = node.channel(CHANNEL, "level: f64")
             channel.source("hall").publish(level=1.0)
 
-            def go_on() -> None:
-                node.channel("other", "level: f64").source("hall").publish(level=2.0)
+            def again() -> None:
                 node.channel(CHANNEL, "level: f64").source("hall").publish(level=3.0)  # waits for its log, and has it
 
+            def go_on() -> None:
+                node.channel("other", "level: f64").source("hall").publish(level=2.0)
+
             closing = threading.Thread(target=channel.close)
+            made_again = threading.Thread(target=again)
             going_on = threading.Thread(target=go_on)
             with ChannelFolder.of(tmp_path, CHANNEL).exclusive():
                 closing.start()
                 eventually(lambda: channel.closed)
+                made_again.start()
+                eventually(lambda: CHANNEL in node._channels)
                 going_on.start()
-                eventually(lambda: (tmp_path / "other").exists())
-                assert closing.is_alive()
+                going_on.join(GUARD)
+                assert not going_on.is_alive() and closing.is_alive() and made_again.is_alive()
             closing.join(GUARD)
-            going_on.join(GUARD)
+            made_again.join(GUARD)
         assert ChannelReader(tmp_path, CHANNEL).count() == 2 and not list(tmp_path.rglob("*.wal"))
 
     def test_nor_is_it_longer_where_a_segment_waits_to_come_to_rest(
