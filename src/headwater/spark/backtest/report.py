@@ -215,8 +215,8 @@ class Backtest:
             ["multicast: each event once", *_traffic(self.multicast), _percent(self.multicast, self)],
         ]
         lines += _table(["", "events", "bytes", "of unfiltered"], rows)
-        lines.append(f"merging {_saves(self.merged.saved(self.filtered))} than filtered subscriptions one by one, "
-                     f"multicast {_saves(self.multicast.saved(self.merged))} than that")  # fmt: skip
+        lines.append(f"merging {_saves(self.merged.saved(self.filtered))} filtered subscriptions one by one, "
+                     f"multicast {_saves(self.multicast.saved(self.merged))} that")  # fmt: skip
         if self.local:
             lines.append(f"{self.local:,} events were for sinks of their own node and do not cross")
         lines += ["", "Subscriptions, the largest first:"]
@@ -307,8 +307,8 @@ def _part(part: int, whole: int) -> str:
 
 def _saves(share: float | None) -> str:
     if share is None:
-        return "takes as much"
-    return f"takes {100 * abs(share):.1f}% {'less' if share >= 0 else 'more'}"
+        return "takes as much as"
+    return f"takes {100 * abs(share):.1f}% {'less' if share >= 0 else 'more'} than"
 
 
 def _faults(faults: Mapping[str, int]) -> str:
