@@ -63,7 +63,7 @@ class Scene:
         self.back = Log()
         self.source = self.desk.channel(CHANNEL, Sighting).source("honest")
         self.answers = self.lab.channel("answers", Sighting).source("lab")
-        self.desk.channel("answers", Sighting).subscribe(self.back, "badge >= 0")
+        self.desk.channel("answers", Sighting).subscribe(self.back, "level > -1.0")
         make.ready()
         self.mallory = Mallory(Target.of(self.lab))
         self.number = 0

@@ -45,7 +45,7 @@ class Friend:
         self.lab, self.number, self.back, self.twice = lab, 0, 0, 0
         self.node = Node("desk", connect=target.zenoh)
         self.source = self.node.channel(attacks.CHANNEL, attacks.Sighting).source("honest")
-        self.node.channel("answers", attacks.Sighting).subscribe(self._came, "badge >= 0")
+        self.node.channel("answers", attacks.Sighting).subscribe(self._came, "level > -1.0")
         assert lab("sees", source="honest@desk") is True, "the lab does not see the desk"
         seen = self.node.until(lambda: "lab@lab" in self.node.remote_sources("answers"), 60)
         assert seen and self.node.ready(60), "the desk does not see the lab"
