@@ -51,6 +51,23 @@ def test_whoever_makes_it_an_error_gets_no_subscription() -> None:
         node.channel("a").subscribe(print, "b > 3", name="loud")
 
 
+def test_nor_a_change_and_what_is_said_of_history_stays() -> None:
+    with Node() as node:
+        channel = node.channel("a", TYPE)
+        with pytest.warns(HeadwaterWarning, match="history"):
+            subscription = channel.subscribe(where="b > 3", history=5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(HeadwaterWarning, match="never true"):
+                subscription.change(where="b > 300")
+        assert subscription.epoch == 1 and [each[:8] for each in subscription.warnings] == ["history:"]
+        with channel.source() as source:
+            source.publish({"level": 0.0, "b": 4})
+        assert subscription.get(timeout=0).b == 4
+        subscription.change(where="b > 4")
+        assert [each[:8] for each in subscription.warnings] == ["history:"]
+
+
 def test_a_channel_that_comes_later_is_told_of_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with Node() as node, caplog.at_level(logging.WARNING, "headwater"):
         subscription = node.subscribe("a.*", print, "b > 300", name="loud")

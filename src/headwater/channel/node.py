@@ -48,7 +48,7 @@ from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.channel.timers import Timers
 from headwater.channel.timing import Deadline, Timer, Timing
-from headwater.channel.warning import remarks_on, remarks_on_history, tell
+from headwater.channel.warning import ABOUT_INTEREST, remarks_on, remarks_on_history, tell
 from headwater.channel.wiring import Move, Wiring
 from headwater.errors import (
     ChannelError,
@@ -469,6 +469,8 @@ class Node:
             try:
                 parts = [part] if zones is ... else range(len(subscription._asked))
                 after, errors = self._attach_all(subscription, parts)
+                if where is not ...:  # whoever has made warnings errors keeps what was there
+                    tell(f"subscription {subscription.name!r}", remarks_on(after))
             except Exception:
                 subscription._asked[part], subscription._options = old, options
                 subscription.epoch -= 1
@@ -481,8 +483,8 @@ class Node:
             moves = [Move(each.channel, each.entry, each, joins=False) for each in gone]
             self._wiring.move(moves + self._joining(subscription, after, errors))
         if where is not ...:
-            subscription.warnings = remarks_on(subscription._attachments.values())
-            tell(f"subscription {subscription.name!r}", remarks_on(after))
+            others = [each for each in subscription.warnings if not each.startswith(ABOUT_INTEREST)]
+            subscription.warnings = remarks_on(subscription._attachments.values()) + others
         return {source: point for each in after for source, point in each.points.values()}
 
     def _foresee(

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from headwater.channel.attachment import Attachment
     from headwater.channel.subscription import Subscription
 
+ABOUT_INTEREST = "interest: "  # what is said of one begins so
+
 
 def remarks_on(attachments: Iterable[Attachment]) -> list[str]:
     """What is to be said of the interests of these, once for each event type that they are about."""
@@ -27,7 +29,7 @@ def remarks_on(attachments: Iterable[Attachment]) -> list[str]:
         if interest is None or (key := (attachment.part, interest.type.record)) in seen:
             continue
         seen.add(key)
-        found.update(dict.fromkeys(f"interest: {remark}" for remark in interest.warnings))
+        found.update(dict.fromkeys(f"{ABOUT_INTEREST}{remark}" for remark in interest.warnings))
     return list(found)
 
 
