@@ -85,7 +85,9 @@ def test_nodes_that_come_and_go(count: int) -> None:
     )  # nobody wants anything
     seco = 2 * count**2 + 4 * count
     print(f"{count} nodes: {said(total)} said, SECO {seco}")
-    assert said(total) < seco / 2
+    assert said(total) < seco
+    if not joined["ask_out"]:  # nobody was so slow that both of a pair have asked
+        assert said(total) < seco / 2
 
 
 @pytest.mark.parametrize("count", [2, 5, 8])
