@@ -21,6 +21,8 @@ from tests import programs, strategies
 from tests.effort import examples
 from tests.spark.support import RICH, sample
 
+# Of interests made at random, some pass nothing, or everything.
+pytestmark = pytest.mark.filterwarnings("ignore::headwater.errors.HeadwaterWarning")
 CHANNEL, TYPE = "test.rich", event_type(RICH)
 SOME = examples(3)
 EVENTS = 60
@@ -52,7 +54,7 @@ class Live:
 
     def run(self, name: str) -> None:
         clock = ManualClock()
-        with Node(name, clock=clock, log=Log(self.root)) as node:
+        with Node(name, clock=clock, log=Log(self.root, rest_seconds=0)) as node:
             channel = node.channel(CHANNEL, TYPE)
             asked = []
             for number, interest in enumerate(self.wanted):
