@@ -178,7 +178,7 @@ def test_no_pattern_takes_exponential_time() -> None:
     name = ".".join("a" * 32)
     start = time.perf_counter()
     assert not pattern.matches(name)
-    assert time.perf_counter() - start < 1.0  # a backtracking matcher would take years
+    assert time.perf_counter() - start < 60.0  # a backtracking matcher would take years
 
 
 # ── suggestions ──

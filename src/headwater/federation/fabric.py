@@ -36,7 +36,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from time import monotonic, perf_counter
@@ -394,13 +394,14 @@ class Fabric:
 
     def tell(self, payload: bytes) -> None:
         """Send news to every other node."""
-        self._live().put(
-            f"{self._root}/news",
-            payload,
-            congestion_control=zenoh.CongestionControl.BLOCK,
-            express=True,
-            allowed_destination=zenoh.Locality.REMOTE,
-        )
+        with self._speaking("nothing can be told") as session:
+            session.put(
+                f"{self._root}/news",
+                payload,
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                express=True,
+                allowed_destination=zenoh.Locality.REMOTE,
+            )
         self._count.sent("news", len(payload))
 
     def post(self, node: str, payload: bytes) -> None:
@@ -418,8 +419,8 @@ class Fabric:
         try:
             publisher.put(payload)
         except zenoh.ZError as error:
-            self._live()
-            raise Unreachable(f"node {node} cannot be sent to: {plain(error)}") from error
+            self._publishers.pop(node, None)  # it may be one of a session that was ended meanwhile
+            raise self._unspoken(f"node {node} cannot be sent to", error) from error
         if perf_counter() - before > self._patience:
             with self._lock:
                 self._stuck[node] = monotonic()
@@ -427,17 +428,17 @@ class Fabric:
         self._count.sent("post", len(payload))
 
     def _publisher(self, node: str) -> zenoh.Publisher:
-        session = self._live()
-        if node not in self._nodes:
-            raise Unreachable(f"there is no node {node!r} in the federation {self.federation!r} now")
-        # Not within the lock: Zenoh's threads wait for it, and this waits for them.
-        declared = session.declare_publisher(
-            f"{self._root}/post/{node}",
-            congestion_control=zenoh.CongestionControl.BLOCK,
-            reliability=zenoh.Reliability.RELIABLE,
-            express=True,
-            allowed_destination=zenoh.Locality.REMOTE,
-        )
+        with self._speaking(f"node {node} cannot be sent to") as session:
+            if node not in self._nodes:
+                raise Unreachable(f"there is no node {node!r} in the federation {self.federation!r} now")
+            # Not within the lock: Zenoh's threads wait for it, and this waits for them.
+            declared = session.declare_publisher(
+                f"{self._root}/post/{node}",
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                reliability=zenoh.Reliability.RELIABLE,
+                express=True,
+                allowed_destination=zenoh.Locality.REMOTE,
+            )
         return self._publishers.setdefault(node, declared)
 
     def _unstick(self, node: str) -> None:
@@ -456,7 +457,8 @@ class Fabric:
         then the next is looked at."""
         self._may_wait("ask")
         replies: SimpleQueue[bytes | Unreachable] = SimpleQueue()
-        self._questions.ask(self._live(), node, payload, timeout, replies.put, replies.put)
+        with self._speaking(f"node {node} cannot be asked") as session:
+            self._questions.ask(session, node, payload, timeout, replies.put, replies.put)
         end, refused = monotonic() + timeout + 1.0, ""  # Zenoh ends it at its timeout; the margin is for a busy machine
         while True:
             try:
@@ -502,7 +504,8 @@ class Fabric:
         def deliver(result: bytes | Unreachable) -> None:
             self._control.put(lambda: self._guard("ask", look, result), always=True)
 
-        self._questions.ask(self._live(), node, payload, timeout, deliver, deliver)
+        with self._speaking(f"node {node} cannot be asked") as session:
+            self._questions.ask(session, node, payload, timeout, deliver, deliver)
 
     def roll_call(self, payload: bytes, timeout: float) -> list[bytes]:
         """Ask every other node; the answers that came within `timeout`, in the order of arrival.
@@ -510,7 +513,8 @@ class Fabric:
         It ends when all have answered: Zenoh says so, or every node known to be alive has.
         """
         self._may_wait("roll_call")
-        return self._questions.roll_call(self._live(), payload, timeout)
+        with self._speaking("no node can be asked") as session:
+            return self._questions.roll_call(session, payload, timeout)
 
     def roll_answers(
         self,
@@ -527,7 +531,8 @@ class Fabric:
             if not self._control.put(lambda: self._guard("roll", late, answer), size=len(answer)):
                 self._failed("roll", "too many wait")
 
-        return self._questions.roll_answers(self._live(), payload, timeout, expected, deliver)
+        with self._speaking("no node can be asked") as session:
+            return self._questions.roll_answers(session, payload, timeout, expected, deliver)
 
     def _live(self) -> Any:
         session = self._session
@@ -540,6 +545,24 @@ class Fabric:
         raise Unreachable(
             f"node {self.node} is not connected yet: no answer from {', '.join(map(str, self._wiring.connect))}"
         )
+
+    @contextmanager
+    def _speaking(self, problem: str) -> Iterator[Any]:
+        """The session, for calls into Zenoh. It may be ended at any moment by another thread: what Zenoh raises then is
+        `ClosedError`, as if the call had come later; anything else it raises is `Unreachable`, with `problem`."""
+        session = self._live()
+        try:
+            yield session
+        except zenoh.ZError as error:
+            raise self._unspoken(problem, error) from error
+
+    def _unspoken(self, problem: str, error: zenoh.ZError) -> ClosedError | Unreachable:
+        """What to raise for an error of Zenoh."""
+        try:
+            self._live()
+        except (ClosedError, Unreachable) as ended:
+            return ended
+        return Unreachable(f"{problem}: {plain(error)}")
 
     def _may_wait(self, what: str) -> None:
         if getattr(self._inside, "post", False):
@@ -662,7 +685,7 @@ class Fabric:
     def _took_read(self, query: Any) -> None:
         if query.payload is not None and len(query.payload) > QUESTION:
             self._failed("log", "it is too large")
-            query.reply_err(FAILED + TOO_LARGE)
+            _refuse(query, TOO_LARGE)
             query.drop()
             return
         self._took_query("log", query, self._reads, lambda: self.on_log)
@@ -683,7 +706,7 @@ class Fabric:
 
         if not worker.put(answer, size=len(data)):
             self._failed(kind, "too many wait")
-            query.reply_err(FAILED + BUSY)
+            _refuse(query, BUSY)
             query.drop()
 
     def _reply(self, kind: str, query: Any, call: Callable[[bytes], bytes | None], data: bytes) -> None:
@@ -695,8 +718,7 @@ class Fabric:
         else:
             hint = REFUSED
         if result is None:
-            with suppress(zenoh.ZError):  # the asker has gone, or this node is closing
-                query.reply_err(FAILED + hint)
+            _refuse(query, hint)
             return
         self._count.sent(kind, len(result))  # before the other has it: who compares both ends must not find less
         with suppress(zenoh.ZError):  # the asker has gone, or this node is closing
@@ -736,3 +758,8 @@ class Fabric:
                 self._crashes.note(f"{self.node}: {callback.__name__}", error)
 
         return zenoh.handlers.Callback(call, indirect=False)
+
+
+def _refuse(query: Any, hint: bytes) -> None:
+    with suppress(zenoh.ZError):  # the asker has gone, or this node is closing
+        query.reply_err(FAILED + hint)

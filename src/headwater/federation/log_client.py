@@ -514,6 +514,8 @@ class LogClient:
             )
         except zenoh.ZError as error:
             self._mend()
+            if self._closed:  # by another thread, meanwhile
+                raise ClosedError("the log client is closed") from error
             raise Unreachable(f"cannot ask: {plain(error)}") from error
         return answers
 

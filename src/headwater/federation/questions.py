@@ -12,7 +12,6 @@ import zenoh
 
 from headwater.errors import Unreachable
 from headwater.federation.fabric_parts import Counters, bounded
-from headwater.federation.fabric_settings import plain
 
 # What comes back instead of an answer is nobody's word, for anyone could have said it: it is not quoted, and believed
 # for nothing but that no answer is to be expected.
@@ -33,7 +32,7 @@ Answer = Callable[[Any], None]  # with the answer, or a FederationError
 
 
 class Questions:
-    """What a node asks; `nodes` are those that are there now."""
+    """What a node asks; `nodes` are those that are there now. What Zenoh raises is the caller's to translate."""
 
     def __init__(self, federation: str, nodes: Mapping[str, int], count: Counters, limit: int) -> None:
         """`limit`: bytes of an answer; of more no more are looked at."""
@@ -116,20 +115,17 @@ class Questions:
         took: Callable[[zenoh.Reply], None],
         ended: Callable[[], None],
     ) -> None:
-        try:
-            session.get(
-                f"headwater/{self._federation}/{key}",
-                zenoh.handlers.Callback(took, ended, indirect=False),
-                target=zenoh.QueryTarget.ALL,
-                consolidation=zenoh.ConsolidationMode.NONE,
-                timeout=timeout,
-                congestion_control=zenoh.CongestionControl.BLOCK,
-                express=True,
-                payload=payload,
-                allowed_destination=zenoh.Locality.REMOTE,
-            )
-        except zenoh.ZError as error:
-            raise Unreachable(f"cannot ask: {plain(error)}") from error
+        session.get(
+            f"headwater/{self._federation}/{key}",
+            zenoh.handlers.Callback(took, ended, indirect=False),
+            target=zenoh.QueryTarget.ALL,
+            consolidation=zenoh.ConsolidationMode.NONE,
+            timeout=timeout,
+            congestion_control=zenoh.CongestionControl.BLOCK,
+            express=True,
+            payload=payload,
+            allowed_destination=zenoh.Locality.REMOTE,
+        )
 
 
 def unproven_hint(error: bytes) -> str:
