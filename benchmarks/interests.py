@@ -28,7 +28,7 @@ import headwater as hw
 from c_reference import Reference, find_compiler
 from harness import BUILD, Report, median_of, quantity, versus
 from headwater import Array, Event, Interest, f32, f64, i32
-from headwater.native.codec import fast_decoder, fast_encoder
+from headwater.native.python.codec import fast_decoder, fast_encoder
 from headwater.native.record import RecordProgram, record_code
 
 CONJUNCTION = "level > {} and zone = 3 and network = 'ORL-Net#1'"

@@ -24,7 +24,7 @@ import pyspark
 import headwater
 from headwater import Event, Log, Node, f64
 from headwater.spark.session import find_java
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
 
 PROJECT = Path(__file__).resolve().parent / "declarative_pipeline"
 

@@ -19,8 +19,8 @@ import pytest
 from headwater import Node, Security
 from headwater.cli import main
 from headwater.errors import FederationError
-from headwater.federation.command import await_sinks
-from headwater.federation.lines import from_line, to_line
+from headwater.federation.command.command import await_sinks
+from headwater.federation.command.json_lines import from_line, to_line
 from headwater.interest import as_event_type
 from headwater.signals import End
 from headwater.types import EventType, event_type

@@ -11,7 +11,7 @@ import pytest
 
 import headwater
 from headwater import Node
-from headwater.federation.fabric_parts import Worker
+from headwater.federation.fabric.worker import Worker
 from headwater.store.log.background import Worker as LogWorker
 from headwater.threads import PROCESS, Crashes, Supervised
 from tests.federation.nodes import eventually
@@ -21,9 +21,9 @@ GUARD = 30.0
 # Where threads may be made in another way, and why nothing is lost there.
 JUSTIFIED = {
     ("threads.py", "Thread"): "what supervises",
-    ("federation/workers.py", "ThreadPoolExecutor"): "what is submitted is guarded: `Keeping.guarded`",
-    ("federation/election.py", "ThreadPoolExecutor"): "what fails is noted: `Electorate._ask`",
-    ("federation/proof.py", "ThreadPoolExecutor"): "every result is taken",
+    ("federation/worker_pool.py", "ThreadPoolExecutor"): "what is submitted is guarded: `Keeping.guarded`",
+    ("federation/order/election.py", "ThreadPoolExecutor"): "what fails is noted: `Electorate._ask`",
+    ("federation/security/proof.py", "ThreadPoolExecutor"): "every result is taken",
     ("native/batch.py", "ThreadPoolExecutor"): "every result is taken",
     ("study/player.py", "ThreadPoolExecutor"): "every result is taken",
     ("study/fleet/worker.py", "Timer"): "it ends the process",

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         any_of,
         on,
     )
-    from headwater.channel.delivery import (
+    from headwater.channel.options.delivery import (
         BestEffort,
         Reliable,
     )
@@ -77,10 +77,10 @@ if TYPE_CHECKING:
     from headwater.explanation import (
         explain,
     )
-    from headwater.federation.gateway import (
+    from headwater.federation.gateway.gateway import (
         Gateway,
     )
-    from headwater.federation.log_client import (
+    from headwater.federation.logs.client import (
         LogClient,
     )
     from headwater.federation.network import (
@@ -90,10 +90,10 @@ if TYPE_CHECKING:
     from headwater.federation.node import (
         Node,
     )
-    from headwater.federation.rules import (
+    from headwater.federation.security.rules import (
         Rule,
     )
-    from headwater.federation.security import (
+    from headwater.federation.security.settings import (
         Security,
     )
     from headwater.interest import (
@@ -122,10 +122,10 @@ if TYPE_CHECKING:
     from headwater.store.log import (
         Log,
     )
-    from headwater.store.log.files import (
+    from headwater.store.log.log_folder import (
         LogFiles,
     )
-    from headwater.store.log.reading import (
+    from headwater.store.log.reader import (
         ChannelReader,
     )
     from headwater.types import (
@@ -248,7 +248,7 @@ _MODULES = {
         "WAIT About AsyncLoop Channel Config Correlation Counts Deadline Inline Latency ManualClock Match "
         "Pool Priority Queue Source Subscription SystemClock Timeout all_of any_of on"
     ),
-    "headwater.channel.delivery": "BestEffort Reliable",
+    "headwater.channel.options.delivery": "BestEffort Reliable",
     "headwater.channel.replay": "replay",
     "headwater.errors": (
         "ChannelError ClosedError ConfigError DecodeError EncodeError EvolutionError ExecutionError FactError "
@@ -257,12 +257,12 @@ _MODULES = {
         "SubscriptionError TypeDeclarationError Unreachable"
     ),
     "headwater.explanation": "explain",
-    "headwater.federation.gateway": "Gateway",
-    "headwater.federation.log_client": "LogClient",
+    "headwater.federation.gateway.gateway": "Gateway",
+    "headwater.federation.logs.client": "LogClient",
     "headwater.federation.network": "Budget Network",
     "headwater.federation.node": "Node",
-    "headwater.federation.rules": "Rule",
-    "headwater.federation.security": "Security",
+    "headwater.federation.security.rules": "Rule",
+    "headwater.federation.security.settings": "Security",
     "headwater.interest": "Interest Limits",
     "headwater.ir.interp": "EventMeta Fault Outcome Status",
     "headwater.ir.params": "MapOf SetOf",
@@ -270,8 +270,8 @@ _MODULES = {
     "headwater.lang.pyconst": "State",
     "headwater.store": "NodeState",
     "headwater.store.log": "Log",
-    "headwater.store.log.files": "LogFiles",
-    "headwater.store.log.reading": "ChannelReader",
+    "headwater.store.log.log_folder": "LogFiles",
+    "headwater.store.log.reader": "ChannelReader",
     "headwater.types": "Array Event EventType event_type f32 f64 i8 i16 i32 i64 timestamp u8 u16 u32 u64",
     "headwater.types.evolution": "evolution",
 }

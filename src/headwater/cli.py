@@ -17,7 +17,7 @@ from headwater.completion import SHELLS, script
 from headwater.errors import ConfigError, HeadwaterError
 from headwater.explanation import explain
 from headwater.extras import extra_of, how_to_install
-from headwater.federation.replaying import add_replay
+from headwater.federation.command.replay import add_replay
 from headwater.interest import NOTATIONS, Interest, as_event_type
 from headwater.late import pa, pq
 from headwater.spark.backtest.command import add_backtest
@@ -164,7 +164,7 @@ def _add_node(commands: Any) -> None:
                      help="pass on between nodes that cannot reach each other (default)")  # fmt: skip
 
     def run(args: argparse.Namespace) -> int:
-        from headwater.federation import command
+        from headwater.federation.command import command
 
         return command.run_node(_joining(args))
 
@@ -189,7 +189,7 @@ def _add_listen(commands: Any) -> None:
     _add_joining(sub)
 
     def run(args: argparse.Namespace) -> int:
-        from headwater.federation import command
+        from headwater.federation.command import command
 
         return command.listen(
             _joining(args),
@@ -223,7 +223,7 @@ def _add_publish(commands: Any) -> None:
     _add_joining(sub)
 
     def run(args: argparse.Namespace) -> int:
-        from headwater.federation import command
+        from headwater.federation.command import command
 
         kind = load_type(args.type) if args.type else None
         return command.publish(
@@ -264,7 +264,7 @@ def _add_certificates(commands: Any) -> None:
     revoke.add_argument("--days", type=_count, default=30, help="for how long the list is good (default: %(default)s)")
 
     def run(args: argparse.Namespace) -> int:
-        from headwater.federation import command
+        from headwater.federation.command import command
 
         if args.what == "authority":
             return command.authority(args.folder, days=args.days)
@@ -295,7 +295,7 @@ def _add_joining(sub: argparse.ArgumentParser, *, config: bool = False) -> None:
 
 
 def _joining(args: argparse.Namespace) -> Any:
-    from headwater.federation.command import Joining
+    from headwater.federation.command.command import Joining
 
     return Joining(
         name=args.name or (f"{args.command}-{os.getpid()}" if args.command != "node" else None),

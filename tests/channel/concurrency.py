@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater import AsyncLoop, Channel, Deadline, Event, Inline, Node, Pool, Priority, Subscription, i64
-from headwater.channel.config import Dispatch
+from headwater.channel.options.config import Dispatch
 
 GUARD = 30.0  # seconds, against hanging; nothing here takes long
 

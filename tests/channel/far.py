@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater import Node, Source
-from headwater.channel.delivery import Reliable
+from headwater.channel.options.delivery import Reliable
 from headwater.store import NodeState
 from tests.channel.events import sighting
 

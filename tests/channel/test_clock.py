@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.channel.clock import Clock, ManualClock, SystemClock
-from headwater.channel.timers import Timers
+from headwater.channel.time.clock import Clock, ManualClock, SystemClock
+from headwater.channel.time.timer_engine import Timers
 
 
 def test_the_system_clock_goes_forward_and_tells_the_wall_time() -> None:

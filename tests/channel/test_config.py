@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.channel.clock import SystemClock
-from headwater.channel.config import STRATEGIES, AsyncLoop, Config, Deadline, Inline, Pool, Priority, Queue
+from headwater.channel.options.config import STRATEGIES, AsyncLoop, Config, Deadline, Inline, Pool, Priority, Queue
+from headwater.channel.time.clock import SystemClock
 from headwater.errors import ConfigError, HeadwaterError, ServiceError
 from headwater.store.log import Log
 from headwater.store.log.location import misplaced

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.channel.correlate import AllOf, AnyOf, Condition, Match, Part, Tree, all_of, any_of, on
+from headwater.channel.correlation.tree import AllOf, AnyOf, Condition, Match, Part, Tree, all_of, any_of, on
 from headwater.errors import SubscriptionError
 from tests.effort import examples
 

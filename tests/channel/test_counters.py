@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.channel.counters import BUCKETS, Counts, Latency, bucket_of, bucket_range, duration
-from headwater.channel.report import ChannelReport, NodeReport, Placement, SourceReport, SubscriptionReport
-from headwater.channel.table import rounded, shorten, table
+from headwater.channel.reports.counters import BUCKETS, Counts, Latency, bucket_of, bucket_range, duration
+from headwater.channel.reports.report import ChannelReport, NodeReport, Placement, SourceReport, SubscriptionReport
+from headwater.channel.reports.table import rounded, shorten, table
 from headwater.ir.interp import Fault
 from tests.effort import examples
 

@@ -25,7 +25,7 @@ from headwater import (
     all_of,
     on,
 )
-from headwater.channel.delivery import ALL, BestEffort, Reliable
+from headwater.channel.options.delivery import ALL, BestEffort, Reliable
 from headwater.store import NodeState
 from tests.channel.events import GUARD, Sighting, badges, sighting
 from tests.channel.far import DURABLE, KEY, MANUAL, far, kept, publish

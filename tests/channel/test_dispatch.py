@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from headwater.channel.clock import SystemClock
-from headwater.channel.config import AsyncLoop, Deadline, Dispatch, Inline, Pool, Priority
-from headwater.channel.dispatch import DEPTH, Dispatcher
-from headwater.channel.pool import by_priority
+from headwater.channel.dispatch.dispatcher import DEPTH, Dispatcher
+from headwater.channel.dispatch.pool import by_priority
+from headwater.channel.options.config import AsyncLoop, Deadline, Dispatch, Inline, Pool, Priority
+from headwater.channel.time.clock import SystemClock
 from tests.channel.concurrency import loop_in_a_thread
 
 GUARD = 30.0  # against hanging; nothing here takes long

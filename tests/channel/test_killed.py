@@ -25,7 +25,7 @@ from tests.channel.far import DURABLE
 CHILD = """
 import os, sqlite3, sys
 from headwater import Node
-from headwater.channel.delivery import Reliable
+from headwater.channel.options.delivery import Reliable
 from headwater.store import NodeState
 
 folder, mode, last = sys.argv[1], sys.argv[2], int(sys.argv[3])

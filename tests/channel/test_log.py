@@ -30,7 +30,7 @@ from headwater import (
     u32,
 )
 from headwater.channel.node import Node
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
 from tests.channel.events import GUARD, Alarm, Detailed, Sighting, badges, sighting
 
 CHANNEL = "ie.tcd.sighting"

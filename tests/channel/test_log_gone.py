@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from headwater import Event, Log, Node, StoreError, i64
-from headwater.store.log import LogFiles, writing
+from headwater.store.log import LogFiles
+from headwater.store.log import channel_log as writing
 
 CHANNEL, GUARD = "test.numbers", 30.0
 

@@ -11,8 +11,8 @@ import pytest
 
 from headwater import Log, ManualClock, StoreError, replay
 from headwater.channel.node import Node
-from headwater.store.log.reading import ChannelReader
-from headwater.store.log.writing import ChannelLog
+from headwater.store.log.channel_log import ChannelLog
+from headwater.store.log.reader import ChannelReader
 
 CHANNEL = "ie.tcd.count"
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from headwater import Config, Event, Log, Node, Queue, i64
-from headwater.channel import history, source
-from headwater.store.log import appending
+from headwater.channel import source
+from headwater.channel.routing import past as history
+from headwater.store.log import wal_writer as appending
 
 CHANNEL, GUARD = "test.numbers", 30.0
 

@@ -27,7 +27,7 @@ from headwater import (
     all_of,
     on,
 )
-from headwater.channel.forms import Intake
+from headwater.channel.queues.forms import Intake
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from tests.channel.concurrency import GUARD, STRATEGIES, Flag, Log, Number, Threads, conserved, world

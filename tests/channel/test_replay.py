@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from headwater.channel import ManualClock, Node
 from headwater.channel.replay import replay
 from headwater.errors import ClosedError, StoreError
-from headwater.store.log.files import LogFiles
 from headwater.store.log.layout import DAY_MICROSECONDS
+from headwater.store.log.log_folder import LogFiles
 from headwater.store.log.settings import Log
 from tests.store.log.logs import CHANNEL, DAY0, Logged, as_type, sighting
 

@@ -33,7 +33,7 @@ from headwater import (
     event_type,
     on,
 )
-from headwater.channel.config import Dispatch
+from headwater.channel.options.config import Dispatch
 from tests.channel.concurrency import Threads
 from tests.channel.events import Detailed, Sighting, sighting
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headwater import Node, Pool, Reliable
-from headwater.channel.ending import Closing
+from headwater.channel.dispatch.shutdown import Closing
 from headwater.errors import ChannelError
 from headwater.threads import Supervised
 

@@ -16,7 +16,7 @@ import pytest
 
 import headwater.channel.source as source_module
 from headwater import Channel, ClosedError, EncodeError, Event, Node, Queue, QueueFull, Source, Subscription, f32, i64
-from headwater.channel.running import DEPTH, NEST, running
+from headwater.channel.queues.reentrancy import DEPTH, NEST, running
 from headwater.channel.subscription import SAMPLE
 from tests.channel.concurrency import GUARD, Threads, conserved
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from headwater import WAIT, AsyncLoop, ClosedError, Inline, ManualClock, Node, Pool, Queue, Source, Timeout, event_type
-from headwater.channel import Closing, gate
+from headwater.channel import Closing
+from headwater.channel.queues import gate
 from tests.channel.concurrency import (
     GUARD,
     STRATEGIES,

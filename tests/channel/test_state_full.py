@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from headwater import Node, Pool, Queue, StoreError
-from headwater.channel import progress
-from headwater.channel.delivery import Reliable
+from headwater.channel.options.delivery import Reliable
+from headwater.channel.queues import positions as progress
 from headwater.store import NodeState
 from tests.channel.concurrency import STRATEGIES
 from tests.channel.events import Sighting, sighting

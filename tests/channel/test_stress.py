@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headwater import About, AsyncLoop, Channel, Node, Queue, Source, Subscription, event_type
-from headwater.channel.config import Dispatch
+from headwater.channel.options.config import Dispatch
 from tests.channel.concurrency import (
     GUARD,
     POLICIES,

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from headwater import Counts, Event, Node, Queue, State, i64
-from headwater.channel import route
-from headwater.channel.report import NodeReport
+from headwater.channel.reports.report import NodeReport
+from headwater.channel.routing import route
 
 
 class Reading(Event):

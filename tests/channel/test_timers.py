@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.channel.clock import ManualClock, SystemClock
-from headwater.channel.timers import Timers
+from headwater.channel.time.clock import ManualClock, SystemClock
+from headwater.channel.time.timer_engine import Timers
 from headwater.errors import ClosedError
 
 GUARD = 30.0  # against hanging; nothing here takes long

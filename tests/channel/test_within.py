@@ -16,7 +16,7 @@ from headwater import (
     Node,
     Pool,
 )
-from headwater.channel.delivery import Reliable
+from headwater.channel.options.delivery import Reliable
 from tests.channel.events import Sighting, sighting
 from tests.channel.far import KEY, far, publish
 

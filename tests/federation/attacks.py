@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import zenoh
 
 from headwater import Event, Interest, u32
-from headwater.federation import messages, wire
-from headwater.federation.envelope import question_name
-from headwater.federation.messages import ChannelAd, Install, News, Wish, pack, pack_params, pack_type
-from headwater.federation.wire_control import Greeting, SourceAd
+from headwater.federation.security.envelope import question_name
+from headwater.federation.wire import frames as wire
+from headwater.federation.wire import requests as messages
+from headwater.federation.wire.control import Greeting, SourceAd
+from headwater.federation.wire.requests import ChannelAd, Install, News, Wish, pack, pack_params, pack_type
 from headwater.types import event_type
 from tests.federation.hostile import GUARD, START, Frames, Mallory, mutated
 

@@ -11,8 +11,8 @@ from typing import Any
 import zenoh
 
 from headwater import Security
-from headwater.federation import fabric_settings
-from headwater.federation.tls import zenoh_settings
+from headwater.federation.fabric import settings as fabric_settings
+from headwater.federation.security.tls import zenoh_settings
 
 
 class Eavesdropper:

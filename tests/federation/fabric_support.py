@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headwater.federation.fabric import Fabric
+from headwater.federation.fabric.fabric import Fabric
 
 PATIENCE = 20.0  # seconds until a test gives up; nothing here takes that long
 ROOT = Path(__file__).parents[2]

@@ -13,15 +13,15 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from headwater.errors import FrameError
-from headwater.federation import wire
-from headwater.federation.envelope import Sealer
-from headwater.federation.identity import Identity
-from headwater.federation.link import parse_endpoint
-from headwater.federation.messages import pack_type
 from headwater.federation.node import Node
-from headwater.federation.session import Exchange
-from headwater.federation.wire_control import Announce, Challenge, Ends, Greeting, SourceAd
-from headwater.federation.wire_kinds import U32
+from headwater.federation.security.envelope import Sealer
+from headwater.federation.security.identity import Identity
+from headwater.federation.security.session import Exchange
+from headwater.federation.transport.link import parse_endpoint
+from headwater.federation.wire import frames as wire
+from headwater.federation.wire.control import Announce, Challenge, Ends, Greeting, SourceAd
+from headwater.federation.wire.kinds import U32
+from headwater.federation.wire.requests import pack_type
 from headwater.types import EventType
 
 GUARD = 30.0

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from headwater.errors import ConfigError
-from headwater.federation.certificates import Issued, issue, make_authority
-from headwater.federation.identity import Identity, fingerprint, same_key, verify
-from headwater.federation.security import Security
+from headwater.federation.security.certificates import Issued, issue, make_authority
+from headwater.federation.security.identity import Identity, fingerprint, same_key, verify
+from headwater.federation.security.settings import Security
 
 
 def wrong(make: Any, *args: Any, **kwargs: Any) -> str:

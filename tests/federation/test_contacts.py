@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from headwater.federation import contacts
 from headwater.federation.network import Network
 from headwater.federation.node import Node
+from headwater.federation.peers import contacts
 from headwater.federation.report import ContactReport
-from headwater.federation.security import Security
+from headwater.federation.security.settings import Security
 from tests.federation.nodes import GUARD, Log, eventually, nodes
 from tests.federation.test_endpoints import free_port
 

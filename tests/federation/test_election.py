@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.federation.election import Ballot
-from headwater.federation.messages import Lead, Stand
-from headwater.federation.seen import Fence, PlacesOfTerm, order_of, order_origin
-from headwater.federation.sequencer import SHORTER
+from headwater.federation.arrive.deduplication import Fence, PlacesOfTerm, order_of, order_origin
+from headwater.federation.order.election import Ballot
+from headwater.federation.order.sequencer import SHORTER
+from headwater.federation.wire.requests import Lead, Stand
 from tests.effort import examples
 
 LEASE = 10.0

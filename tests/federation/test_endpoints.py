@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from headwater.errors import ConfigError
-from headwater.federation.certificates import issue, make_authority
-from headwater.federation.log_client import LogClient
+from headwater.federation.logs.client import LogClient
 from headwater.federation.network import Network
 from headwater.federation.node import Node
-from headwater.federation.security import Security
+from headwater.federation.security.certificates import issue, make_authority
+from headwater.federation.security.settings import Security
 from tests.federation.nodes import GUARD, Log, nodes
 
 

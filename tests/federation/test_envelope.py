@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import FederationError, SecurityError
-from headwater.federation.certificates import issue, make_authority
-from headwater.federation.envelope import MAGIC, Content, Opened, Sealer, Verifier, question_name
-from headwater.federation.identity import Identity
-from headwater.federation.replay import Window
-from headwater.federation.security import Security
-from headwater.federation.session import HEAD, Exchange, Session, is_box
+from headwater.federation.security.certificates import issue, make_authority
+from headwater.federation.security.envelope import MAGIC, Content, Opened, Sealer, Verifier, question_name
+from headwater.federation.security.identity import Identity
+from headwater.federation.security.replay_window import Window
+from headwater.federation.security.session import HEAD, Exchange, Session, is_box
+from headwater.federation.security.settings import Security
 from tests.effort import examples
 
 SECOND = 10**9

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from headwater.errors import ClosedError, FederationError, Unreachable
-from headwater.federation.certificates import issue, make_authority
-from headwater.federation.fabric import Fabric
-from headwater.federation.security import Security
-from headwater.federation.tls import zenoh_settings
+from headwater.federation.fabric.fabric import Fabric
+from headwater.federation.security.certificates import issue, make_authority
+from headwater.federation.security.settings import Security
+from headwater.federation.security.tls import zenoh_settings
 from tests.federation.fabric_support import PATIENCE, Child, Witness, closing, fabric
 from tests.federation.nodes import eventually
 

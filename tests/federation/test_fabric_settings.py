@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import ConfigError
-from headwater.federation.fabric import Fabric
-from headwater.federation.fabric_settings import Locator, merge, parse_locator
+from headwater.federation.fabric.fabric import Fabric
+from headwater.federation.fabric.settings import Locator, merge, parse_locator
 
 
 def problems(**kwargs: Any) -> list[str]:

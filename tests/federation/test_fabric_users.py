@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headwater.federation.fabric import Fabric
-from headwater.federation.fabric_settings import check, matchmaker_config, session_config
+from headwater.federation.fabric.fabric import Fabric
+from headwater.federation.fabric.settings import check, matchmaker_config, session_config
 from tests.federation.fabric_support import Child, Witness, closing, fabric
 
 LOOP = ["tcp/127.0.0.1:0"]

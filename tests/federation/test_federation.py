@@ -11,7 +11,7 @@ import pytest
 
 from headwater import Event, Interest, State, f32, i64, u8, u32
 from headwater.federation.network import Budget, Network
-from headwater.federation.security import Security
+from headwater.federation.security.settings import Security
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 
 CHANNEL = "ie.tcd.sighting"

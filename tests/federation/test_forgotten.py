@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.federation.messages import Install, Wish
+from headwater.federation.wire.requests import Install, Wish
 from tests.federation.nodes import GUARD, Log, eventually, nodes
 from tests.federation.processes import World, world
 from tests.federation.worker import Count

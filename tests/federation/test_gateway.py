@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater import Event, FederationError, Interest, i64
-from headwater.federation.combining import combined
-from headwater.federation.gateway import Gateway
+from headwater.federation.arrive.deduplication import Seen, federation_of, node_of, origin_of
+from headwater.federation.gateway.gateway import Gateway
+from headwater.federation.interests.conjunction import combined
 from headwater.federation.node import Node
-from headwater.federation.seen import Seen, federation_of, node_of, origin_of
 from headwater.interest import as_event_type
 from tests.federation.nodes import GUARD, Log, eventually
 

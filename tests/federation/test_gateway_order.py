@@ -145,7 +145,7 @@ def test_a_way_that_comes_later_does_not_disturb_the_order() -> None:
 
 GATEWAY = """
 import sys
-from headwater.federation.gateway import Gateway
+from headwater.federation.gateway.gateway import Gateway
 from headwater.federation.node import Node
 a = Node("a9", connect=sys.argv[1], federation="A", network={"lease": 1.0})
 b = Node("b9", connect=sys.argv[2], federation="B", network={"lease": 1.0})

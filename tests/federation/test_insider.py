@@ -13,15 +13,16 @@ from msgspec.structs import replace
 
 from headwater import Event, Rule, Security, u32
 from headwater.errors import FederationError, SecurityError
-from headwater.federation import membership, messages
-from headwater.federation.certificates import issue, make_authority
-from headwater.federation.envelope import Sealer
-from headwater.federation.identity import Identity
-from headwater.federation.log_client import LogClient
-from headwater.federation.messages import Install, Wish, pack_wishes
+from headwater.federation.logs.client import LogClient
 from headwater.federation.network import Network
 from headwater.federation.node import Node
-from headwater.federation.session import Exchange
+from headwater.federation.peers import membership
+from headwater.federation.security.certificates import issue, make_authority
+from headwater.federation.security.envelope import Sealer
+from headwater.federation.security.identity import Identity
+from headwater.federation.security.session import Exchange
+from headwater.federation.wire import requests as messages
+from headwater.federation.wire.requests import Install, Wish, pack_wishes
 from headwater.interest import Interest
 from tests.federation.eavesdropper import eavesdropper
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from headwater.federation import wire
-from headwater.federation.messages import pack_type
-from headwater.federation.wire_control import Announce, SourceAd
+from headwater.federation.wire import frames as wire
+from headwater.federation.wire.control import Announce, SourceAd
+from headwater.federation.wire.requests import pack_type
 from tests.effort import EFFORT
 from tests.federation import attacks
 from tests.federation.attacks import CHANNEL, RECORDS, TYPE, WHERES, Sighting

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater import Config, Event, Log, Network, Node, Queue, Reliable, i64
-from headwater.federation.wire_control import SourceAd
+from headwater.federation.wire.control import SourceAd
 from tests.effort import EFFORT
 from tests.federation.nodes import GUARD, eventually, nodes, see
 from tests.federation.nodes import Log as Seen

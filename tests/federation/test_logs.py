@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 import headwater
 from headwater import Event, Interest, u32
 from headwater.errors import ChannelError, ClosedError, ConfigError, FederationError, SecurityError, Unreachable
-from headwater.federation import log_messages
-from headwater.federation.certificates import issue, make_authority
-from headwater.federation.log_client import LogClient
-from headwater.federation.log_messages import Logged, Read
+from headwater.federation.logs.client import LogClient
 from headwater.federation.network import Budget, Network
 from headwater.federation.node import Node
-from headwater.federation.rules import Rule
-from headwater.federation.security import Security
+from headwater.federation.security.certificates import issue, make_authority
+from headwater.federation.security.rules import Rule
+from headwater.federation.security.settings import Security
+from headwater.federation.wire import log_requests as log_messages
+from headwater.federation.wire.log_requests import Logged, Read
 from headwater.store.log import retention
 from tests.federation.nodes import eventually, nodes
 
@@ -172,7 +172,7 @@ def test_one_of_them_that_ends_is_named_when_it_is_missed(tmp_path: Path) -> Non
 
 def test_who_does_not_answer_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     alpha, beta, _ = lab
-    monkeypatch.setattr("headwater.federation.log_client.LISTING", 1.0)
+    monkeypatch.setattr("headwater.federation.logs.client.LISTING", 1.0)
     config = zenoh.Config.from_json5(f'{{mode: "client", connect: {{endpoints: ["{alpha.endpoints[0]}"]}}}}')
     held: list[Any] = []
     with zenoh.open(config) as stranger, LogClient(alpha.endpoints[0]) as client:
@@ -690,8 +690,8 @@ def test_a_node_that_is_killed_and_comes_back(tmp_path: Path) -> None:
 FORKED = """
 import os, sys
 from headwater.errors import FederationError
-from headwater.federation.certificates import issue, make_authority
-from headwater.federation.log_client import LogClient
+from headwater.federation.security.certificates import issue, make_authority
+from headwater.federation.logs.client import LogClient
 client = LogClient.shared(sys.argv[1])
 assert client.channels()
 child = os.fork()

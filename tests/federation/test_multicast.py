@@ -17,9 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import ClosedError, ConfigError, FederationError, FrameError
-from headwater.federation.address_map import AddressMap, Group, HashedGroups
-from headwater.federation.datagram import HEAD, MAGIC, OVERHEAD, VERSION, WINDOW, Seen, Window, federation_number
-from headwater.federation.multicast import Datagram, Multicast, node_number
+from headwater.federation.multicast.address_map import AddressMap, Group, HashedGroups
+from headwater.federation.multicast.datagram import (
+    HEAD,
+    MAGIC,
+    OVERHEAD,
+    VERSION,
+    WINDOW,
+    Seen,
+    Window,
+    federation_number,
+)
+from headwater.federation.multicast.sockets import Datagram, Multicast, node_number
 from tests.effort import examples
 
 WAIT = 10.0
@@ -252,8 +261,8 @@ def test_a_node_does_not_hear_itself_but_its_neighbours_in_the_process(net: Net)
 
 CHILD = """
 import json, queue, sys
-from headwater.federation.address_map import Group, HashedGroups
-from headwater.federation.multicast import Multicast
+from headwater.federation.multicast.address_map import Group, HashedGroups
+from headwater.federation.multicast.sockets import Multicast
 
 group, count = Group.parse(sys.argv[1]), int(sys.argv[2])
 got = queue.Queue()

@@ -10,9 +10,9 @@ import pytest
 
 from headwater import ConfigError, Event, Log, Reliable, Rule, i64
 from headwater.errors import SecurityError
-from headwater.federation.envelope import Sealer, Verifier
-from headwater.federation.identity import Identity
-from headwater.federation.security import Security
+from headwater.federation.security.envelope import Sealer, Verifier
+from headwater.federation.security.identity import Identity
+from headwater.federation.security.settings import Security
 from tests.federation.nodes import GUARD, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
 

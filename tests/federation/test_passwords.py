@@ -19,15 +19,17 @@ from hypothesis import strategies as st
 
 from headwater import Event, Network, Node, Rule, Security, u32
 from headwater.errors import LinkDown
-from headwater.federation import sealed_stream, wire, wire_control
-from headwater.federation.certificates import issue, make_authority
-from headwater.federation.envelope import Sealer
-from headwater.federation.identity import Identity
-from headwater.federation.link import parse_endpoint
-from headwater.federation.proof import login_key, password_key
-from headwater.federation.sealed_stream import Agreement, Seal, SealedStream
-from headwater.federation.stream import FORGED, Stream
-from headwater.federation.tls import zenoh_settings
+from headwater.federation.security.certificates import issue, make_authority
+from headwater.federation.security.envelope import Sealer
+from headwater.federation.security.identity import Identity
+from headwater.federation.security.proof import login_key, password_key
+from headwater.federation.security.tls import zenoh_settings
+from headwater.federation.transport import sealed_stream
+from headwater.federation.transport.link import parse_endpoint
+from headwater.federation.transport.sealed_stream import Agreement, Seal, SealedStream
+from headwater.federation.transport.stream import FORGED, Stream
+from headwater.federation.wire import control as wire_control
+from headwater.federation.wire import frames as wire
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 from tests.federation.relays import Meddler, Relay
 

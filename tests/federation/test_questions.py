@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from headwater.channel.route import Lineup
-from headwater.channel.wiring import Wiring
+from headwater.channel.routing.route import Lineup
+from headwater.channel.routing.wiring import Wiring
 from headwater.errors import Unreachable
-from headwater.federation import asking
-from headwater.federation.crossing import Crossing
-from headwater.federation.messages import Install, Installed, Wish, pack_wishes, unpack_wishes
+from headwater.federation.interests import requester as asking
 from headwater.federation.network import Budget, Network
 from headwater.federation.node import Node
+from headwater.federation.send.crossing import Crossing
+from headwater.federation.wire.requests import Install, Installed, Wish, pack_wishes, unpack_wishes
 from headwater.interest import Interest
 from headwater.match import matcher
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes

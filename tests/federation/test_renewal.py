@@ -15,9 +15,9 @@ from cryptography.x509 import load_der_x509_certificate
 from headwater import ConfigError, Event, LogClient, Node, Reliable, Rule, Security, i64
 from headwater.cli import main
 from headwater.errors import SecurityError
-from headwater.federation.certificates import issue, make_authority, renew, revoke
-from headwater.federation.identity import Identity, read_certificates
-from headwater.federation.revocation import read_revocations, serial_of
+from headwater.federation.security.certificates import issue, make_authority, renew, revoke
+from headwater.federation.security.identity import Identity, read_certificates
+from headwater.federation.security.revocation import read_revocations, serial_of
 from tests.federation.nodes import GUARD, Log, eventually, nodes, see
 
 CHANNEL = "test.count"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from headwater.errors import StoreError
-from headwater.federation.command import Joining
+from headwater.federation.command.command import Joining
+from headwater.federation.command.replay import add_replay
 from headwater.federation.node import Node
-from headwater.federation.replaying import add_replay
 from tests.store.log.logs import CHANNEL, DAY0, Logged, sighting
 
 

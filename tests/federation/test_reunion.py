@@ -9,10 +9,10 @@ import pytest
 import zenoh
 
 from headwater import Node
-from headwater.federation import reunion as module
-from headwater.federation.fabric import Fabric
-from headwater.federation.fabric_settings import Locator, parse_locator, session_config
-from headwater.federation.reunion import Reunion
+from headwater.federation.fabric import reconnection as module
+from headwater.federation.fabric.fabric import Fabric
+from headwater.federation.fabric.reconnection import Reunion
+from headwater.federation.fabric.settings import Locator, parse_locator, session_config
 from headwater.threads import Crashes
 from tests.effort import EFFORT
 from tests.federation.nodes import eventually, nodes

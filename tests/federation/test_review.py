@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from headwater import Event, Pool, u32
-from headwater.channel.config import Queue
+from headwater.channel.options.config import Queue
 from headwater.errors import FrameError
 from headwater.federation.network import Network
-from headwater.federation.peer import Peer
-from headwater.federation.wire import MAX_FRAME
+from headwater.federation.peers.peer import Peer
+from headwater.federation.wire.frames import MAX_FRAME
 from tests.federation.nodes import Log, Nodes, eventually, nodes
 
 LINK = 100

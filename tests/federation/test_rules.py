@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headwater.channel.names import Pattern
 from headwater.errors import ConfigError
-from headwater.federation.rules import ACTIONS, Decision, Principal, Rule, Rules
+from headwater.federation.security.rules import ACTIONS, Decision, Principal, Rule, Rules
 from tests.effort import examples
 
 PRINT = "1f2e3d4c" * 4 + "0" * 32

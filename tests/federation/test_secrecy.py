@@ -14,14 +14,14 @@ import pytest
 
 from headwater import ConfigError, Event, Network, Node, Rule, Security, u32
 from headwater.errors import FederationError, SecurityError
-from headwater.federation import messages
-from headwater.federation.certificates import issue, make_authority
-from headwater.federation.envelope import Sealer, question_name
-from headwater.federation.identity import Identity
-from headwater.federation.link import parse_endpoint
-from headwater.federation.log_client import LogClient
-from headwater.federation.messages import pack
-from headwater.federation.session import Exchange, is_box
+from headwater.federation.logs.client import LogClient
+from headwater.federation.security.certificates import issue, make_authority
+from headwater.federation.security.envelope import Sealer, question_name
+from headwater.federation.security.identity import Identity
+from headwater.federation.security.session import Exchange, is_box
+from headwater.federation.transport.link import parse_endpoint
+from headwater.federation.wire import requests as messages
+from headwater.federation.wire.requests import pack
 from tests.federation.eavesdropper import eavesdropper
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 

@@ -14,14 +14,14 @@ import pytest
 from msgspec.structs import replace
 
 from headwater import ConfigError, Event, Network, Node, Rule, Security, u32
-from headwater.federation.certificates import Issued, issue, make_authority
-from headwater.federation.envelope import Sealer
-from headwater.federation.identity import Identity
-from headwater.federation.link import parse_endpoint
-from headwater.federation.messages import Card, Describe, Install, News, Wish, pack
-from headwater.federation.strangers import most_strangers
-from headwater.federation.wire import MAX_FRAME, encode_control, encode_ping
-from headwater.federation.wire_control import Challenge, Greeting, SourceAd
+from headwater.federation.security.certificates import Issued, issue, make_authority
+from headwater.federation.security.envelope import Sealer
+from headwater.federation.security.identity import Identity
+from headwater.federation.transport.link import parse_endpoint
+from headwater.federation.transport.strangers import most_strangers
+from headwater.federation.wire.control import Challenge, Greeting, SourceAd
+from headwater.federation.wire.frames import MAX_FRAME, encode_control, encode_ping
+from headwater.federation.wire.requests import Card, Describe, Install, News, Wish, pack
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 
 CHANNEL = "ie.tcd.sighting"

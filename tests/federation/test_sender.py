@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import ClosedError, LinkDown
-from headwater.federation.listener import Listener
-from headwater.federation.sender import Pulse, Sender
-from headwater.federation.stream import Stream, dial
+from headwater.federation.transport.listener import Listener
+from headwater.federation.transport.sender import Pulse, Sender
+from headwater.federation.transport.stream import Stream, dial
 
 GUARD = 20.0
 NUMBER = struct.Struct("<II")  # who, and which of its events

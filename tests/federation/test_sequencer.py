@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from headwater import ChannelError, Event, FederationError, Network, SubscriptionError, i64
-from headwater.federation import sequencer
-from headwater.federation.lane import Lane
 from headwater.federation.node import Node
-from headwater.federation.sequencer import Sequencer, _runs
+from headwater.federation.order import sequencer
+from headwater.federation.order.sequencer import Sequencer, _runs
+from headwater.federation.send.lane import Lane
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 
 CHANNEL = "ie.tcd.move"

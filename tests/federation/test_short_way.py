@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 import headwater.channel.source as source_module
 from headwater import Event, Interest, Queue, i64
-from headwater.channel.counters import FAULTS
-from headwater.channel.letter import Chunk, Rows
+from headwater.channel.reports.counters import FAULTS
+from headwater.channel.routing.letter import Chunk, Rows
 from headwater.federation.network import Network
-from headwater.federation.numbering import RECORDS, Pause, complete, flood, gather, newest_of, take, union
+from headwater.federation.send.pending import RECORDS, Pause, complete, flood, gather, newest_of, take, union
 from headwater.ir.interp import Status
 from headwater.native.record import Result
 from headwater.types import event_type

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from headwater import Event, Node, Rule, Security, u32
-from headwater.federation.certificates import issue, make_authority
-from headwater.federation.fabric_settings import UNGREETED
-from headwater.federation.file_limit import share_of_files
-from headwater.federation.link import parse_endpoint
-from headwater.federation.listener import Listener
-from headwater.federation.strangers import (
+from headwater.federation.fabric.settings import UNGREETED
+from headwater.federation.security.certificates import issue, make_authority
+from headwater.federation.transport.file_limit import share_of_files
+from headwater.federation.transport.link import parse_endpoint
+from headwater.federation.transport.listener import Listener
+from headwater.federation.transport.strangers import (
     GREETING_SECONDS,
     NEW_AT_ONCE,
     SPOKE,
@@ -29,8 +29,8 @@ from headwater.federation.strangers import (
     Strangers,
     place_of_address,
 )
-from headwater.federation.stream import GREETING_BYTES, Stream
-from headwater.federation.wire import encode_ping
+from headwater.federation.transport.stream import GREETING_BYTES, Stream
+from headwater.federation.wire.frames import encode_ping
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 
 MANY = 1000

@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import ConfigError, FrameError, LinkDown, SecurityError, Unreachable
-from headwater.federation.certificates import Issued, issue, make_authority
-from headwater.federation.link import Endpoint, parse_endpoint
-from headwater.federation.listener import Listener
-from headwater.federation.stream import GREETING_BYTES, UNSENT, Stream, dial, hold_little
+from headwater.federation.security.certificates import Issued, issue, make_authority
+from headwater.federation.transport.link import Endpoint, parse_endpoint
+from headwater.federation.transport.listener import Listener
+from headwater.federation.transport.stream import GREETING_BYTES, UNSENT, Stream, dial, hold_little
 
 GUARD = 20.0  # seconds, against hanging; nothing here takes long
 MOST = 32  # strangers at a time
@@ -369,7 +369,7 @@ def test_reset_half_closed_and_cut_off_connections_end() -> None:
 
 CHILD = """
 import struct, sys, threading
-from headwater.federation.stream import dial
+from headwater.federation.transport.stream import dial
 stream = dial(sys.argv[1])
 stream.start(lambda frame: stream.write(struct.pack("<I", len(frame)) + bytes(frame)), lambda reason: None)
 threading.Event().wait()

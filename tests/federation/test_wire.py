@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import FrameError
-from headwater.federation import wire
-from headwater.federation.wire_kinds import BARE, MAX_PAIRS, MAX_RUN, MAX_SEQ, MAX_TAGS, U32
+from headwater.federation.wire import frames as wire
+from headwater.federation.wire.kinds import BARE, MAX_PAIRS, MAX_RUN, MAX_SEQ, MAX_TAGS, U32
 from headwater.types import event_type
 from headwater.types import model as m
 from tests.effort import examples

@@ -8,9 +8,9 @@ from time import time_ns
 import pytest
 
 from headwater import Event, Interest, f64, i64
-from headwater.federation import wire
-from headwater.federation.messages import pack_type
-from headwater.federation.wire_control import Announce, SourceAd
+from headwater.federation.wire import frames as wire
+from headwater.federation.wire.control import Announce, SourceAd
+from headwater.federation.wire.requests import pack_type
 from tests.federation.attacks import CHANNEL, RECORDS, TYPE, Sighting
 from tests.federation.hostile import Mallory, Target
 from tests.federation.nodes import Log, eventually, nodes

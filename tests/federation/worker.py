@@ -25,7 +25,7 @@ if BACK := int(os.environ.get("HEADWATER_TEST_CLOCK_BACK", "0")):  # seconds
     time.time_ns = lambda: _time_ns() - BACK * 1_000_000_000
 
 from headwater import Event, Interest, Log, State, Subscription, i32, i64, u32
-from headwater.channel.delivery import BestEffort, Reliable
+from headwater.channel.options.delivery import BestEffort, Reliable
 from headwater.federation.network import Network
 from headwater.federation.node import Node
 

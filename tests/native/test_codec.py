@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import DecodeError, EncodeError
 from headwater.native import cache
-from headwater.native.codec import LARGEST, faithful, fast_decoder, fast_encoder
+from headwater.native.python.codec import LARGEST, faithful, fast_decoder, fast_encoder
 from headwater.types import Array, Event, EventType, event_type, f32, i8, i32, u8, u16, u32, u64
 from headwater.types import model as m
 from tests.effort import examples

@@ -17,8 +17,8 @@ from headwater import Interest
 from headwater.ir.interp import Fault, Status, initial_state
 from headwater.native import compile_record
 from headwater.native.batch import compile_batch
+from headwater.native.codegen.variables import StateBlock
 from headwater.native.record import RecordProgram
-from headwater.native.variables import StateBlock
 from headwater.types import EventType
 from headwater.types import model as m
 from tests.effort import examples

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.native.picking import ROWS, picker
+from headwater.native.python.row_picker import ROWS, picker
 from headwater.types import event_type
 from headwater.types import model as m
 from tests.effort import examples

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from headwater.native.publish import FlowPart, LonePart, ShortWay, SourcePart, offered
+from headwater.native.python.publish import FlowPart, LonePart, ShortWay, SourcePart, offered
 
 NEST: list[Any] = [None]
 DEPTH, SAMPLE = 5, 3

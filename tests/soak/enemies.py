@@ -19,7 +19,7 @@ from typing import Any
 import zenoh
 
 from headwater import Rule, Security
-from headwater.federation.certificates import issue, make_authority
+from headwater.federation.security.certificates import issue, make_authority
 from tests.federation.eavesdropper import Eavesdropper, eavesdropper
 from tests.federation.hostile import mutated
 from tests.federation.processes import World

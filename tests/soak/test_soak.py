@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headwater.federation.session import Exchange
+from headwater.federation.security.session import Exchange
 from headwater.study.performance.result import Result
 from headwater.study.report.table import Table
 from tests.federation import attacks

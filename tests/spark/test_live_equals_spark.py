@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater import Interest, Log, ManualClock, Node
-from headwater.channel.counters import fault_name
+from headwater.channel.reports.counters import fault_name
 from headwater.errors import InterestRefused
 from headwater.ir.cost import Limits
 from headwater.spark import LOG_META, choice, derive, from_dataframe, where

@@ -1,17 +1,17 @@
 """The event service of one process: nodes, channels, sources and sinks, derived channels, dispatching, timers."""
 
 from headwater.channel.channel import Channel
-from headwater.channel.clock import ManualClock, SystemClock
-from headwater.channel.config import AsyncLoop, Config, Deadline, Inline, Pool, Priority, Queue
-from headwater.channel.correlate import Match, all_of, any_of, on
-from headwater.channel.correlation import Correlation
-from headwater.channel.counters import Counts, Latency
-from headwater.channel.ending import Closing
-from headwater.channel.letter import About
+from headwater.channel.correlation.subscription import Correlation
+from headwater.channel.correlation.tree import Match, all_of, any_of, on
+from headwater.channel.dispatch.shutdown import Closing
 from headwater.channel.node import Node
+from headwater.channel.options.config import AsyncLoop, Config, Deadline, Inline, Pool, Priority, Queue
+from headwater.channel.reports.counters import Counts, Latency
+from headwater.channel.routing.letter import About
 from headwater.channel.source import Source
 from headwater.channel.subscription import WAIT, Subscription
-from headwater.channel.timing import Timeout
+from headwater.channel.time.clock import ManualClock, SystemClock
+from headwater.channel.time.timer_events import Timeout
 
 __all__ = [
     "WAIT",

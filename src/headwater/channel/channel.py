@@ -7,16 +7,16 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
-from headwater.channel import reporting
-from headwater.channel.asking import Asked, make_options, parted
-from headwater.channel.attachment import Stage
-from headwater.channel.config import Dispatch, Queue
-from headwater.channel.delivery import Delivery, Order
-from headwater.channel.history import Remembers
-from headwater.channel.report import ChannelReport
-from headwater.channel.route import Entry, Flow, Lineup
+from headwater.channel.options.config import Dispatch, Queue
+from headwater.channel.options.delivery import Delivery, Order
+from headwater.channel.options.subscribe import Asked, make_options, parted
+from headwater.channel.reports import collection as reporting
+from headwater.channel.reports.report import ChannelReport
+from headwater.channel.reports.tally import Tally
+from headwater.channel.routing.attachment import Stage
+from headwater.channel.routing.past import Remembers
+from headwater.channel.routing.route import Entry, Flow, Lineup
 from headwater.channel.subscription import Subscription
-from headwater.channel.tally import Tally
 from headwater.interest import Interest, as_event_type
 from headwater.types import EventType
 

@@ -13,9 +13,17 @@ from os import PathLike
 from typing import Any, Self
 from weakref import WeakSet
 
-from headwater.channel import reporting
-from headwater.channel.advertising import advertise
-from headwater.channel.asking import (
+from headwater.channel.channel import Channel
+from headwater.channel.correlation.subscription import Correlation
+from headwater.channel.correlation.tree import Condition, Tree
+from headwater.channel.dispatch.dispatcher import Dispatcher, DispatchStatus
+from headwater.channel.dispatch.shutdown import Closing, Ending, stay
+from headwater.channel.names import Pattern, check_name, is_pattern, nearest
+from headwater.channel.options.advertise import advertise
+from headwater.channel.options.config import Config, Dispatch, log_of
+from headwater.channel.options.delivery import check_keeping, check_zones
+from headwater.channel.options.settings import Name
+from headwater.channel.options.subscribe import (
     Asked,
     Options,
     attach,
@@ -27,29 +35,21 @@ from headwater.channel.asking import (
     parted,
     spoken,
 )
-from headwater.channel.attachment import Attachment
-from headwater.channel.channel import Channel
-from headwater.channel.clock import Clock, SystemClock
-from headwater.channel.config import Config, Dispatch, log_of
-from headwater.channel.correlate import Condition, Tree
-from headwater.channel.correlation import Correlation
-from headwater.channel.counters import Counts
-from headwater.channel.delivery import check_keeping, check_zones
-from headwater.channel.dispatch import Dispatcher, DispatchStatus
-from headwater.channel.ending import Closing, Ending, stay
-from headwater.channel.history import LogPast, Recorder
-from headwater.channel.logs import NodeLogs
-from headwater.channel.mailbox import Mailbox, go_all
-from headwater.channel.names import Pattern, check_name, is_pattern, nearest
-from headwater.channel.report import NodeReport
-from headwater.channel.route import Entry
-from headwater.channel.settings import Name
+from headwater.channel.options.warning import ABOUT_INTEREST, remarks_on, remarks_on_history, tell
+from headwater.channel.queues.mailbox import Mailbox, go_all
+from headwater.channel.reports import collection as reporting
+from headwater.channel.reports.counters import Counts
+from headwater.channel.reports.report import NodeReport
+from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.node_logs import NodeLogs
+from headwater.channel.routing.past import LogPast, Recorder
+from headwater.channel.routing.route import Entry
+from headwater.channel.routing.wiring import Move, Wiring
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
-from headwater.channel.timers import Timers
-from headwater.channel.timing import Deadline, Timer, Timing
-from headwater.channel.warning import ABOUT_INTEREST, remarks_on, remarks_on_history, tell
-from headwater.channel.wiring import Move, Wiring
+from headwater.channel.time.clock import Clock, SystemClock
+from headwater.channel.time.timer_engine import Timers
+from headwater.channel.time.timer_events import Deadline, Timer, Timing
 from headwater.errors import (
     ChannelError,
     ClosedError,

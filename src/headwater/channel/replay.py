@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from headwater.channel.channel import Channel
-from headwater.channel.clock import to_nanosecond
 from headwater.channel.names import check_name
 from headwater.channel.node import Node
 from headwater.channel.source import Source
+from headwater.channel.time.clock import to_nanosecond
 from headwater.errors import ClosedError, EncodeError, EvolutionError, StoreError
 from headwater.late import np
-from headwater.store.log.files import LogFiles
-from headwater.store.log.merging import ranks, times
-from headwater.store.log.reading import ChannelReader, Span
+from headwater.store.log.log_folder import LogFiles
+from headwater.store.log.ordered_merge import ranks, times
+from headwater.store.log.reader import ChannelReader, Span
 from headwater.store.log.schema import NODE, SEQ, SOURCE, TIME, Table
 from headwater.types import EventType, event_type
 from headwater.types.model import Field, Record

@@ -9,27 +9,27 @@ from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headwater.channel import reporting
-from headwater.channel.delivery import check_zones
-from headwater.channel.forms import BytesIntake, Intake
-from headwater.channel.gate import Gate
-from headwater.channel.letter import Chunk, Letter
-from headwater.channel.mailbox import Mailbox, go_all, hand_over
-from headwater.channel.route import Flow, Lineup, Ready
-from headwater.channel.running import DEPTH, NEST, in_handler, running, runs
+from headwater.channel.options.delivery import check_zones
+from headwater.channel.queues.forms import BytesIntake, Intake
+from headwater.channel.queues.gate import Gate
+from headwater.channel.queues.mailbox import Mailbox, go_all, hand_over
+from headwater.channel.queues.reentrancy import DEPTH, NEST, in_handler, running, runs
+from headwater.channel.reports import collection as reporting
+from headwater.channel.reports.tally import Fates, Tally
+from headwater.channel.routing.letter import Chunk, Letter
+from headwater.channel.routing.route import Flow, Lineup, Ready
 from headwater.channel.subscription import SAMPLE
-from headwater.channel.tally import Fates, Tally
 from headwater.errors import ClosedError, EncodeError, EvolutionError, FactError, QueueFull, StoreError
 from headwater.interest import Interest
 from headwater.late import asyncio, np
 from headwater.native.once import once
-from headwater.native.publish import ShortWay, SourcePart, offered
+from headwater.native.python.publish import ShortWay, SourcePart, offered
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
-    from headwater.channel.report import SourceReport
-    from headwater.channel.route import Entry
-    from headwater.store.log.writing import ChannelLog
+    from headwater.channel.reports.report import SourceReport
+    from headwater.channel.routing.route import Entry
+    from headwater.store.log.channel_log import ChannelLog
 
 PIECE = 65_536  # rows of a batch that are taken in at once: others who want the source's lock wait for no more
 NATIVE = True  # whether machine code goes the short way, where it can; Python does the same, more slowly

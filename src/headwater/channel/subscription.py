@@ -13,25 +13,25 @@ from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.channel import reporting
-from headwater.channel.asking import FIRST
-from headwater.channel.attachment import Attachment
-from headwater.channel.counters import Counts, Latency
-from headwater.channel.letter import About, Chunk, Letter
-from headwater.channel.mailbox import Item, Mailbox, Order, go_all, lose, part_of
-from headwater.channel.ordering import OrderedMailbox
-from headwater.channel.progress import progress_of
-from headwater.channel.pulling import Pulling
-from headwater.channel.report import SubscriptionReport
-from headwater.channel.route import Ready
+from headwater.channel.options.subscribe import FIRST
+from headwater.channel.queues.mailbox import Item, Mailbox, Order, go_all, lose, part_of
+from headwater.channel.queues.ordered_mailbox import OrderedMailbox
+from headwater.channel.queues.positions import progress_of
+from headwater.channel.queues.pull import Pulling
+from headwater.channel.reports import collection as reporting
+from headwater.channel.reports.counters import Counts, Latency
+from headwater.channel.reports.report import SubscriptionReport
+from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.letter import About, Chunk, Letter
+from headwater.channel.routing.route import Ready
 from headwater.errors import ClosedError, SubscriptionError
 from headwater.late import asyncio
 
 if TYPE_CHECKING:
-    from headwater.channel.asking import Asked, Options
     from headwater.channel.channel import Channel
-    from headwater.channel.dispatch import Dispatcher
+    from headwater.channel.dispatch.dispatcher import Dispatcher
     from headwater.channel.node import Node
+    from headwater.channel.options.subscribe import Asked, Options
     from headwater.channel.source import Source
 
 log = logging.getLogger("headwater")

@@ -33,48 +33,48 @@ from headwater.errors import (
     HeadwaterError,
     SecurityError,
 )
-from headwater.federation import messages
-from headwater.federation.asking import Asking
-from headwater.federation.contacts import Contacts
-from headwater.federation.control import ControlEvents
-from headwater.federation.credentials import Credentials
-from headwater.federation.demand import Demands
-from headwater.federation.dialogue import ANSWER, Dialogue
-from headwater.federation.election import Ballots
-from headwater.federation.endpoints import ENCRYPTED, protocol, resolve
-from headwater.federation.envelope import Opened, Sealer, Verifier
-from headwater.federation.fabric import Fabric
+from headwater.federation.arrive.deduplication import PlacesOfTerm, order_of
+from headwater.federation.arrive.log_positions import Reaches
+from headwater.federation.arrive.remote_source import StandIn
+from headwater.federation.control_events import ControlEvents
+from headwater.federation.fabric.fabric import Fabric
+from headwater.federation.fabric.incarnation import next_incarnation
 from headwater.federation.failures import Failures
-from headwater.federation.groupcast import Groups
-from headwater.federation.handshake import Reception
-from headwater.federation.incarnation import next_incarnation
-from headwater.federation.installing import Installing
-from headwater.federation.keeping import TICK, Keeping
-from headwater.federation.lane import Lane
-from headwater.federation.links import Links
-from headwater.federation.listener import Listener
-from headwater.federation.log_shelf import Shelf
-from headwater.federation.logs import LogServer
-from headwater.federation.membership import Membership
+from headwater.federation.gateway.paths import Origin, Way
+from headwater.federation.interests.demand import Demands
+from headwater.federation.interests.installer import Installing
+from headwater.federation.interests.requester import Asking
+from headwater.federation.logs.own_logs import Shelf
+from headwater.federation.logs.server import LogServer
+from headwater.federation.multicast.groups import Groups
 from headwater.federation.network import Network
-from headwater.federation.offences import UNKNOWN, Offences, who_sent
-from headwater.federation.peer import Peer
-from headwater.federation.permissions import Permissions
-from headwater.federation.places import stream_endpoints
-from headwater.federation.reached import Reaches
-from headwater.federation.seen import PlacesOfTerm, order_of
-from headwater.federation.sender import Pulse
-from headwater.federation.session import Exchange
-from headwater.federation.standin import StandIn
-from headwater.federation.tls import zenoh_settings
-from headwater.federation.ways import Origin, Way
-from headwater.federation.wire_control import SourceAd
+from headwater.federation.order.election import Ballots
+from headwater.federation.peers.contacts import Contacts
+from headwater.federation.peers.dialogue import ANSWER, Dialogue
+from headwater.federation.peers.membership import Membership
+from headwater.federation.peers.peer import Peer
+from headwater.federation.peers.permissions import Permissions
+from headwater.federation.scheduler import TICK, Keeping
+from headwater.federation.security.credentials import Credentials
+from headwater.federation.security.envelope import Opened, Sealer, Verifier
+from headwater.federation.security.offences import UNKNOWN, Offences, who_sent
+from headwater.federation.security.session import Exchange
+from headwater.federation.security.tls import zenoh_settings
+from headwater.federation.send.lane import Lane
+from headwater.federation.transport.addresses import stream_endpoints
+from headwater.federation.transport.connections import Links
+from headwater.federation.transport.endpoints import ENCRYPTED, protocol, resolve
+from headwater.federation.transport.handshake import Reception
+from headwater.federation.transport.listener import Listener
+from headwater.federation.transport.sender import Pulse
+from headwater.federation.wire import requests as messages
+from headwater.federation.wire.control import SourceAd
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
-    from headwater.federation.crossing import Crossing
-    from headwater.federation.multicast import Multicast
+    from headwater.federation.multicast.sockets import Multicast
     from headwater.federation.node import Node
+    from headwater.federation.send.crossing import Crossing
 
 log = logging.getLogger("headwater.federation")
 GATHER = 0.002  # seconds for which a change waits for others like it; and, if there are ever more, at most

@@ -10,27 +10,27 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.channel import Channel
-from headwater.channel.clock import Clock
-from headwater.channel.config import Config
-from headwater.channel.ending import Closing
+from headwater.channel.dispatch.shutdown import Closing
 from headwater.channel.names import Pattern
 from headwater.channel.node import Failure
 from headwater.channel.node import Node as LocalNode
+from headwater.channel.options.config import Config
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
+from headwater.channel.time.clock import Clock
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
 from headwater.extras import require
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
 
 if TYPE_CHECKING:
-    from headwater.channel.asking import Asked, Options
+    from headwater.channel.options.subscribe import Asked, Options
     from headwater.federation.engine import Engine
-    from headwater.federation.logs import LogReads
+    from headwater.federation.logs.server import LogReads
     from headwater.federation.network import Network
+    from headwater.federation.order.sequencer import Sequencer
     from headwater.federation.report import FederationReport, RemoteCounts
-    from headwater.federation.security import Security
-    from headwater.federation.sequencer import Sequencer
+    from headwater.federation.security.settings import Security
 
 READY = 10.0  # seconds
 
@@ -81,7 +81,7 @@ class Node(LocalNode):
         if wanted is None:
             return
         from headwater.federation.engine import Engine
-        from headwater.federation.leaving import close_at_exit
+        from headwater.federation.exit_hook import close_at_exit
 
         try:
             self._engine = Engine(self, wanted)
@@ -148,7 +148,7 @@ class Node(LocalNode):
             if self._engine is not None and any(isinstance(each.target, Pattern) for each in asked):
                 self._engine.asking.look_again()
             return made
-        from headwater.federation.ordered import in_order, until_sequenced
+        from headwater.federation.order.total import in_order, until_sequenced
 
         made = super()._start(kind, [in_order(self, each, options) for each in asked], options, name, *more)
         until_sequenced(self, made)
@@ -158,7 +158,7 @@ class Node(LocalNode):
         """Have this node put the events of a channel in one order, for subscriptions with order="total".
 
         Several nodes may do so: one works, the others stand by. Asked again, it is the same sequencer."""
-        from headwater.federation.sequencer import Sequencer
+        from headwater.federation.order.sequencer import Sequencer
 
         found = self.channel(channel) if isinstance(channel, str) else channel
         with self._sequencing:
@@ -210,11 +210,11 @@ class Node(LocalNode):
         That is so of every source that was advertised anywhere before this is called, as far as its node is known by
         then: each node is asked what it has. From then on sinks miss nothing that those sources publish. An endpoint of
         `connect` at which nobody has ever been reached is waited for too. `unready()` says what was not so in time;
-        what is waited for in detail: `federation/readiness.py`."""
+        what is waited for in detail: `federation/peers/readiness.py`."""
         engine = self._engine
         if engine is None:
             return True
-        from headwater.federation.readiness import Readiness
+        from headwater.federation.peers.readiness import Readiness
 
         return Readiness(engine).wait(timeout)
 
@@ -245,7 +245,7 @@ class Node(LocalNode):
     @property
     def log_reads(self) -> LogReads:
         """What others have asked this node's log for, and the rows and bytes that have left it for that."""
-        from headwater.federation.logs import LogReads
+        from headwater.federation.logs.server import LogReads
 
         return LogReads() if self._engine is None or self._engine.logs is None else self._engine.logs.counts
 
@@ -266,7 +266,7 @@ class Node(LocalNode):
         return ended
 
     async def aclose(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
-        from headwater.channel.ending import _aside
+        from headwater.channel.dispatch.shutdown import _aside
 
         end = monotonic() + (self.config.close_timeout if timeout is None else timeout)
 
@@ -330,7 +330,7 @@ def _network(given: Any, listen: Any, connect: Any, scout: Any, federation: Any,
         return None
     require("federation", "a node that works with others (listen, connect, scout, network)")
     from headwater.federation.network import Network
-    from headwater.federation.security import Security
+    from headwater.federation.security.settings import Security
 
     secure = None if security is None else Security.of(security)
     made = Network.of(given, listen=listen, connect=connect, scout=scout, federation=federation, security=secure)

@@ -15,22 +15,22 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from headwater.channel.attachment import Attachment
 from headwater.channel.names import is_pattern
-from headwater.channel.table import Cell, block, table
+from headwater.channel.reports.table import Cell, block, table
+from headwater.channel.routing.attachment import Attachment
 from headwater.errors import FederationError, SecurityError, Unreachable
-from headwater.federation.messages import Ask, Told
-from headwater.federation.wanted import sinks_behind
+from headwater.federation.interests.wishes import sinks_behind
+from headwater.federation.wire.requests import Ask, Told
 from headwater.threads import PROCESS
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
-    from headwater.channel.route import Entry
+    from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
-    from headwater.federation.contacts import Contact
     from headwater.federation.engine import Engine
     from headwater.federation.node import Node
-    from headwater.federation.peer import Peer
+    from headwater.federation.peers.contacts import Contact
+    from headwater.federation.peers.peer import Peer
 
 SHOWN = 100  # rows of a table for people
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.late import np
 from headwater.match import layout as w
-from headwater.match.kernel_few import (
+from headwater.match.kernels.few import (
     F_ATTRS,
     F_CHILDREN,
     F_COLUMNS,
@@ -20,7 +20,7 @@ from headwater.match.kernel_few import (
     RANKED,
     match_few,
 )
-from headwater.native.picking import exports
+from headwater.native.python.row_picker import exports
 from headwater.types.arrow import arrow_schema
 from headwater.types.model import Record, Scalar
 

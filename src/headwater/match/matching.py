@@ -8,7 +8,7 @@ from headwater.ir.interp import Fault
 from headwater.late import np
 from headwater.match import layout as w
 from headwater.match.counters import KINDS, Counters
-from headwater.match.kernel import judge_of, record_function
+from headwater.match.kernels.library import judge_of, record_function
 from headwater.match.opaque import Opaque, Opaques
 from headwater.match.rows import Rows, Spans, refs_of
 from headwater.match.segment import Segment

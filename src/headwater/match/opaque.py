@@ -19,7 +19,7 @@ from headwater.ir.serial import fingerprint_of_normal
 from headwater.late import np
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute
-from headwater.match.kernel import ASK, code
+from headwater.match.kernels.library import ASK, code
 from headwater.native.program import Native
 
 Name = tuple[Any, ...]

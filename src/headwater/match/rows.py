@@ -13,9 +13,9 @@ from headwater.match import layout as w
 from headwater.match.attributes import Attribute
 from headwater.match.counters import increase
 from headwater.match.few import few
-from headwater.match.kernel import match_rows
-from headwater.match.kernel_match import O_BUFFER, O_COUNT, O_ROOM, O_WORDS
-from headwater.native.reader_batch import Buffers, Plan, check_buffers, misses_required
+from headwater.match.kernels.library import match_rows
+from headwater.match.kernels.match import O_BUFFER, O_COUNT, O_ROOM, O_WORDS
+from headwater.native.codegen.batch_reader import Buffers, Plan, check_buffers, misses_required
 from headwater.types.arrow import arrow_type
 from headwater.types.conform import conform
 from headwater.types.model import BOOL, Enum, Record, Type

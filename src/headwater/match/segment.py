@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.late import np
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute
-from headwater.match.kernel import build_hash
+from headwater.match.kernels.library import build_hash
 from headwater.match.source import Source
 
 if TYPE_CHECKING:

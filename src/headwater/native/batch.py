@@ -25,20 +25,20 @@ from headwater.ir.nodes import META_TYPES, Program
 from headwater.ir.walk import all_expressions
 from headwater.late import np, pa
 from headwater.native import cache, engine
-from headwater.native.codegen_expr import Exprs
-from headwater.native.codegen_stmt import Stmts
-from headwater.native.columns import malformed_rows, output_columns
-from headwater.native.depth import room_for
+from headwater.native.codegen.batch_reader import META, BatchReader, Buffers, Plan, check_buffers, misses_required
+from headwater.native.codegen.depth import room_for
+from headwater.native.codegen.expr import Exprs
+from headwater.native.codegen.facts import Facts
+from headwater.native.codegen.output_columns import malformed_rows, output_columns
+from headwater.native.codegen.stage_writer import StageWriter, stage_of
+from headwater.native.codegen.stmt import Stmts
+from headwater.native.codegen.variables import Places, StateBlock
 from headwater.native.emit import Fn, Module
 from headwater.native.env import FUEL_WORD, OUTPUT, PARAMS, STATE, WORDS, ParamBlock, ParamSlots
-from headwater.native.facts import Facts
-from headwater.native.kernels_batch import BLOCK
+from headwater.native.kernels.batch import BLOCK
+from headwater.native.kernels.runtime import imports, runtime
 from headwater.native.once import once
-from headwater.native.reader_batch import META, BatchReader, Buffers, Plan, check_buffers, misses_required
 from headwater.native.record import analysed, unbounded, uses_meta
-from headwater.native.runtime import imports, runtime
-from headwater.native.variables import Places, StateBlock
-from headwater.native.writer import StageWriter, stage_of
 from headwater.types.arrow import arrow_schema, arrow_type
 from headwater.types.conform import conform
 

@@ -32,6 +32,7 @@ from headwater.late import np
 from headwater.native import engine
 from headwater.native.batch import BatchCode, BatchProgram, BatchResult, Counts, batch_code, batch_source, is_large
 from headwater.native.batch import passes_for as passes_for_batch
+from headwater.native.codegen.variables import StateBlock
 from headwater.native.once import once
 from headwater.native.record import (
     RecordCode,
@@ -44,7 +45,6 @@ from headwater.native.record import (
 )
 from headwater.native.rowwise import rows_of, run_rows
 from headwater.native.table import TableProgram, table_for
-from headwater.native.variables import StateBlock
 from headwater.threads import Supervised
 from headwater.types.codec import as_bytes
 from headwater.types.event_type import event_type

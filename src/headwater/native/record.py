@@ -17,17 +17,18 @@ from headwater.ir.interp import FUEL, EventMeta, Fault, Status, initial_state
 from headwater.ir.nodes import Loop, Meta, Program, Reduce
 from headwater.ir.walk import all_expressions, statements
 from headwater.late import np
-from headwater.native import assemble, cache, engine
-from headwater.native.codegen_expr import Exprs
-from headwater.native.codegen_stmt import Stmts
-from headwater.native.depth import room_for
+from headwater.native import cache, engine
+from headwater.native.codegen import assembly as assemble
+from headwater.native.codegen.depth import room_for
+from headwater.native.codegen.expr import Exprs
+from headwater.native.codegen.facts import Facts
+from headwater.native.codegen.record_reader import RecordReader, check_header
+from headwater.native.codegen.stage_writer import StageWriter, stage_of
+from headwater.native.codegen.stmt import Stmts
+from headwater.native.codegen.variables import Places, StateBlock
 from headwater.native.emit import Fn, Module
 from headwater.native.env import FUEL_WORD, OUTPUT, PARAMS, STATE, WORDS, ParamBlock, ParamSlots, put_meta
-from headwater.native.facts import Facts
-from headwater.native.reader_record import RecordReader, check_header
-from headwater.native.runtime import imports, python_function
-from headwater.native.variables import Places, StateBlock
-from headwater.native.writer import StageWriter, stage_of
+from headwater.native.kernels.runtime import imports, python_function
 from headwater.types.codec import as_bytes
 from headwater.types.layout import Layout
 

@@ -9,7 +9,7 @@ from headwater.errors import HeadwaterError
 from headwater.ir.interp import EventMeta, Fault, Status
 from headwater.late import pa
 from headwater.native.batch import FAULTS, BatchResult, Counts, meta_columns
-from headwater.native.reader_batch import META
+from headwater.native.codegen.batch_reader import META
 from headwater.native.record import RecordProgram
 from headwater.types.event_type import event_type
 

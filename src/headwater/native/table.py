@@ -1,4 +1,4 @@
-"""Interests that are a conjunction of comparisons, answered at once by the table-driven kernel (`kernels_table.py`).
+"""Interests that are a conjunction of comparisons, answered at once by the table-driven kernel (`kernels/table.py`).
 
     table_for(program)    a TableProgram, or None where the interest is anything more
 
@@ -13,9 +13,9 @@ from typing import Any
 
 from headwater.ir.nodes import Call, Compare, Const, Expr, IsMissing, Load, Logic, Param, Path, Program, Return, Unary
 from headwater.late import np
-from headwater.native.kernels_table import LOADS
+from headwater.native.kernels.runtime import python_function, runtime
+from headwater.native.kernels.table import LOADS
 from headwater.native.record import Result, result_of
-from headwater.native.runtime import python_function, runtime
 from headwater.types.layout import HEADER_SIZE, Layout, record_layout, stride
 from headwater.types.model import BOOL, BYTES, F64, TEXT, U64, Array, Enum, Record, Type
 

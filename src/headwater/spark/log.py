@@ -21,7 +21,7 @@ def events(spark: Any, log: str | os.PathLike[str], channel: str, *, tail: bool 
     `where(events(...), interest, meta=LOG_META)`.
     """
     from headwater.store.log.location import local_folder
-    from headwater.store.log.reading import channels
+    from headwater.store.log.reader import channels
 
     root = local_folder(log)
     if channel not in (known := channels(root)):
@@ -36,7 +36,7 @@ def _folder(root: Path, channel: str) -> Path:
 
 
 def _with_tail(spark: Any, root: Path, channel: str) -> Any:
-    from headwater.store.log.opening import Snapshot
+    from headwater.store.log.snapshot import Snapshot
 
     folder = root / _folder(root, channel)
     paths: list[str] = []

@@ -22,7 +22,7 @@ from headwater.ir.nodes import META_TYPES, CopyOut, Load, Program, Reduce
 from headwater.ir.walk import all_expressions, statements
 from headwater.late import np, pa, pc
 from headwater.native.batch import BatchProgram, BatchResult, Counts, compile_batch
-from headwater.native.columns import malformed_rows
+from headwater.native.codegen.output_columns import malformed_rows
 from headwater.spark.schema import from_spark_arrow, to_spark_arrow
 from headwater.types.model import I32, TEXT, TIMESTAMP, Array, Field, List, Record, Type
 from headwater.types.model import walk as walk_types

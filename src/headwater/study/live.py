@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic, perf_counter
 from typing import IO, Any, Protocol
 
-from headwater.channel.config import Queue
+from headwater.channel.options.config import Queue
 from headwater.errors import FederationError
 from headwater.federation.network import Network
 from headwater.federation.node import Node

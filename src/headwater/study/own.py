@@ -33,8 +33,8 @@ from headwater.spark.backtest import Backtest, Subscription, Subscriptions, back
 from headwater.spark.backtest.backtest import bucket_width
 from headwater.spark.backtest.subscriptions import Wanted, resolve
 from headwater.spark.session import running, session
-from headwater.store.log.progress import Progress
-from headwater.store.log.reading import ChannelReader, channels
+from headwater.store.log.progress_bar import Progress
+from headwater.store.log.reader import ChannelReader, channels
 from headwater.store.log.schema import BYTES_RECORD
 from headwater.study.badges.code import code_facts
 from headwater.study.badges.run import Clock, versions

@@ -20,8 +20,8 @@ from headwater.errors import FederationError, HeadwaterError
 from headwater.federation.network import Network
 from headwater.federation.node import Node
 from headwater.store.log import Log
-from headwater.store.log.files import LogFiles
-from headwater.store.log.merging import times
+from headwater.store.log.log_folder import LogFiles
+from headwater.store.log.ordered_merge import times
 
 FLUSH = 60.0  # seconds
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from headwater.channel.counters import fault_name
+from headwater.channel.reports.counters import fault_name
 from headwater.interest import Interest
 from headwater.ir import interp
 from headwater.ir.interp import EventMeta, Fault

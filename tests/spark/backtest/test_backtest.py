@@ -21,7 +21,7 @@ from headwater.spark.backtest.engine import engine_of
 from headwater.spark.backtest.job import spread
 from headwater.spark.backtest.report import DATAGRAM, FRAME, moment
 from headwater.store.log import ChannelLog, Log
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
 from tests.spark.backtest.support import START, rows_of, write_log
 
 CHANNEL = "orl.sighting"

@@ -10,7 +10,7 @@ import pytest
 
 from headwater.errors import ConfigError, ExecutionError
 from headwater.spark.ingest import IngestMapping, ingest, read_quarantine, split
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
 
 
 @pytest.fixture

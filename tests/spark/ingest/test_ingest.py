@@ -16,7 +16,7 @@ import pytest
 from headwater.errors import ConfigError, StoreError
 from headwater.spark.ingest import IngestMapping, IngestReport, ingest, read_quarantine
 from headwater.store.log.layout import ChannelFolder, claim
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
 from headwater.store.log.verify import verify
 
 

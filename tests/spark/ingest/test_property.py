@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headwater.spark.ingest import IngestMapping, ingest, read_quarantine
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
 from tests.spark.support import sample
 
 COUNT = 400

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headwater.store.log.layout import AtRest, ChannelFolder
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
 from headwater.store.log.repair import repair
 from headwater.store.log.staging import Staging, left_behind, recover
 from headwater.types import event_type

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from headwater import HeadwaterError, Node, event_type
-from headwater.federation.log_client import LogClient
+from headwater.federation.logs.client import LogClient
 from headwater.interest import as_event_type
 from headwater.spark import spark_schema
 from headwater.spark.live.source import HeadwaterSource

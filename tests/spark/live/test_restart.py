@@ -13,7 +13,7 @@ from typing import Any
 from headwater import event_type
 from headwater.interest import as_event_type
 from headwater.store.log import ChannelLog, Log
-from headwater.store.log.files import LogFiles
+from headwater.store.log.log_folder import LogFiles
 from tests.spark.live.killed_script import AT_A_TIME, COPY, copy
 from tests.spark.live.logs import CHANNEL, put
 

@@ -19,7 +19,7 @@ from headwater.spark import spark_schema
 from headwater.spark.live.source import HeadwaterSource
 from headwater.spark.log import events
 from headwater.store.log import ChannelLog, Log
-from headwater.store.log.files import LogFiles
+from headwater.store.log.log_folder import LogFiles
 from tests.spark.live.logs import CHANNEL, put
 
 READING = event_type(as_event_type("level: i64").record)

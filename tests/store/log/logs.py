@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.store.log import merging, schema
-from headwater.store.log.appending import Writer
+from headwater.store.log import ordered_merge as merging
+from headwater.store.log import schema
 from headwater.store.log.layout import DAY_MICROSECONDS, ChannelFolder, log_id, make_folders
-from headwater.store.log.rewriting import write_rested
+from headwater.store.log.rewrite import write_rested
 from headwater.store.log.wal import Header
+from headwater.store.log.wal_writer import Writer
 from headwater.types import EventType, event_type
 from headwater.types.declaration import parse_record
 

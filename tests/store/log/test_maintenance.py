@@ -15,15 +15,16 @@ import pytest
 
 from headwater import Interest
 from headwater.errors import StoreError
-from headwater.store.log import opening, retention
+from headwater.store.log import retention
+from headwater.store.log import snapshot as opening
+from headwater.store.log.channel_log import ChannelLog
 from headwater.store.log.compact import compact
 from headwater.store.log.export import export
 from headwater.store.log.layout import DAY_MICROSECONDS, AtRest, claim
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
 from headwater.store.log.repair import repair
 from headwater.store.log.settings import Log
 from headwater.store.log.verify import verify
-from headwater.store.log.writing import ChannelLog
 from tests.store.log.logs import CHANNEL, DAY0, TYPE, Logged, as_type, keys, sighting
 
 NOW = DAY0 / 1e6 + 10 * 86_400
@@ -122,7 +123,7 @@ class TestCompacting:
         assert not left.exists()
 
     def test_where_it_cannot_be_done_in_one_step(self, log: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("headwater.store.log.exchange.sys.platform", "other")
+        monkeypatch.setattr("headwater.store.log.folder_exchange.sys.platform", "other")
         before = parquet(log)
         with pytest.raises(StoreError, match="cannot exchange two folders in one step"):
             compact(log.root, CHANNEL, now=NOW)

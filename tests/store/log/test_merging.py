@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.store.log.merging import Piece, by_sequence, by_time, ranks
+from headwater.store.log.ordered_merge import Piece, by_sequence, by_time, ranks
 from headwater.store.log.schema import meta_fields
 from tests.store.log.logs import keys
 

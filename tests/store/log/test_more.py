@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from headwater.errors import StoreError
-from headwater.store.log import opening, retention
+from headwater.store.log import retention
+from headwater.store.log import snapshot as opening
+from headwater.store.log.channel_log import ChannelLog
 from headwater.store.log.layout import ChannelFolder
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
 from headwater.store.log.settings import Log
-from headwater.store.log.writing import ChannelLog
 from tests.store.log.logs import as_type
 
 CHANNEL = "ie.tcd.sighting"

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from headwater.store.log.progress import Progress
+from headwater.store.log.progress_bar import Progress
 
 
 class Terminal(io.StringIO):

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from headwater import Interest
 from headwater.errors import StoreError
-from headwater.store.log.files import LogFiles
+from headwater.store.log.channel_log import ChannelLog
 from headwater.store.log.layout import DAY_MICROSECONDS
-from headwater.store.log.reading import ChannelReader, Span, channels
+from headwater.store.log.log_folder import LogFiles
+from headwater.store.log.reader import ChannelReader, Span, channels
 from headwater.store.log.repair import repair
 from headwater.store.log.seal import seal
 from headwater.store.log.settings import Log
 from headwater.store.log.verify import verify
-from headwater.store.log.writing import ChannelLog
 from tests.store.log.logs import CHANNEL, DAY0, Logged, as_type, keys, sighting
 
 SETTINGS = settings(

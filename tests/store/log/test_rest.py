@@ -19,7 +19,7 @@ from headwater.errors import StoreError
 from headwater.interest import as_event_type
 from headwater.store.log import ChannelLog, Log
 from headwater.store.log.layout import ChannelFolder, NodeFolder, decode_name, encode_name, parquet_segment
-from headwater.store.log.rest import put_to_rest
+from headwater.store.log.parquet_segment import put_to_rest
 from headwater.types import EventType
 from tests.store.log.samples import DAY, EVERYTHING, NOON, SIGHTING, everything, record, sighting
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headwater.errors import StoreError
 from headwater.store.log import wal
-from headwater.store.log.appending import Writer
 from headwater.store.log.schema import first_table
+from headwater.store.log.wal_writer import Writer
 from headwater.types import EventType
 from tests.effort import examples
 from tests.store.log.samples import EVERYTHING, NOON, SIGHTING, everything, record, sighting

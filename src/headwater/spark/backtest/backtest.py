@@ -29,8 +29,8 @@ from headwater.spark.schema import spark_schema, to_spark_arrow
 from headwater.spark.sql import name as quoted
 from headwater.store.log.layout import channels
 from headwater.store.log.location import local_folder
-from headwater.store.log.opening import Snapshot
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
+from headwater.store.log.snapshot import Snapshot
 from headwater.types import EventType
 from headwater.types.model import Field, Record
 

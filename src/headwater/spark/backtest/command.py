@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from headwater.spark.backtest.backtest import backtest, bucket_width
     from headwater.spark.backtest.engine import engine_of, session_of
     from headwater.spark.backtest.subscriptions import load
-    from headwater.store.log.reading import ChannelReader, channels
+    from headwater.store.log.reader import ChannelReader, channels
 
     bucket_width(args.bucket)
     given = load(args.subscriptions)

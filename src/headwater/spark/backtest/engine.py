@@ -10,7 +10,7 @@ from typing import Any
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.extras import how_to_install, installed, require
 from headwater.spark.session import running, session
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
 
 
 def engine_of(asked: str, events: Any, *, master: str | None, remote: str | None, most: int) -> str:

@@ -17,8 +17,8 @@ from headwater.spark.backtest.judging import Judge, pack
 from headwater.spark.backtest.subscriptions import Subscriptions, Wanted, resolve
 from headwater.spark.backtest.tally import Tally
 from headwater.spark.frame import LOG_META
-from headwater.store.log.opening import Rested, Snapshot
 from headwater.store.log.schema import BYTES_RECORD
+from headwater.store.log.snapshot import Rested, Snapshot
 from headwater.types import EventType, event_type
 
 TASKS = 4  # for each core, so that the last one to end is not waited for long

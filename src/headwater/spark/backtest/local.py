@@ -12,8 +12,8 @@ from headwater.spark.backtest.job import LogJob, Plan
 from headwater.spark.backtest.subscriptions import Subscriptions
 from headwater.spark.backtest.tally import Tally
 from headwater.spark.frame import LOG_META
-from headwater.store.log.opening import Snapshot
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
+from headwater.store.log.snapshot import Snapshot
 from headwater.types import EventType
 
 ROWS = 1 << 17  # of a batch of one source

@@ -18,9 +18,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from headwater.federation.datagram import OVERHEAD as DATAGRAM
-from headwater.federation.wire_events import EVENT_AT, encode_events
-from headwater.federation.wire_kinds import PREFIX
+from headwater.federation.multicast.datagram import OVERHEAD as DATAGRAM
+from headwater.federation.wire.events import EVENT_AT, encode_events
+from headwater.federation.wire.kinds import PREFIX
 from headwater.types.layout import HEADER_SIZE
 
 # Length, kind, source, number, sequence number and stamp, without the record's header.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from headwater.channel.counters import fault_name
+from headwater.channel.reports.counters import fault_name
 from headwater.late import np
 from headwater.match.counters import KINDS
 from headwater.spark.backtest.judging import crosses_alone

@@ -36,9 +36,9 @@ from headwater.store.log.layout import (
     make_folders,
 )
 from headwater.store.log.location import local_folder
-from headwater.store.log.opening import Snapshot
 from headwater.store.log.schema import check
 from headwater.store.log.seal import seal
+from headwater.store.log.snapshot import Snapshot
 from headwater.store.log.staging import Staging, recover
 
 MARKS = 62  # pieces of files that are told apart while records pass

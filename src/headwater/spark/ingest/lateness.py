@@ -12,7 +12,7 @@ from typing import Any
 
 from headwater.late import np, pa, pq
 from headwater.store.log.footers import footer
-from headwater.store.log.merging import Piece, by_sequence
+from headwater.store.log.ordered_merge import Piece, by_sequence
 from headwater.store.log.schema import SEQ, SOURCE, TIME
 
 _COLUMNS = (SOURCE, SEQ, TIME)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.channel.names import check_name, nearest
-from headwater.channel.settings import quoted, show
+from headwater.channel.options.settings import quoted, show
 from headwater.errors import ChannelError, ConfigError, ConfigProblem, TypeDeclarationError
 from headwater.spark.ingest.paths import Route, parse_route
 from headwater.spark.ingest.times import TimeFormat, parse_time_format, zone_problem

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo, available_timezones
 
-from headwater.channel.settings import near
+from headwater.channel.options.settings import near
 
 EPOCHS = {"epoch s": 1_000_000, "epoch ms": 1_000, "epoch us": 1, "epoch ns": 0}
 _SIGNS = {

@@ -70,10 +70,10 @@ class Reading(Protocol):
 def open_place(place: Place) -> Reading:
     """The log at a place, in this process."""
     if place.log is not None:
-        from headwater.store.log.files import LogFiles
+        from headwater.store.log.log_folder import LogFiles
 
         return LogFiles(place.log)
-    from headwater.federation.log_client import LogClient
+    from headwater.federation.logs.client import LogClient
 
     return LogClient.shared(connect=place.connect, federation=place.federation, security=place.security)
 

@@ -17,7 +17,7 @@ from headwater.spark.live.options import Place
 from headwater.spark.live.packing import unpack
 from headwater.spark.live.places import Batches, Reading, open_place
 from headwater.spark.live.shaping import arrow_of, shaped
-from headwater.store.log.judging import Judge
+from headwater.store.log.interest_scan import Judge
 from headwater.types.model import Record
 
 ATTEMPTS = 6  # of reaching a node, over a few seconds, before a task fails

@@ -13,7 +13,7 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
 from headwater.errors import ChannelError, ConfigError, ConfigProblem, StoreError
-from headwater.federation.log_publish import Publisher, publisher_name
+from headwater.federation.logs.publisher import Publisher, publisher_name
 from headwater.interest import as_event_type
 from headwater.late import pa
 from headwater.spark.live.options import WriteOptions
@@ -163,7 +163,7 @@ def _known_type(options: WriteOptions) -> tuple[EventType, bool] | None:
     """The type of a channel that there is already; None if there is none."""
     place, channel = options.place, options.channel
     if place.log is not None:
-        from headwater.store.log.reading import channels
+        from headwater.store.log.reader import channels
 
         root = Path(place.log)
         if not root.is_dir() or channel not in channels(root):

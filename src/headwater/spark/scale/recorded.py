@@ -18,7 +18,7 @@ from headwater.spark.columns import bind_columns
 from headwater.spark.frame import LOG_META
 from headwater.spark.log import events
 from headwater.spark.sql import name as quoted
-from headwater.store.log.reading import ChannelReader
+from headwater.store.log.reader import ChannelReader
 from headwater.types import EventType
 
 _MATCHED = "node string, size bigint, time timestamp, matched array<int>"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from headwater.store.log.settings import Log
 
 if TYPE_CHECKING:
-    from headwater.store.log.files import LogFiles
+    from headwater.store.log.channel_log import ChannelLog, Recovered
     from headwater.store.log.layout import channels
-    from headwater.store.log.progress import Progress
-    from headwater.store.log.reading import ChannelReader
-    from headwater.store.log.writing import ChannelLog, Recovered
+    from headwater.store.log.log_folder import LogFiles
+    from headwater.store.log.progress_bar import Progress
+    from headwater.store.log.reader import ChannelReader
 
 # Imported when they are first asked for: a node without a log does without Parquet.
 _LATER = {

@@ -78,7 +78,7 @@ def _add_choice(sub: argparse.ArgumentParser) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from headwater.store.log.reading import ChannelReader
+    from headwater.store.log.reader import ChannelReader
 
     if args.channel is not None:
         spans = ChannelReader(args.root, args.channel).sources()
@@ -115,7 +115,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _channel(root: Path, channel: str) -> dict[str, Any]:
-    from headwater.store.log.reading import ChannelReader
+    from headwater.store.log.reader import ChannelReader
 
     reader = ChannelReader(root, channel)
     spans, files, type = reader.sources(), reader.files(), reader.type
@@ -166,7 +166,7 @@ def _show(args: argparse.Namespace) -> int:
 def _chosen(args: argparse.Namespace) -> tuple[Any, list[str]]:
     """The batches of events that were asked for, and their columns."""
     from headwater.store.log.export import events
-    from headwater.store.log.reading import ChannelReader
+    from headwater.store.log.reader import ChannelReader
 
     reader = ChannelReader(args.root, args.channel)
     wanted = {
@@ -219,8 +219,8 @@ def _interest(args: argparse.Namespace, type: Any) -> Any:
 
 def _export(args: argparse.Namespace) -> int:
     from headwater.store.log.export import export, format_of
-    from headwater.store.log.progress import Progress
-    from headwater.store.log.reading import ChannelReader
+    from headwater.store.log.progress_bar import Progress
+    from headwater.store.log.reader import ChannelReader
 
     format_of(args.file, args.format)
     reader = ChannelReader(args.root, args.channel)
@@ -245,7 +245,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from headwater.store.log.progress import Progress
+    from headwater.store.log.progress_bar import Progress
     from headwater.store.log.verify import total_bytes, verify
 
     names = _channels(args)
@@ -278,8 +278,8 @@ def _trouble(trouble: Any) -> dict[str, str]:
 
 
 def _rest(args: argparse.Namespace) -> int:
-    from headwater.store.log.progress import Progress
-    from headwater.store.log.repose import bring_to_rest, waiting_bytes
+    from headwater.store.log.orphan_segments import bring_to_rest, waiting_bytes
+    from headwater.store.log.progress_bar import Progress
 
     names = _channels(args)
     with Progress(sum(waiting_bytes(args.root, name) for name in names), "rest", "bytes") as progress:
@@ -304,7 +304,7 @@ def _rest(args: argparse.Namespace) -> int:
 
 def _compact(args: argparse.Namespace) -> int:
     from headwater.store.log.compact import can_compact, compact
-    from headwater.store.log.progress import Progress
+    from headwater.store.log.progress_bar import Progress
 
     names = _channels(args)
     total = sum(can_compact(args.root, name, target_bytes=args.target) for name in names)
@@ -327,7 +327,7 @@ def _compact(args: argparse.Namespace) -> int:
 
 
 def _repair(args: argparse.Namespace) -> int:
-    from headwater.store.log.progress import Progress
+    from headwater.store.log.progress_bar import Progress
     from headwater.store.log.repair import repair
     from headwater.store.log.verify import total_bytes
 
@@ -360,7 +360,7 @@ _RUN = {
 
 
 def _channels(args: argparse.Namespace) -> list[str]:
-    from headwater.store.log.reading import channels
+    from headwater.store.log.reader import channels
 
     found = channels(args.root)
     if not args.root.is_dir():

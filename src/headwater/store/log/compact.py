@@ -20,8 +20,8 @@ from uuid import uuid4
 
 from headwater.errors import StoreError
 from headwater.late import np
-from headwater.store.log import merging
-from headwater.store.log.exchange import check_exchange, exchange
+from headwater.store.log import ordered_merge as merging
+from headwater.store.log.folder_exchange import check_exchange, exchange
 from headwater.store.log.footers import Range, footer
 from headwater.store.log.layout import (
     DAY_KEY,
@@ -32,9 +32,9 @@ from headwater.store.log.layout import (
     parquet_segment,
     sync_folder,
 )
-from headwater.store.log.opening import Rested, rested_parts, table_of
-from headwater.store.log.rest import ROW_GROUP
-from headwater.store.log.rewriting import write_rested
+from headwater.store.log.parquet_segment import ROW_GROUP
+from headwater.store.log.rewrite import write_rested
+from headwater.store.log.snapshot import Rested, rested_parts, table_of
 
 MIB = 1 << 20
 TARGET = 128 * MIB  # bytes of a merged file, about

@@ -17,10 +17,10 @@ from typing import IO, Any, Literal, get_args
 from headwater.errors import StoreError
 from headwater.interest import Interest
 from headwater.late import pa, pq
-from headwater.store.log.files import judged
 from headwater.store.log.layout import hidden, sync_folder
-from headwater.store.log.reading import ChannelReader
-from headwater.store.log.rest import ROW_GROUP, WRITING
+from headwater.store.log.log_folder import judged
+from headwater.store.log.parquet_segment import ROW_GROUP, WRITING
+from headwater.store.log.reader import ChannelReader
 
 Format = Literal["parquet", "csv", "jsonl", "arrow"]
 FORMATS: tuple[Format, ...] = get_args(Format)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headwater.store.log import schema, wal
 from headwater.store.log.layout import AtRest, NodeFolder, claim, log_id, put_aside, sync_folder
-from headwater.store.log.rest import at_rest_by_files, damaged, last_segment
+from headwater.store.log.parquet_segment import at_rest_by_files, damaged, last_segment
 from headwater.types import EventType
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from headwater.errors import HeadwaterError, StoreError
 from headwater.late import np
-from headwater.store.log import merging, staging, wal
-from headwater.store.log.appending import Writer
+from headwater.store.log import ordered_merge as merging
+from headwater.store.log import staging, wal
 from headwater.store.log.compact import clean
 from headwater.store.log.footers import footer
 from headwater.store.log.layout import (
@@ -31,12 +31,13 @@ from headwater.store.log.layout import (
     sync_folder,
     write_atomic,
 )
-from headwater.store.log.opening import Rested, spans_of, table_of
-from headwater.store.log.rest import ROW_GROUP, at_rest_by_files
-from headwater.store.log.rewriting import write_rested
+from headwater.store.log.parquet_segment import ROW_GROUP, at_rest_by_files
+from headwater.store.log.rewrite import write_rested
 from headwater.store.log.schema import META, NODE, SOURCE, Table, evolve, first_table, read_table, write_table
 from headwater.store.log.schema import table_of as table_of_schema
 from headwater.store.log.seal import is_whole
+from headwater.store.log.snapshot import Rested, spans_of, table_of
+from headwater.store.log.wal_writer import Writer
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headwater.errors import StoreError
 from headwater.store.log.layout import ChannelFolder, parquet_segment, sync_folder
-from headwater.store.log.opening import Rested, rested_parts
+from headwater.store.log.snapshot import Rested, rested_parts
 
 PATIENCE = 1.0  # seconds to wait for others; a node's logs come to rest one after the other, and wait with it
 

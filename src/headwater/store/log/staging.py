@@ -33,7 +33,7 @@ from headwater.store.log.layout import (
     sync_folder,
     write_atomic,
 )
-from headwater.store.log.rest import at_rest_by_files
+from headwater.store.log.parquet_segment import at_rest_by_files
 from headwater.store.log.schema import admit
 from headwater.types import EventType
 

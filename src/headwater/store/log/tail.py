@@ -14,8 +14,8 @@ from headwater.errors import StoreError
 from headwater.late import np, pa
 from headwater.store.log import wal
 from headwater.store.log.footers import Group, Range
-from headwater.store.log.judging import empty
-from headwater.store.log.merging import joined
+from headwater.store.log.interest_scan import empty
+from headwater.store.log.ordered_merge import joined
 from headwater.store.log.schema import Table
 
 KEPT = 8  # files that are remembered as they were

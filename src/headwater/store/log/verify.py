@@ -12,7 +12,8 @@ from typing import Any
 
 from headwater.errors import HeadwaterError, StoreError
 from headwater.late import np
-from headwater.store.log import merging, wal
+from headwater.store.log import ordered_merge as merging
+from headwater.store.log import wal
 from headwater.store.log.compact import unfinished
 from headwater.store.log.footers import Range, footer
 from headwater.store.log.layout import (
@@ -26,9 +27,9 @@ from headwater.store.log.layout import (
     day_of,
 )
 from headwater.store.log.layout import parquet_segment as own_name
-from headwater.store.log.opening import Rested, spans_of, table_of
 from headwater.store.log.schema import META, NODE, SEQ, SOURCE, Table
 from headwater.store.log.seal import Damaged, is_whole
+from headwater.store.log.snapshot import Rested, spans_of, table_of
 from headwater.store.log.staging import left_behind
 
 Tell = Callable[[int], object]

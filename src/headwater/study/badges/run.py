@@ -21,7 +21,7 @@ from headwater.spark import LOG_META, outcome, session
 from headwater.spark.backtest import Backtest, Subscription, backtest
 from headwater.spark.log import events
 from headwater.store.log import ChannelLog, Log
-from headwater.store.log.progress import Progress
+from headwater.store.log.progress_bar import Progress
 from headwater.study.badges.code import code_facts, programs
 from headwater.study.badges.day import CHANNEL, SIGHTING, day, station_name
 from headwater.study.badges.margins import NETWORKS

@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
-from headwater.federation.address_map import HashedGroups
+from headwater.federation.multicast.address_map import HashedGroups
 from headwater.federation.network import Network
 from headwater.federation.node import Node
-from headwater.federation.security import Rule, Security
+from headwater.federation.security.settings import Rule, Security
 from headwater.study.fleet.node import WAIT, Nodes, Sample
 from headwater.study.fleet.worker import VALUES, loopback, serve
 

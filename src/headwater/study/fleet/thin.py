@@ -6,10 +6,10 @@ import logging
 from time import perf_counter
 from typing import Any
 
-from headwater.channel.config import Queue
+from headwater.channel.options.config import Queue
 from headwater.federation.network import LINK, Network
 from headwater.federation.node import Node
-from headwater.federation.security import Security
+from headwater.federation.security.settings import Security
 from headwater.study.fleet.node import BACK, CHANNEL, Nodes, Sample, sample
 from headwater.study.fleet.worker import Meter, serve
 

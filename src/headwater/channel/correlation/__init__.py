@@ -1,0 +1,1 @@
+"""Subscriptions to conjunctions and disjunctions of events, on several channels."""

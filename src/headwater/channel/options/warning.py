@@ -1,0 +1,64 @@
+"""What a subscription is told that is allowed and hardly meant: said where it is made, kept, and in its report.
+
+In the thread of whoever subscribes it is a Python warning (`HeadwaterWarning`), at the line of their own program; what
+turns out later, when a channel appears, is a record of the log.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from headwater.errors import HeadwaterWarning
+
+if TYPE_CHECKING:
+    from headwater.channel.routing.attachment import Attachment
+    from headwater.channel.subscription import Subscription
+
+ABOUT_INTEREST = "interest: "  # what is said of one begins so
+
+
+def remarks_on(attachments: Iterable[Attachment]) -> list[str]:
+    """What is to be said of the interests of these, once for each event type that they are about."""
+    found: dict[str, None] = {}
+    seen = set()
+    for attachment in attachments:
+        interest = attachment.entry.interest
+        if interest is None or (key := (attachment.part, interest.type.record)) in seen:
+            continue
+        seen.add(key)
+        found.update(dict.fromkeys(f"{ABOUT_INTEREST}{remark}" for remark in interest.warnings))
+    return list(found)
+
+
+def remarks_on_history(subscription: Subscription, attachments: Iterable[Attachment]) -> list[str]:
+    """That there is no past to begin with, and never will be."""
+    node, wanted = subscription.node, subscription._options.history
+    if not wanted or node._federated or node.config.history:
+        return []
+    channels = [attachment.channel.name for attachment in attachments]
+    if node._logs is not None and any(map(node._logs.wants, channels or ["*"])):
+        return []
+    names = ", ".join(dict.fromkeys(channels))
+    asked = "all" if wanted < 0 else f"{wanted:,}"
+    return [
+        f"history: expected past events to begin with ({asked}), found a node that keeps none"
+        f"{f' of {names}' if names else ''}; give it Config(history=...) or a log, Node(log=...), or leave history= out"
+    ]
+
+
+def tell(what: str, messages: Iterable[str]) -> None:
+    """A warning for each, at the line outside Headwater that led here."""
+    level = _level()
+    for message in messages:
+        warnings.warn(f"{what}: {message}", HeadwaterWarning, stacklevel=level)
+
+
+def _level() -> int:
+    """How many frames up, seen from `tell`, the program is that uses Headwater."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "headwater":
+        level, frame = level + 1, frame.f_back
+    return level

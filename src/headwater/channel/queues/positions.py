@@ -1,0 +1,510 @@
+"""How far a durable subscription is with each source: kept around its handler, so that nothing is lost at a restart.
+
+An event is *done* when its handler has returned or it was acknowledged; its sequence number is then the position of
+its source, and what is not after the position is not shown again. Events of one source are handed over in their order,
+so all before a done one are done too: a handler that raised has had its event, and the next position covers it. Sources
+of this process are not kept track of (`position_key` is None): they end with it, as do their events.
+
+Nothing more is handed over while it cannot be written that what went before is done, or was handed over (the disk is
+full): the subscription is paused, it is tried again every `RETRY_SECONDS`, and then it goes on by itself. So after a
+restart there is never more than one call of the handler of which nothing is written, and its events are the first.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headwater.channel.options.delivery import Reliable
+from headwater.channel.queues.mailbox import Item, part_of
+from headwater.channel.routing.letter import About, Chunk, Letter
+from headwater.errors import ClosedError, StoreError, SubscriptionError
+from headwater.late import asyncio, np
+from headwater.store import NodeState, WithinConnection
+
+if TYPE_CHECKING:
+    from headwater.channel.routing.attachment import Attachment
+    from headwater.channel.source import Source
+    from headwater.channel.subscription import Subscription
+
+Points = dict[str, int]  # by position key, a sequence number
+RETRY_SECONDS = 1.0  # after which it is tried again to write what could not be written
+log = logging.getLogger("headwater")
+
+
+class Keeper(Protocol):
+    """Where positions are kept."""
+
+    undoes: bool  # what the handler has done is undone if the position cannot be kept, so it is to be done again
+
+    def positions(self) -> Points: ...
+
+    def handed(self) -> Points:
+        """Up to where events are known to have been handed over, whether they were done or not."""
+        ...
+
+    def begin(self, points: Points, events: int) -> None:
+        """So many events, up to these points, are about to be handed over."""
+
+    def commit(self, points: Points) -> None:
+        """They are done."""
+
+    def failed(self, points: Points) -> Points:
+        """They are not, the handler raised; where the position is all the same."""
+        ...
+
+
+class InState:
+    """In the node's state."""
+
+    undoes = False
+
+    def __init__(self, state: NodeState, sink: str) -> None:
+        self._state, self._sink = state, sink
+
+    def positions(self) -> Points:
+        return self._state.positions(self._sink)
+
+    def handed(self) -> Points:
+        return self._state.handed(self._sink)
+
+    def begin(self, points: Points, events: int) -> None:
+        if points and events > 1:  # of a single event it goes without saying that it may have been handed over
+            self._state.hand_all(self._sink, points)
+
+    def commit(self, points: Points) -> None:
+        if points:
+            self._state.commit_all(self._sink, points)
+
+    def failed(self, points: Points) -> Points:
+        if points:
+            self._state.hand_all(self._sink, points)
+        return {}
+
+
+class InTransaction:
+    """In the handler's own transaction, which there is for every event, also of sources without a position."""
+
+    undoes = True
+
+    def __init__(self, connection: Any, sink: str) -> None:
+        self._within = WithinConnection(connection, sink)
+
+    def positions(self) -> Points:
+        return self._within.positions()
+
+    def handed(self) -> Points:
+        return {}
+
+    def begin(self, points: Points, events: int) -> None:
+        self._within.begin(points)
+
+    def commit(self, points: Points) -> None:
+        self._within.commit(points)
+
+    def failed(self, points: Points) -> Points:
+        self._within.rollback()
+        return self._within.positions()  # the handler may have committed by itself before it raised
+
+
+class Progress:
+    """Of one subscription. Its handler is called by one thread at a time; others say what has come, and acknowledge."""
+
+    def __init__(self, subscription: Subscription, keeper: Keeper, *, manual: bool = False) -> None:
+        self.subscription, self._keeper, self.manual = subscription, keeper, manual
+        self.duplicates = 0  # events that came again and were not shown
+        self._lock = threading.Lock()
+        self._done = dict(keeper.positions())
+        self._doubt = keeper.handed()  # up to here the process before this one had handed events over
+        self._begun: set[str] = set()  # sources of which this process has handed over an event after that
+        self._arrived: Points = {}
+        self._base: Points = {}  # all before was settled when the oldest event arrived that is not done
+        self._out: Points = {}  # pulled, and not known to be done
+        self._last: Points = {}  # handed over at all
+        # Where the sink was paused, and its queue full: the last event that it could keep. The rest is in a log.
+        self.gaps: Points = {}
+        # What could not be written: that these are done, and that these were handed over.
+        self._owed: Points = {}
+        self._owed_handed: Points = {}
+        self._unwritten: str | None = None  # why nothing is handed over at the moment
+
+    # ── what comes ──
+
+    def arrive(self, attachment: Attachment, letter: Letter | Chunk) -> None:
+        """Something is put into the queue; called under its source's lock."""
+        key = key_of(attachment, letter)
+        if key is None:
+            return
+        first, last = _span(letter)
+        with self._lock:
+            done = self._done.get(key, 0)
+            if last <= done:
+                return
+            if self._arrived.get(key, 0) <= done:
+                self._base[key] = max(done, first - 1)
+            self._arrived[key] = max(last, self._arrived.get(key, 0))
+
+    def misses(self, attachment: Attachment, letter: Letter | Chunk, full: bool) -> bool:
+        """Whether events come after what the sink could keep, or are the first that it cannot."""
+        key = key_of(attachment, letter)
+        if key is None or (not full and key not in self.gaps):
+            return False
+        first = _span(letter)[0]
+        with self._lock:
+            return first > self.gaps.setdefault(key, first - 1)
+
+    def misses_no_more(self, attachment: Attachment, letter: Letter | Chunk) -> bool:
+        """Whether these events are the first that the sink could not keep: then it can, for nothing has come since."""
+        key, last = key_of(attachment, letter), _span(letter)[0] - 1
+        with self._lock:
+            if key is None or self.gaps.get(key) != last:
+                return False
+            del self.gaps[key]
+            return True
+
+    def gap(self, channel: Any, source: Source) -> int | None:
+        """The last event of a source that the sink could keep, if there are others."""
+        return self.gaps.get(_key(channel, source) or "")
+
+    def close_gap(self, channel: Any, source: Source) -> None:
+        """What it could not keep comes now."""
+        with self._lock:
+            self.gaps.pop(_key(channel, source) or "", None)
+
+    def unsettled(self, source: Source) -> int | None:
+        """The oldest event of a source that has come and may not be done; None if all are done.
+
+        All before it the source may forget, as far as this subscription goes."""
+        with self._lock:
+            return min(
+                (
+                    max(self._base[key], done) + 1
+                    for key in self._keys(source)
+                    if self._arrived.get(key, 0) > (done := self._done.get(key, 0))
+                ),
+                default=None,
+            )
+
+    def position(self, source: Source) -> int:
+        """The event of a source after which this subscription goes on; 0 if it has none yet."""
+        with self._lock:
+            return min((self._done.get(key, 0) for key in self._keys(source)), default=0)
+
+    def positions(self) -> Points:
+        """All of them, by key: that of the source, and with a space and its name for each derived channel."""
+        with self._lock:
+            return dict(self._done)
+
+    def _keys(self, source: Source) -> list[str]:
+        channels = {channel for channel, _ in list(self.subscription._attachments)}
+        return [key for channel in channels & source.flows.keys() if (key := _key(channel, source)) is not None]
+
+    # ── what is handed over ──
+
+    def fresh(self, item: Item) -> Item | None:
+        """What of an item was not done before."""
+        attachment, letter, n = item[:3]
+        key = key_of(attachment, letter)
+        done = 0 if key is None else self._done.get(key, 0)
+        if not done:
+            return item
+        if isinstance(letter, Chunk):
+            seen = int(np.searchsorted(letter.seqs, done, "right"))
+        else:
+            seen = 1 if letter.seq <= done else 0
+        if not seen:
+            return item
+        self.duplicates += seen
+        self.subscription._leave_out(item, seen)
+        return part_of(item, seen, n) if seen < n else None
+
+    def is_fresh(self, item: Item) -> bool:
+        """Whether no event of the item was done before."""
+        key = key_of(item[0], item[1])
+        return key is None or _span(item[1])[0] > self._done.get(key, 0)
+
+    def deliver(self, item: Item) -> None:
+        """To the handler, in the thread that runs the mailbox."""
+        subscription = self.subscription
+        call = self._prepare(item)
+        if call is None:
+            return
+        points = points_of(call.items)
+        subscription._handling = call.items[0][1]
+        try:
+            if not self._began(points, call.items):
+                return
+            try:
+                subscription._finish(call.event, call())
+            except BaseException:
+                self._failed(points)
+                raise
+            self._returned(points, call.items)
+        except subscription._caught as error:
+            subscription._handler_failed(error, call.event)
+        finally:
+            subscription._handling = None
+
+    async def adeliver(self, item: Item) -> None:
+        """To a coroutine handler, on its loop."""
+        subscription = self.subscription
+        call = self._prepare(item)
+        if call is None:
+            return
+        points = points_of(call.items)
+        subscription._handling = call.items[0][1]
+        try:
+            if not self._began(points, call.items):
+                return
+            try:
+                subscription._finish(call.event, await call())
+            except BaseException:
+                self._failed(points)
+                raise
+            self._returned(points, call.items)
+        except asyncio.CancelledError as error:
+            subscription._await_failed(error, call.event)
+        except Exception as error:
+            subscription._handler_failed(error, call.event)
+        finally:
+            subscription._handling = None
+
+    def _prepare(self, item: Item) -> Any:
+        why = self._unwritten
+        if why is not None and not self._caught_up():
+            self.subscription._mailbox.back([item])
+            self._wait(why)
+            return None
+        fresh = self.fresh(item)
+        return None if fresh is None else self.subscription._prepared(fresh)
+
+    def _began(self, points: Points, items: list[Item]) -> bool:
+        """Whether events may be handed over; else they wait."""
+        try:
+            self._begin(points, items)
+        except Exception as error:
+            if self._keeper.undoes and isinstance(error, StoreError):
+                raise  # it is not the disk: the connection is not as it should be
+            self.subscription._hand_back(items)
+            self._unwritable(error)
+            return False
+        return True
+
+    def _begin(self, points: Points, items: list[Item]) -> None:
+        if not self.manual:
+            self._keeper.begin(points, sum(item[2] for item in items))
+        with self._lock:
+            self._last.update(points)
+            self._begun.update(key for key, seq in points.items() if seq > self._doubt.get(key, 0))
+
+    def _returned(self, points: Points, items: list[Item]) -> None:
+        if not self.manual:
+            try:
+                self._commit(points)
+            except Exception as error:
+                if self._keeper.undoes:
+                    self.subscription._hand_back(items)
+                else:
+                    _further(self._owed, points)
+                self._unwritable(error)
+                return
+        if self.subscription._failures:
+            self.subscription._went_well()
+
+    def _failed(self, points: Points) -> None:
+        if self.manual:
+            return
+        try:
+            self._reach(self._keeper.failed(points))
+        except Exception as error:  # what the handler raised is what is to be heard of, too
+            if not self._keeper.undoes:
+                _further(self._owed_handed, points)
+                self._unwritable(error)
+
+    # ── where nothing can be written ──
+
+    def _unwritable(self, error: Exception) -> None:
+        """What was handed over, or is to be, cannot be noted: nothing more is handed over until it can."""
+        subscription, first = self.subscription, self._unwritten is None
+        self._unwritten = f"its position cannot be kept: {error}"
+        subscription._trouble = f"{type(error).__name__}: {error}"
+        if first:
+            log.error(
+                "subscription %r is paused: %s; see to the disk, it then goes on by itself",
+                subscription.name,
+                self._unwritten,
+            )
+        self._wait(self._unwritten)
+
+    def _wait(self, why: str) -> None:
+        self.subscription._hold(why)
+        with suppress(ClosedError):  # the node is closing: there is nothing more to wait for
+            self.subscription.node._timers.call_after(RETRY_SECONDS, partial(self._try_again, why))
+
+    def _try_again(self, why: str) -> None:
+        if self.subscription.cancelled:
+            return
+        if self._unwritten is None:  # it was written by who handed the next event over, just before it was held
+            self.subscription._let_go(why)
+        elif self._caught_up():
+            log.warning("subscription %r goes on: its position can be kept again", self.subscription.name)
+            self.subscription._let_go(why)
+        elif self.subscription.paused == why:  # else whoever has paused it goes on with it
+            self._wait(why)
+
+    def _caught_up(self) -> bool:
+        """Write what could not be written; whether there is nothing left of it."""
+        try:
+            if self._owed_handed:
+                self._keeper.failed(self._owed_handed)
+                self._owed_handed = {}
+            if self._owed:
+                self._commit(self._owed)
+                self._owed = {}
+        except Exception:
+            return False
+        self._unwritten = None
+        return True
+
+    def _commit(self, points: Points) -> None:
+        self._keeper.commit(points)
+        self._reach(points)
+
+    def _reach(self, points: Mapping[str, int]) -> None:
+        with self._lock:
+            for key, seq in points.items():
+                if seq > self._done.get(key, 0):
+                    self._done[key] = seq
+
+    def pass_over(self, items: list[Item]) -> None:
+        """Events that are not handed over, because they have expired, or a constraint of the handler said so."""
+        self._reach(points_of(items))  # it is kept with the next one; until then they would be judged again
+
+    # ── what is pulled ──
+
+    def settle(self) -> None:
+        """The sink that pulls asks for more: it is done with what it has."""
+        if self._out:
+            self._commit(self._out)  # if that cannot be written it is tried again with the next call
+            self._out = {}
+
+    def take(self, items: list[Item]) -> None:
+        """Items are given to the sink that pulls."""
+        points = points_of(items)
+        self._begin(points, items)
+        if not self.manual:
+            self._out.update(points)
+
+    # ── acknowledging ──
+
+    def acknowledge(self, about: About | None) -> None:
+        """Up to an event of a source; or all that were handed over."""
+        if isinstance(self._keeper, InTransaction):
+            raise SubscriptionError(
+                "acknowledge: the position is committed with the handler's transaction (within=); leave this out"
+            )
+        if about is not None and not (isinstance(about, KeptAbout) and about.progress is self):
+            raise SubscriptionError(
+                f"acknowledge: expected an About of subscription {self.subscription.name!r}, found {about!r}"
+            )
+        with self._lock:
+            upto = about.points if isinstance(about, KeptAbout) else self._last
+            points = {key: seq for key, seq in upto.items() if seq > self._done.get(key, 0)}
+        self._commit(points)
+
+    def about(self, items: list[Item], about: About) -> KeptAbout:
+        """What is known of the event, or of the first of a batch, and of how often it came."""
+        return KeptAbout(self, about, items)
+
+    def in_doubt(self, item: Item) -> bool:
+        """Whether an event, or the first of a chunk, may have been handed over before this process began."""
+        attachment, letter = item[:2]
+        key = key_of(attachment, letter)
+        if key is None:
+            return False
+        seq = _span(letter)[0]
+        if not (self.manual or seq <= self._doubt.get(key, 0) or key not in self._begun):
+            return False
+        return bool(letter.source.resent(seq))
+
+
+class KeptAbout(About):
+    """What the service knows of an event that it delivers to a durable subscription."""
+
+    __slots__ = ("_redelivered", "points", "progress")
+
+    def __init__(self, progress: Progress, about: About, items: list[Item]) -> None:
+        for name in About.__slots__:
+            setattr(self, name, getattr(about, name))
+        self.progress, self.points = progress, points_of(items)
+        self._redelivered = any(progress.in_doubt(item) for item in items)
+
+    @property
+    def redelivered(self) -> bool:
+        return self._redelivered
+
+    def acknowledge(self) -> None:
+        self.progress.acknowledge(self)
+
+
+def progress_of(subscription: Subscription) -> Progress | None:
+    """Kept for a subscription that is durable; raises where it cannot be."""
+    delivery = subscription._options.delivery
+    if not isinstance(delivery, Reliable) or not delivery.durable:
+        return None
+    name, state = subscription.name, subscription.node.state
+    if not subscription._calm:
+        raise SubscriptionError(
+            "delivery: a filter tree remembers events only as long as the process lasts, so it cannot be durable; "
+            "use Reliable(), or subscribe durably to each of its channels"
+        )
+    if subscription._in_order != "arrival":
+        raise SubscriptionError(
+            f"delivery: a durable subscription gets the events of a source in their order, found them ordered by "
+            f"{subscription._in_order}; remove priority=, or use another dispatch="
+        )
+    keeper: Keeper
+    if delivery.within is not None:
+        keeper = InTransaction(delivery.within, name)
+    else:
+        assert state is not None
+        keeper = InState(state, name)
+    return Progress(subscription, keeper, manual=delivery.acknowledge == "manual")
+
+
+def _further(points: Points, more: Points) -> None:
+    points.update({key: max(seq, points.get(key, 0)) for key, seq in more.items()})
+
+
+def key_of(attachment: Attachment, letter: Letter | Chunk) -> str | None:
+    """Under which the position is kept. A source's event may come through derived channels as well: each by itself."""
+    return _key(attachment.channel, letter.source)
+
+
+def _key(channel: Any, source: Source) -> str | None:
+    key = source.position_key
+    return key if key is None or channel is source.channel else f"{key} {channel.name}"
+
+
+def points_of(items: list[Item]) -> Points:
+    """The last event of each source in these items."""
+    points: Points = {}
+    for attachment, letter, *_ in items:
+        key = key_of(attachment, letter)
+        if key is not None:
+            points[key] = _span(letter)[1]
+    return points
+
+
+def _span(letter: Letter | Chunk) -> tuple[int, int]:
+    if isinstance(letter, Chunk):
+        seqs = letter.seqs
+        return int(seqs[0]), int(seqs[-1])
+    return letter.seq, letter.seq
+
+
+__all__ = ["KeptAbout", "Progress", "key_of", "progress_of"]

@@ -1,0 +1,1 @@
+"""Who gets an event: routes, the members of them, and changing both all at once."""

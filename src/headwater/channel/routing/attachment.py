@@ -1,0 +1,293 @@
+"""A subscription at one channel, and a derived channel at its parent: the members of routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.queues.expression import Expression
+from headwater.channel.queues.mailbox import Mailbox
+from headwater.channel.reports.counters import Counts
+from headwater.channel.routing.letter import About, Chunk, Letter
+from headwater.channel.routing.past import Recollection
+from headwater.channel.routing.route import Bystander, Entry, Flow, Judged, Lineup, Quick, Ready
+from headwater.native.python.publish import LonePart
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.source import Source
+    from headwater.channel.subscription import Subscription
+
+
+class Attachment:
+    """A subscription's interest, in one epoch, at one channel. A change of the interest makes a new one."""
+
+    width = 1
+    local = True
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        channel: Channel,
+        entry: Entry,
+        form: Any,
+        *,
+        priority: Expression | None = None,
+        lifetime: Expression | None = None,
+        part: int = 0,
+    ) -> None:
+        self.subscription, self.channel, self.entry, self.form, self.part = subscription, channel, entry, form, part
+        self.priority, self.lifetime = priority, lifetime
+        self.cls = form.cls  # instances of this are handed over as they are
+        # Where events are queued as they come, how.
+        calm = priority is None and lifetime is None and subscription._mailbox.order == "arrival" and subscription._calm
+        calm = calm and not subscription._late
+        self.quick: Quick | None = subscription._mailbox.put_quick if calm else None
+        self._quick = self.quick
+        # Of sources of other nodes, by key: those that were there since it came, and, of those from whose log earlier
+        # sinks get what they have missed, the last event that is not for this one.
+        self.heard: set[str] = set()
+        self.floors: dict[str, int] = {}
+        # Whether priority or lifetime differ from event to event, so that a batch must be taken apart.
+        self.by_event = any(e is not None and e.constant is None for e in (priority, lifetime))
+        self.epoch = subscription.epoch
+        self.passed = 0  # counted under the mailbox's lock
+        self.recalled = 0  # events of the past that it began with: evaluated and passed
+        self.repeated = 0  # events that came as they were published, and had come with the past already
+        self._lone: Lone | None = None
+        # The last event of each source before this epoch; by number, since another may get its id.
+        self.points: dict[int, tuple[str, int]] = {}
+        self._since: dict[Lineup, tuple[int, Judged, int]] = {}  # what each had counted before
+        self._gone = (0, Judged())  # of line-ups that are no more
+        self._gone_direct = 0
+        self.mailbox = subscription._mailbox
+        wanted, recorder = subscription._options.history, channel.recorder
+        begins = wanted and recorder is not None and self.epoch == 1
+        self.past = Recollection(channel, recorder, entry, wanted) if begins and recorder is not None else None
+
+    # ── as a member of a route ──
+
+    @property
+    def lone(self) -> Lone | None:
+        if self._lone is None and self.subscription._plain:
+            self._lone = Lone(self)
+        return self._lone
+
+    @property
+    def direct(self) -> int:
+        """Events that were handed over past the queue: while that is so nobody else wants any."""
+        return self._gone_direct + sum(lineup.direct - since[2] for lineup, since in self._since.items())
+
+    def accept(self, letter: Letter, ready: Ready) -> None:
+        if self.quick is None or not self.quick(self, letter, 1, ready):
+            self.subscription._arrive(self, letter, ready)
+
+    def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
+        if self.quick is None or not self.quick(self, chunk, n, ready):
+            self.subscription._arrive_chunk(self, chunk, ready)
+
+    def reaches(self, source: Source, record: bytes | None) -> Iterable[Mailbox]:
+        yield self.mailbox
+
+    # ── what has come of it ──
+
+    def started(self) -> None:
+        """It is in force from here; called while every source of the channel stands still."""
+        for lineup in self.channel.lineups:
+            self.joined(lineup)
+            for flow in lineup.flows:
+                self.points[flow.source.number] = flow.source.id, flow.source.seq
+        self.subscription._began(self)
+        for flow in self.channel.flows():
+            if flow.source.position_key is not None:
+                self.meet(flow.source, flow.source.live)
+        if self.past is not None:
+            self._begin_with(self.past.all(), self.subscription._starters)
+            self.past = None
+
+    def prepare(self) -> None:
+        """It is about to be in force: most of the past that it wants to begin with is judged now."""
+        if self.past is not None:
+            self.past.ahead()
+
+    def _begin_with(self, letters: list[Letter], ready: Ready) -> None:
+        """Events of the past, which no source evaluates here again: they are counted as evaluated with having passed.
+        Nothing else comes meanwhile."""
+        before = self.passed
+        if self.quick is None or not self.mailbox.put_all(self, letters, ready):
+            for letter in letters:
+                self.accept(letter, ready)
+        self.recalled += self.passed - before
+        self.passed = before
+        for letter in letters:
+            self._recalled_by(letter.source, 1)
+
+    def begin_with(self, letter: Letter) -> None:
+        """One event of the past of another node is about to be queued: evaluated there, and passed."""
+        self.recalled += 1
+        self._recalled_by(letter.source, 1)
+
+    def repeats(self, letter: Letter | Chunk, events: int) -> None:
+        """So many events of this came with the past already: they count there."""
+        self.repeated += events
+        self._recalled_by(letter.source, -events)
+
+    def _recalled_by(self, source: Source, events: int) -> None:
+        flow = source.flows.get(self.channel)
+        if flow is not None:  # else the source is gone, and its counts are made up
+            flow.recalled += events
+
+    def slow_down(self) -> None:
+        """It must hear of what comes: events do not go into its queue by themselves."""
+        self.quick = self._quick = None
+
+    def gap(self, source: Source) -> int | None:
+        """Of what came while a durable sink was paused, the last event that it could keep, if it wants the rest now."""
+        progress = self.subscription._progress
+        return None if progress is None or self.mailbox.held else progress.gap(self.channel, source)
+
+    def hears(self, source: Source) -> bool:
+        """Whether it was here when a source of another node was."""
+        return source.position_key in self.heard
+
+    def meet(self, source: Source, live: int, came: int = 0, *, anew: bool = False) -> None:
+        """A source of another node is there; the source stands still. If it sends what earlier sinks have missed, up to
+        event `live`, that is for this one only if it was here before, and what has not come before, after `came`; or,
+        if it begins `anew` for sinks that could not keep what came, after what this one has kept."""
+        key = source.position_key
+        assert key is not None
+        new = key not in self.heard
+        self.heard.add(key)
+        progress = self.subscription._progress
+        if not live or (new and progress is not None and progress.position(source)):
+            return
+        floor = live if new else max(self.floors.get(key, 0), came)
+        gap = self.gap(source) if anew else None
+        if gap is not None and progress is not None:
+            floor = gap
+            progress.close_gap(self.channel, source)
+        if floor:
+            self.floors[key], self.quick = floor, None
+
+    def caught_up(self, source: Source) -> None:
+        """All have what they missed of a source."""
+        if self.floors.pop(source.position_key or "", None) is not None and not self.floors:
+            self.quick = self._quick
+
+    def goes_on_for(self, other: Attachment) -> None:
+        """It takes the place of another, whose interest has changed."""
+        self.heard, self.floors = set(other.heard), dict(other.floors)
+        if self.floors:
+            self.quick = None
+
+    def not_for_it(self, letter: Letter | Chunk) -> int:
+        """How many of these events, the first, were there before it came."""
+        floor = self.floors.get(letter.source.position_key or "", 0)
+        if isinstance(letter, Chunk):
+            early = int(letter.seqs.searchsorted(floor, "right"))
+        else:
+            early = int(letter.seq <= floor)
+        if early:
+            letter.source.fates(self.channel).lost("skipped", early)
+        return early
+
+    def ended(self) -> None:
+        """It is no longer in force; called while every source of the channel stands still."""
+        self.subscription._retire(self)
+
+    def joined(self, lineup: Lineup) -> None:
+        if lineup.how(self.entry) != "never":
+            self._since[lineup] = (lineup.seen, lineup.judged(self.entry), lineup.direct)
+
+    def left(self, lineup: Lineup) -> None:
+        if lineup in self._since:
+            evaluated, judged = self._of(lineup)
+            self._gone = (self._gone[0] + evaluated, self._gone[1] + judged)
+            self._gone_direct += lineup.direct - self._since[lineup][2]
+            del self._since[lineup]
+
+    def _of(self, lineup: Lineup) -> tuple[int, Judged]:
+        seen, before, _ = self._since[lineup]
+        return lineup.seen - seen, lineup.judged(self.entry) - before
+
+    def counts(self) -> Counts:
+        """Evaluated, passed, rejected, undecided and faults since it began; its sources stand still."""
+        evaluated, judged = self._gone
+        evaluated += self.recalled - self.repeated
+        for lineup in self._since:
+            more, further = self._of(lineup)
+            evaluated, judged = evaluated + more, judged + further
+        passed = self.passed + self.recalled + self.direct
+        return Counts(
+            evaluated=evaluated,
+            passed=passed,
+            rejected=evaluated - passed - judged.undecided,
+            undecided=judged.undecided,
+            faults=dict(judged.faults),
+        )
+
+    def about(self, letter: Letter) -> About:
+        return About(letter, self.channel.name, self.epoch, self.subscription.name)
+
+
+class Lone(LonePart):
+    """The short way to a function that takes events in the publisher's thread: no queue, no letter.
+
+    `Source.publish` goes it when nobody else wants anything: it takes the token, calls the handler, lays it down again.
+    """
+
+    __slots__ = ("attachment", "mailbox", "subscription")
+
+    def __init__(self, member: Attachment) -> None:
+        self.attachment = member
+        self.mailbox = mailbox = member.mailbox
+        self.token, self.items, self.special = mailbox.token, mailbox.items, mailbox.special  # type: ignore[assignment]
+        self.stirred, self.thread = mailbox.stirred, bytearray(8)
+        self.subscription = member.subscription
+        self.handler: Any = member.subscription._handler
+        self.failed = partial(_failed, member)
+        self.decode, self.cls = member.form.decode, member.form.cls
+        self.out = self.judge = None
+
+    def at(self, flow: Flow) -> Lone:
+        """As a source sees it."""
+        return self
+
+
+def _failed(member: Attachment, error: Exception, event: Any) -> None:
+    """Machine code has caught what a handler raised: go on as in the `except` clause that it has none of."""
+    context, type = error.__context__, member.channel.type
+    if event.__class__ is not member.cls and type is not None:  # what the handler saw was decoded
+        with suppress(Exception):  # or it was decoding that failed
+            event = member.form.decode(type.encode(event))
+    try:
+        raise error
+    except Exception:
+        error.__context__ = context
+        member.subscription._handler_failed(error, event)
+
+
+class Stage(Bystander):
+    """A derived channel at its parent: what passes flows on through the derived channel, at the same source."""
+
+    lone = None
+    quick = None
+    width = 0
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+
+    @property
+    def local(self) -> bool:
+        return any(entry.local for entry in self.channel.entries.values())
+
+    def accept(self, letter: Letter, ready: Ready) -> None:
+        letter.source.flows[self.channel].accept(letter, ready)
+
+    def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
+        chunk.source.flows[self.channel].accept_chunk(chunk, ready)
+
+    def reaches(self, source: Source, record: bytes | None) -> Iterable[Mailbox]:
+        return source.flows[self.channel].reaches(record)

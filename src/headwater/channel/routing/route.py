@@ -1,0 +1,583 @@
+"""Who gets an event: the interests of one channel, arranged so that each distinct one is evaluated once per event.
+
+Entry     one distinct interest in some zones, and its members: attachments of subscriptions, and derived channels
+Lineup    the entries that sources with the same stated facts and zones must consult; hands out immutable Routes
+Route     what a source does with an event; swapped whole, at an exact point of the source's sequence
+Flow      one source's events in one channel (its own, or one derived from it)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from headwater.channel.reports.tally import Fates, Tally
+from headwater.channel.routing.letter import Chunk, Letter, Rows
+from headwater.interest import Interest
+from headwater.ir.covers import covers, disjoint
+from headwater.ir.interp import EventMeta, Fault, Status
+from headwater.late import np, pa
+from headwater.match import KINDS, Later, Matcher, Matching, new_totals
+from headwater.native.python.publish import FlowPart
+from headwater.native.record import uses_meta
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.queues.mailbox import Mailbox
+    from headwater.channel.source import Source
+    from headwater.native.program import Native
+    from headwater.native.record import Result
+
+Ready = list["Mailbox"]
+Quick = Callable[[Any, "Letter | Chunk", int, Ready], bool]
+FEW = 256  # interests that are looked through for a member that they have in common, whenever one changes
+EXACT = 10_000  # interests on fields that may be missing, up to which every undecided event is counted as such
+How = Literal["always", "never", "matched", "alone"]
+
+
+class Member(Protocol):
+    """Who receives what an entry passes. Called under the source's lock: quick, and no user code."""
+
+    width: int  # 1 for a subscription of this node, whose evaluations are counted; else 0
+
+    @property
+    def local(self) -> bool:
+        """Whether someone in this node wants the events, not only other nodes."""
+        ...
+
+    def prepare(self) -> None:
+        """It is about to be in force: what takes its time is done now, while sources go on."""
+        ...
+
+    def started(self) -> None:
+        """It is in force from here; called while every source of the channel stands still."""
+        ...
+
+    def ended(self) -> None:
+        """It is no longer in force; called while every source of the channel stands still."""
+        ...
+
+    def joined(self, lineup: Lineup) -> None:
+        """Sources with other facts or zones have come."""
+        ...
+
+    def left(self, lineup: Lineup) -> None:
+        """There are no sources with such facts and zones any more."""
+        ...
+
+    def accept(self, letter: Letter, ready: Ready) -> None: ...
+
+    def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None: ...
+
+    def reaches(self, source: Source, record: bytes | None) -> Iterable[Mailbox]:
+        """The mailboxes that may get this record, or (None) any record, told without changing anything."""
+        ...
+
+    @property
+    def quick(self) -> Quick | None:
+        """`Mailbox.put_quick`, where that is all there is to accepting something: it may be tried first."""
+        ...
+
+    @property
+    def lone(self) -> Short | None:
+        """The short way, if events need no more than to be handed to a function in the publisher's thread, or to be
+        put on a list."""
+        ...
+
+
+class Bystander:
+    """A member that nothing has to be told of but events."""
+
+    def prepare(self) -> None:
+        pass
+
+    def started(self) -> None:
+        pass
+
+    def ended(self) -> None:
+        pass
+
+    def joined(self, lineup: Lineup) -> None:
+        pass
+
+    def left(self, lineup: Lineup) -> None:
+        pass
+
+
+class Short(Protocol):
+    """The short way of all sources of a line-up."""
+
+    out: list[Any] | None  # if it is one, what interests choose may be put there as well
+
+    def at(self, flow: Flow) -> Any:
+        """The short way of one of them: a LonePart, or None."""
+        ...
+
+
+class Entry:
+    """A distinct interest on a channel; `interest` is None for those who want everything.
+
+    `zones` are those that its members look at, None for the whole channel."""
+
+    def __init__(self, interest: Interest | None, key: object, *, zones: frozenset[str] | None = None) -> None:
+        self.interest, self.key, self.zones = interest, key, zones
+        self.members: tuple[Member, ...] = ()  # replaced while every source of the channel stands still
+        self.width = 0  # how many of them are subscriptions
+
+    @property
+    def local(self) -> bool:
+        """Whether someone in this node wants its events."""
+        return any(member.local for member in self.members)
+
+
+def meet(heard: frozenset[str], wanted: frozenset[str] | None) -> bool:
+    """Whether a source in these zones (none: everywhere) reaches a sink that looks at those (None: at all)."""
+    return not heard or wanted is None or not heard.isdisjoint(wanted)
+
+
+def key_of(interest: Interest | None) -> object:
+    """Equal for interests that say the same with the same parameters. What has state is never shared."""
+    if interest is None:
+        return None
+    if interest.program.stateful:
+        return object()
+    return interest.fingerprint, repr(sorted(interest.params.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Counts of an entry beside passed: undecided, and faults."""
+
+    undecided: int = 0
+    faults: Mapping[Fault, int] = field(default_factory=dict)
+
+    def __add__(self, other: Judged) -> Judged:
+        faults = {fault: self.faults.get(fault, 0) + n for fault, n in other.faults.items()}
+        return Judged(self.undecided + other.undecided, {**self.faults, **faults})
+
+    def __sub__(self, other: Judged) -> Judged:
+        kinds = dict.fromkeys((*self.faults, *other.faults))
+        faults = {fault: self.faults.get(fault, 0) - other.faults.get(fault, 0) for fault in kinds}
+        rest = {fault: n for fault, n in faults.items() if n}
+        return Judged(self.undecided - other.undecided, rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What to do with an event; immutable."""
+
+    always: tuple[Entry, ...]
+    matching: Any  # a Matching, perhaps made Later, or None where there is nothing to match
+    alone: tuple[Entry, ...]
+    lone: Short | None = None  # if all there is to do is to call one function, or to put events on a list
+    width: int = 0  # how many subscriptions an event is evaluated for
+
+
+EMPTY = Route((), None, ())
+
+
+class Lineup:
+    """The entries of a channel as sources with these facts, in these zones (none: everywhere), see them."""
+
+    def __init__(self, channel: Channel, facts: Interest | None, zones: frozenset[str] = frozenset()) -> None:
+        self.channel, self.facts, self.zones = channel, facts, zones
+        self.flows: list[Flow] = []
+        self.retired = 0  # events of flows that have ended
+        self._retired_direct = 0
+        self.matcher = Matcher(channel.type, exact_undecided=EXACT) if channel.type is not None else None
+        self._how: dict[Entry, How] = {}
+        self._keys: dict[Entry, int] = {}
+        self._matched_width = 0  # subscriptions of matched entries
+        self.past = Tally()  # of flows that have ended
+        self._always: dict[Entry, None] = {}
+        self._alone: dict[Entry, None] = {}
+        self._gone: dict[Entry, Judged] = {}  # what flows that have ended counted for entries that run alone
+        self.route = EMPTY
+
+    @property
+    def seen(self) -> int:
+        """Events that have come here so far."""
+        return self.retired + sum(flow.seen - flow.base for flow in self.flows)
+
+    @property
+    def matched(self) -> list[Entry]:
+        return list(self._keys)
+
+    @property
+    def direct(self) -> int:
+        """Those of them that went the short way (`Lone`)."""
+        return self._retired_direct + sum(flow.direct for flow in self.flows)
+
+    def how(self, entry: Entry) -> How:
+        """How events of these sources are judged for an entry."""
+        return self._how[entry]
+
+    def judges(self, entry: Entry) -> How:
+        """The same of one that may not be here yet."""
+        return self._how.get(entry) or self._judge(entry)
+
+    def consults(self, entry: Entry) -> bool:
+        """Whether events of these sources are judged for an entry at all."""
+        return self._how.get(entry, "never") != "never"
+
+    def why(self, entry: Entry) -> tuple[str, str]:
+        """The same for people: how, and why so."""
+        match self._how[entry]:
+            case "always" if entry.interest is None:
+                return "every event", "there is no interest"
+            case "always":
+                return "every event", "the facts its source states already say so"
+            case "never" if entry.zones is not None and not meet(self.zones, entry.zones):
+                return "not consulted", f"not in its zones: {', '.join(sorted(entry.zones))}"
+            case "never":
+                return "not consulted", "contradicts the facts its source states"
+            case "matched":
+                assert self.matcher is not None
+                key = self._keys[entry]
+                how, why = self.matcher.explain(key), "matched with all others in one pass"
+                if unsplit := self.matcher.unsplit(key):
+                    why += f"; for {unsplit:,} events undecided was not told apart from rejected"
+                return how, why
+        assert entry.interest is not None
+        program = entry.interest.program
+        if program.stateful:
+            return "native code, alone", "it has state, which belongs to one source"
+        if program.output is not None:
+            return "native code, alone", "it is a transformation"
+        if uses_meta(program):
+            return "native code, alone", "it looks at the event's source, sequence number or time"
+        return "native code, alone", "it may run for long"
+
+    def judged(self, entry: Entry) -> Judged:
+        """What the entry was undecided about so far, and its faults."""
+        match self._how.get(entry):
+            case "matched":
+                assert self.matcher is not None
+                undecided, faults = self.matcher.counts(self._keys[entry])
+                return Judged(undecided, dict(faults))
+            case "alone":
+                return sum((flow.judged(entry) for flow in self.flows), self._gone.get(entry, Judged()))
+        return Judged()
+
+    def add_many(self, entries: Iterable[Entry]) -> None:
+        matched = []
+        for entry in entries:
+            self._how[entry] = how = self._judge(entry)
+            if how == "matched":
+                matched.append(entry)
+            elif how == "always":
+                self._always[entry] = None
+            elif how == "alone":
+                self._alone[entry] = None
+        if matched:
+            assert self.matcher is not None
+            keys = self.matcher.add_many([(entry, entry.interest) for entry in matched if entry.interest is not None])
+            self._keys.update(zip(matched, keys, strict=True))
+            for entry, key in zip(matched, keys, strict=True):
+                self._matched_width += entry.width
+                self.matcher.weigh(key, entry.width)
+
+    def remove(self, entry: Entry) -> None:
+        self._gone.pop(entry, None)
+        self._always.pop(entry, None)
+        self._alone.pop(entry, None)
+        if self._how.pop(entry) == "matched":
+            assert self.matcher is not None
+            self.matcher.remove(self._keys.pop(entry))
+
+    def _judge(self, entry: Entry) -> How:
+        interest = entry.interest
+        if not meet(self.zones, entry.zones):
+            return "never"
+        if interest is None:
+            return "always"
+        facts = self.facts
+        if facts is not None and not interest.program.stateful:
+            sides = {"a_params": interest.params, "b_params": facts.params}
+            if disjoint(interest.normal, facts.normal, **sides):
+                return "never"
+            if interest.output is None and covers(interest.normal, facts.normal, **sides):
+                return "always"
+        assert self.matcher is not None
+        return "matched" if self.matcher.takes(interest) else "alone"
+
+    def prepare(self) -> None:
+        """Do now what `renewed` would else have to do while sources stand still."""
+        if self.matcher is not None and self._prompt:
+            self.matcher.snapshot()
+
+    @property
+    def _prompt(self) -> bool:
+        """Whether a publisher here would have to wait for what is made when an event comes. What comes from other nodes
+        can wait, and it often does not come before many more interests have."""
+        return any(flow.source.local for flow in self.flows)
+
+    def expect(self, source: Source) -> None:
+        """A source is about to come: of this node, it finds everything made."""
+        if source.local and isinstance(self.route.matching, Later):
+            self.route = replace(self.route, matching=self.route.matching.now)
+
+    def renewed(self) -> Route:
+        """The route for the entries as they are now."""
+        always, alone = tuple(self._always), tuple(self._alone)
+        matching: Matching | Later | None = None
+        if self._keys and self.matcher is not None:
+            matching = self.matcher.snapshot() if self._prompt else Later(self.matcher)
+        lone = None
+        if len(always) == 1 and not alone and matching is None and len(always[0].members) == 1:
+            lone = always[0].members[0].lone
+        elif not always and not alone and 0 < len(self._keys) <= FEW:
+            lone = self._common()
+        width = sum(entry.width for entry in (*always, *alone)) + self._matched_width
+        return Route(always, matching, alone, lone, width)
+
+    def _common(self) -> Short | None:
+        """The short way of the one member that all matched entries have: to a list, for events that any of them wants.
+        What else has to be done with those that an interest chooses is done in Python."""
+        members = next(iter(self._keys)).members
+        if len(members) != 1 or any(entry.members != members for entry in self._keys):
+            return None
+        lone = members[0].lone
+        return lone if lone is not None and lone.out is not None else None
+
+    def resize(self, entry: Entry, before: int) -> None:
+        """The number of an entry's subscriptions has changed."""
+        if entry.width != before and self._how[entry] == "matched":
+            assert self.matcher is not None
+            self._matched_width += entry.width - before
+            self.matcher.weigh(self._keys[entry], entry.width)
+
+    def retire(self, flow: Flow) -> None:
+        """A source has closed."""
+        self.flows.remove(flow)
+        self.past.inherit(flow.tally())
+        self.retired += flow.seen - flow.base
+        self._retired_direct += flow.direct
+        for entry in self._alone:
+            self._gone[entry] = self._gone.get(entry, Judged()) + flow.judged(entry)
+
+    def hand(self, flow: Flow, other: Lineup) -> None:
+        """A source goes on in another line-up, with what it has counted; it stands still meanwhile."""
+        self.flows.remove(flow)
+        other.flows.append(flow)
+        for lineup, sign in (self, 1), (other, -1):
+            lineup.retired += sign * (flow.seen - flow.base)
+            lineup._retired_direct += sign * flow.direct
+        for entry in self._alone:
+            self._gone[entry] = self._gone.get(entry, Judged()) + flow.judged(entry)
+        for entry in other._alone:
+            other._gone[entry] = other._gone.get(entry, Judged()) - flow.judged(entry)
+        flow.lineup = other
+        flow.take(other.route)
+
+
+class Flow(FlowPart):
+    """One source's events in one channel. Used under the source's lock."""
+
+    __slots__ = (
+        "_evaluated",
+        "_mark",
+        "_match",
+        "_natives",
+        "_passed",
+        "_totals",
+        "_wired",
+        "base",
+        "channel",
+        "fates",
+        "lineup",
+        "recalled",
+        "route",
+        "source",
+        "spread",
+    )
+
+    lone: Any
+
+    def __init__(self, source: Source, channel: Channel, lineup: Lineup) -> None:
+        self.source, self.channel, self.lineup = source, channel, lineup
+        # The number of the last event; and of the last one before this process, if its source is logged.
+        self.seen = self.base = source.logged_upto(channel)
+        self.spread = self.base  # those of them that came by `accept` or `accept_chunk`
+        self._passed = self._evaluated = 0
+        self.recalled = 0  # events of the past that subscriptions began with: evaluated and passed
+        self._mark = self.base  # `_evaluated` is up to event `_mark`, by routes that are over
+        self._totals = new_totals()
+        self.fates = Fates()
+        self._wired: int | None = None  # while the short way leads to another node: `direct` as it was before
+        self.route = EMPTY
+        self.take(lineup.route)
+        self._natives: dict[Entry, Native] = {}  # what runs alone, with this source's state
+
+    def take(self, route: Route) -> None:
+        """Another route from here on."""
+        self._evaluated += (self.seen - self._mark) * self.route.width
+        self._mark, self._match = self.seen, None
+        if self._wired is not None:
+            self.spread, self._wired = self.seen - self._wired, None
+        closed = self.source.closed or self.source.log is not None  # what is logged goes no short way
+        lone = None if closed or route.lone is None else route.lone.at(self)
+        if lone is not None and lone.out is not None:
+            self._wired = self.seen - self.spread
+            if route.matching is not None:
+                lone.judged_by(route.matching, self._totals)
+        self.route, self.lone = route, lone
+
+    def skip(self, seq: int) -> None:
+        """Events up to this one are in the source's log, and went nowhere else: they count as those from before."""
+        more = seq - self.seen
+        self._evaluated -= more * self.route.width
+        self.base, self.seen, self.spread = self.base + more, seq, self.spread + more
+
+    @property
+    def direct(self) -> int:
+        """Events that went the short way to a function."""
+        return self.seen - self.spread if self._wired is None else self._wired
+
+    def accept(self, letter: Letter, ready: Ready) -> None:
+        """One event to all who want it."""
+        self.seen += 1
+        self.spread += 1
+        route = self.route
+        for entry in route.always:
+            self._passed += entry.width
+            for member in entry.members:
+                member.accept(letter, ready)
+        if route.matching is not None:
+            match = self._match
+            if match is None:
+                match = self._match = route.matching.counting_in(self._totals)
+            for entry in match(letter.record):
+                self._passed += entry.width
+                for member in entry.members:
+                    member.accept(letter, ready)
+        for entry in route.alone:
+            self._alone(entry, letter, ready)
+        if self._wired is not None and self.lone is not None:
+            self.lone.passes_by(letter, ready)
+
+    def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
+        """An interest that is not matched with others."""
+        result = self._native(entry).run(letter.record, self._meta(letter))
+        if result.status is not Status.REJECTED or result.faults:
+            self._judge(entry, result)
+        if result.passed:
+            out = letter if result.output is None else letter.derived(result.output)
+            for member in entry.members:
+                member.accept(out, ready)
+
+    def accept_chunk(self, chunk: Chunk, ready: Ready) -> None:
+        """A batch to all who want some of it."""
+        n = len(chunk)
+        self.seen += n
+        self.spread += n
+        route = self.route
+        for entry in route.always:
+            self._passed += entry.width * n
+            for member in entry.members:
+                member.accept_chunk(chunk, n, ready)
+        if route.matching is not None:
+            rows, spans = route.matching.spans(chunk.taken(), self._totals)
+            passed = 0
+            for entry, start, end in spans:
+                some = end - start
+                part = chunk if some == n else Rows(chunk, rows, start, end)
+                passed += entry.width * some
+                for member in entry.members:
+                    if member.quick is None or not member.quick(member, part, some, ready):
+                        member.accept_chunk(part, some, ready)
+            self._passed += passed
+        for entry in route.alone:
+            self._chunk_alone(entry, chunk, ready)
+
+    def _chunk_alone(self, entry: Entry, chunk: Chunk, ready: Ready) -> None:
+        source = self.source
+        meta = {"source": source.name, "node": source.node, "seq": pa.array(chunk.seqs), "time": chunk.stamp // 1000}
+        native = self._native(entry)
+        result = native.batch(chunk.taken(), meta=meta if uses_meta(native.program) else None)
+        rows = np.flatnonzero(result.selection.fill_null(False).to_numpy(zero_copy_only=False))
+        counts = result.counts
+        self._passed += entry.width * counts.passed
+        self._totals[0] += entry.width * counts.undecided
+        for fault, number in counts.faults.items():
+            self._totals[1 + KINDS.index(fault)] += entry.width * number
+        if len(rows) == 0:
+            return
+        part = Rows(chunk, rows, 0, len(rows)) if result.output is None else chunk.derived(result.output, rows)
+        for member in entry.members:
+            member.accept_chunk(part, len(rows), ready)
+
+    def _judge(self, entry: Entry, result: Result) -> None:
+        if result.passed:
+            self._passed += entry.width
+        elif result.status is Status.UNDECIDED:
+            self._totals[0] += entry.width
+        for bit, fault in enumerate(KINDS):
+            if result.faults & fault:
+                self._totals[1 + bit] += entry.width
+
+    def tally(self) -> Tally:
+        """What became of its events; its source stands still."""
+        undecided, *faults = self._totals.tolist()
+        return Tally(
+            published=self.seen - self.base,
+            evaluated=self._evaluated + (self.seen - self._mark) * self.route.width + self.recalled,
+            passed=self._passed + self.direct + self.recalled,  # what goes the short way passes
+            undecided=undecided,
+            faults={fault: number for fault, number in zip(KINDS, faults, strict=True) if number},
+            fates=self.fates,
+        )
+
+    def reaches(self, record: bytes | None) -> Iterable[Mailbox]:
+        """The mailboxes that may get this record, or any; those of interests with state are always among them."""
+        route = self.route
+        if record is None:
+            matched = self.lineup.matched
+        else:
+            matched = route.matching.probe(record) if route.matching is not None else []
+        for entry in (*route.always, *matched):
+            for member in entry.members:
+                yield from member.reaches(self.source, record)
+        for entry in route.alone:  # of a transformation the record that comes out is not known
+            transforms = entry.interest is not None and entry.interest.output is not None
+            for member in entry.members:
+                yield from member.reaches(self.source, None if transforms else record)
+
+    def _native(self, entry: Entry) -> Native:
+        found = self._natives.get(entry)
+        if found is None:
+            assert entry.interest is not None
+            found = self._natives[entry] = entry.interest.native()
+        return found
+
+    def goes_on(self, entry: Entry, native: Native) -> None:
+        """An interest goes on here with the state that it came to elsewhere; the source stands still."""
+        self._natives[entry] = native
+
+    def past_judge(self, entry: Entry, native: Native) -> Callable[[Letter], Letter | None]:
+        """What an interest makes of an event of the past: the same as of one that comes."""
+        if self.lineup.judges(entry) != "alone":
+            test = native.test
+            return lambda letter: letter if test(letter.record) else None
+
+        def judge(letter: Letter) -> Letter | None:
+            result = native.run(letter.record, self._meta(letter))
+            if not result.passed:
+                return None
+            return letter if result.output is None else letter.derived(result.output)
+
+        return judge
+
+    def _meta(self, letter: Letter) -> EventMeta:
+        return EventMeta(self.source.name, self.source.node, letter.seq, letter.stamp // 1000)
+
+    def judged(self, entry: Entry) -> Judged:
+        native = self._natives.get(entry)
+        if native is None:
+            return Judged()
+        counts = native.counts
+        return Judged(counts.undecided, {fault: number for fault, number in counts.faults.items() if number})
+
+    def forget(self, entry: Entry) -> None:
+        self._natives.pop(entry, None)

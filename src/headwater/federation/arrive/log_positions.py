@@ -1,0 +1,156 @@
+"""How far this node is with sources that are logged: they outlive their process, and are known again by their log.
+
+Events of an interest come in their order, so for each interest one number says which have come: that of the last. What
+filters let through comes in one stream for all of them, which has the tag 0.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from headwater.federation.interests.demand import sinks_behind
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.node import Node
+    from headwater.federation.interests.demand import Demand, Demands, Installation
+    from headwater.federation.peers.peer import Peer
+
+MOST = 65_536  # sources that are remembered
+
+ByTag = dict[int, int]
+BySource = dict[str, ByTag]
+
+
+def prefix_of(node: str, log: str) -> str:
+    """What keys of a log's sources begin with. The node's name is in it, which others cannot take with certificates."""
+    return f"log/{quote(node, safe='')}/{log}/"
+
+
+def key_of(node: str, log: str, source: str) -> str:
+    """A source for good, whatever process or key its node has."""
+    return prefix_of(node, log) + quote(source, safe="")
+
+
+def _streams(demand: Demand) -> list[int]:
+    """The tags under which events come: of each interest that runs there only, and 0 for all filters together."""
+    tags = [wish.tag for wish in demand.tagged]
+    return tags if len(tags) == demand.wishes else [0, *tags]
+
+
+class Reached:
+    """Of one source. `at` is the last event of each tag that came; `since`, of an interest that runs there, the last
+    event before it held, from where on its state counts."""
+
+    __slots__ = ("at", "channel", "since")
+
+    def __init__(self, channel: str) -> None:
+        self.channel = channel
+        self.at: ByTag = {}
+        self.since: ByTag = {}
+
+    def came(self, asked: Installation | None, sid: int) -> None:
+        """Its source is announced: if it is new, and has come after interests that run there, they saw all of it."""
+        if asked is not None and asked.agreed and sid not in asked.points and not self.at:
+            for wish in asked.demand.tagged:
+                self.since.setdefault(wish.tag, 0)
+
+    def reach(self, tag: int, seq: int) -> None:
+        if seq > self.at.get(tag, -1):
+            self.at[tag] = seq
+
+
+class Reaches:
+    """Of one node, for as long as its process lasts."""
+
+    def __init__(self, node: Node, demands: Demands) -> None:
+        self._node, self._demands = node, demands
+        self._of: dict[str, Reached] = {}
+        self._lock = threading.Lock()
+
+    def of(self, key: str, channel: str) -> Reached:
+        with self._lock:
+            found = self._of.get(key)
+            if found is None:
+                while len(self._of) >= MOST:
+                    del self._of[next(iter(self._of))]
+                found = self._of[key] = Reached(channel)
+            return found
+
+    def _all(self, prefix: str) -> dict[str, Reached]:
+        """By name of the source."""
+        with self._lock:
+            return {unquote(key.removeprefix(prefix)): each for key, each in self._of.items() if key.startswith(prefix)}
+
+    def installed(self, peer: Peer, channel: str, demand: Demand, points: dict[int, int]) -> None:
+        """A peer has put wishes in force after these events of its sources, by their numbers there."""
+        tags = [wish.tag for wish in demand.tagged]
+        if not tags:
+            return
+        for ad in peer.sources:
+            if ad.log and ad.channel == channel and ad.sid in points:
+                reached = self.of(key_of(peer.name, ad.log, ad.name), channel)
+                for tag in tags:
+                    reached.since.setdefault(tag, points[ad.sid])
+
+    def unwanted(self, channel: Channel) -> None:
+        """If nobody here wants events of a channel any more, who comes later begins with the present."""
+        if not any(entry.local for entry in channel.entries.values()):
+            with self._lock:
+                for key in [key for key, each in self._of.items() if each.channel == channel.name]:
+                    del self._of[key]
+
+    # ── what a node that has its log again is told ──
+
+    def said(self, channel: Channel, peer: Peer, demand: Demand) -> tuple[BySource, BySource, list[str]]:
+        """By name of the peer's source and tag of the wish: up to which event all has come, and from where on the state
+        of the interest counts; and which durable sinks have had events of it. The wiring's lock is held.
+
+        What still comes of the same sources from an earlier life of their node is not taken from here on."""
+        logs = {ad.log for ad in peer.sources if ad.channel == channel.name and ad.log}
+        if len(logs) != 1 or not demand.reliable or not demand.wishes:
+            return {}, {}, []
+        prefix = prefix_of(peer.name, logs.pop())
+        for source in list(channel.sources.values()):
+            if not source.local and (source.position_key or "").startswith(prefix):
+                there = source.peer.standins.get(source.sid) is source  # type: ignore[attr-defined]
+                if not there or source.peer.incarnation != peer.incarnation:  # type: ignore[attr-defined]
+                    self._node._wiring.withdraw(source)
+        at: BySource = {}
+        since: BySource = {}
+        for name, reached in self._all(prefix).items():
+            known = reached.at
+            for tag in _streams(demand):
+                place = known.get(tag)
+                if place is not None:
+                    at.setdefault(name, {})[tag] = place
+                    if tag and tag in reached.since:
+                        since.setdefault(name, {})[tag] = reached.since[tag]
+        self._kept(channel, demand, prefix, at)
+        return at, since, self._durable(prefix)
+
+    def _kept(self, channel: Channel, demand: Demand, prefix: str, at: BySource) -> None:
+        """Where nothing has come in this process yet: as far as durable sinks were in an earlier one."""
+        least: dict[tuple[str, int], int] = {}
+        streams = set(_streams(demand))
+        for entry in channel.entries.values():
+            number = self._demands.number(entry) or 0
+            alone = number if number in streams else 0
+            for sink in sinks_behind([entry]):
+                kept = {} if sink._progress is None else sink._progress.positions()
+                for key, seq in kept.items():
+                    if key.startswith(prefix):
+                        name = unquote(key.removeprefix(prefix).partition(" ")[0])
+                        least[name, alone] = min(least.get((name, alone), seq), seq)
+        for (name, alone), seq in least.items():
+            if alone in streams:
+                at.setdefault(name, {}).setdefault(alone, seq)
+
+    def _durable(self, prefix: str) -> list[str]:
+        """Sinks, which may not be there yet, that have kept how far they are with sources of this log."""
+        state = self._node.state
+        if state is None:
+            return []
+        return [sink for sink in state.sinks() if any(key.startswith(prefix) for key in state.positions(sink))]

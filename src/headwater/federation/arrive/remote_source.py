@@ -1,0 +1,684 @@
+"""A remote source as this node sees it: its events flow through the channel here as those of any source do."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from math import inf
+from operator import length_hint
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from headwater.channel.queues.forms import fitting
+from headwater.channel.queues.mailbox import go_all
+from headwater.channel.queues.reentrancy import DEPTH, NEST, runs
+from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.letter import Chunk, Letter
+from headwater.channel.routing.route import Flow, Lineup, Ready
+from headwater.channel.source import Source
+from headwater.channel.subscription import SAMPLE
+from headwater.errors import ClosedError, EncodeError, FrameError, HeadwaterError
+from headwater.federation.arrive.deduplication import Verdict, node_of
+from headwater.federation.arrive.log_positions import Reached, key_of
+from headwater.federation.arrive.record_check import check_of
+from headwater.federation.send.past import PAST, of_the_past
+from headwater.federation.wire.control import Again, encode_control
+from headwater.federation.wire.events import EVENT_AT
+from headwater.federation.wire.headerless import header_of
+from headwater.federation.wire.kinds import BODY
+from headwater.types import EventType
+from headwater.types.layout import HEADER_SIZE
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.routing.route import Entry
+    from headwater.channel.subscription import Subscription
+    from headwater.federation.multicast.track import Track
+    from headwater.federation.peers.peer import Peer
+    from headwater.federation.wire.control import SourceAd
+    from headwater.federation.wire.frames import Batch, Events
+
+FOREVER = (1 << 63) - 1
+_UNASKED: Any = object()
+
+
+class _NoIntake:
+    """A stand-in takes nothing from this process."""
+
+    type = None
+    plan = None
+
+    def encode(self, event: Any, fields: dict[str, Any] | None = None) -> tuple[bytes, Any]:
+        raise EncodeError("", "this source is at another node; publish there")
+
+    def batch(self, events: Any) -> Any:
+        raise EncodeError("", "this source is at another node; publish there")
+
+
+class RemoteFlow(Flow):
+    """A remote source's events in their channel. What runs at the source is not run again: its results are tagged."""
+
+    __slots__ = ("tags",)
+
+    def __init__(self, source: StandIn, channel: Channel, lineup: Lineup) -> None:
+        super().__init__(source, channel, lineup)
+        self.tags: dict[int, Entry] = source.peer.tags(channel.name)
+
+    def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
+        if not self.source.elsewhere(entry):  # type: ignore[attr-defined]
+            super()._alone(entry, letter, ready)
+
+    def _chunk_alone(self, entry: Entry, chunk: Chunk, ready: Ready) -> None:
+        if not self.source.elsewhere(entry):  # type: ignore[attr-defined]
+            super()._chunk_alone(entry, chunk, ready)
+
+    def tagged(self, tag: int, letter: Letter, ready: Ready) -> None:
+        """What an interest at the source has passed."""
+        entry = self.tags.get(tag)
+        if entry is not None:
+            self._passed += entry.width
+            for member in entry.members:
+                member.accept(letter, ready)
+
+    def tagged_chunk(self, tag: int, chunk: Chunk, ready: Ready) -> None:
+        entry = self.tags.get(tag)
+        if entry is not None:
+            self._passed += entry.width * len(chunk)
+            for member in entry.members:
+                member.accept_chunk(chunk, len(chunk), ready)
+
+
+class StandIn(Source):
+    """Made when a peer announces a source whose events it sends here."""
+
+    local = False
+
+    def __init__(self, channel: Channel, peer: Peer, ad: SourceAd, type: EventType | None) -> None:
+        intake: Any = _NoIntake()
+        zones = frozenset(ad.zones)
+        super().__init__(channel, ad.name, intake, facts=None, priority=ad.priority, ask=None, zones=zones)
+        self.peer, self.sid, self.ad = peer, ad.sid, ad
+        self.key = f"{ad.name}@{peer.name}"
+        self.id = f"{channel.name}/{self.key}"
+        self.node = peer.name
+        self.place = peer.place(channel.name, ad.log)
+        self.position_key = f"{peer.id}/{peer.incarnation}/{ad.sid}"
+        self.reached: Reached | None = None  # if it is logged, and so outlives its process
+        if ad.log:
+            self.position_key = key_of(peer.name, ad.log, ad.name)
+            self.reached = peer.engine.reaches.of(self.position_key, channel.name)
+            self.reached.came(peer.asked.get(channel.name), ad.sid)
+        self._type = type
+        self._header = None if type is None else header_of(type.record)
+        self._plan = None if channel.type is None or type is None else fitting(type, channel.type)
+        expected = channel.type if self._plan is None else type  # code for the channel's type is there as a rule
+        self._check = None if type is None or expected is None else check_of(expected)
+        self.malformed = 0  # records that were none
+        self.received = 0  # the last event
+        self.events = 0  # that came
+        self.frame = 0  # the last frame
+        self.acknowledged = 0  # the last frame that was acknowledged
+        self._frames: deque[tuple[int, int, int]] = deque()  # number, last event and size of frames that are not
+        self._came = self._done_with = 0  # events in all frames so far, and in those that were acknowledged
+        self.dropped = 0  # events that the other end dropped
+        self.missed = 0  # events that were lost on the way from a multicast group
+        self.linked = False  # it was announced over the link
+        self.track: Track | None = None  # what comes of it from a multicast group
+        self.by_group = False  # and is being delivered
+        self.promise: int | None = None  # no later event is older; None while that is not known
+        self.repeated = 0  # frames that came again
+        self.gap = (0, -1)  # on which link, and after which frame, one was missing last
+        self.unsaid = 0  # events since the last acknowledgement
+        self.pace = 1024  # after so many there is one without waiting for the next tick
+        self.window = 1 << 16  # events that may wait at the other end for an acknowledgement
+        self.rereads = bool(ad.log) and not ad.origin  # what a sink could not keep can be had again
+        self._questions = self._answered = 0  # how often it was asked for that, and the last time that it was given
+        self._resent_to = 0  # events up to this number may have come to an earlier process of this node
+        # Where it is a gateway that passes on events of another federation:
+        self.origin, self.path = ad.origin, tuple(ad.path)
+        self.way_in = peer.engine.way(ad.origin, self, ad.path, ad.filters) if ad.origin else None
+        self._turn: Any = nullcontext() if self.way_in is None else self.way_in.turn
+        if ad.origin:
+            self.node = node_of(ad.origin)
+
+    def flow(self, channel: Channel, lineup: Lineup) -> Flow:
+        return RemoteFlow(self, channel, lineup) if channel is self.channel else Flow(self, channel, lineup)
+
+    def start(self) -> None:
+        self._flow = self.flows[self.channel]
+        self._slow = self.publish = self._refuse
+
+    def _refuse(self, event: Any = None, /, **fields: Any) -> int:
+        raise ClosedError(f"{self}: it is at node {self.peer.name}; publish there, or make a source here")
+
+    def publish_many(self, events: Any) -> int:
+        return self._refuse()
+
+    @property
+    def lost(self) -> int:
+        """Events that will not come, though they were wanted."""
+        return self.dropped + self.missed
+
+    @property
+    def seq(self) -> int:
+        """The number of its last event that came here."""
+        return self.received
+
+    @property
+    def type(self) -> Any:
+        return self._type
+
+    def promised(self, time: int | None) -> None:
+        """How far time has come at the source; None if it is not there any more, and so holds nothing back."""
+        self.promise = FOREVER if time is None else max(time, self.promise or 0)
+        self._release()
+
+    def passed_by(self, seq: int) -> None:
+        """Of its events up to this one no more will come: those that did not were not wanted."""
+        with self.lock:
+            self.received = max(self.received, seq)
+            if 0 < self.live <= seq:
+                self._all_caught_up()
+            if self.reached is not None and not self.closed:  # else what came before this was not taken
+                for tag in (0, *self._flow.tags):  # type: ignore[attr-defined]
+                    self.reached.reach(tag, seq)
+
+    def elsewhere(self, entry: Entry) -> bool:
+        """Whether an interest runs at the source, so that it must not run here."""
+        return self.peer.runs_there(self.channel.name, entry)
+
+    def placed(self, channel: Channel, entry: Entry) -> tuple[str, str] | None:
+        return self.peer.placed(channel.name, entry) if channel is self.channel else None
+
+    def resent(self, seq: int) -> bool:
+        """Whether an event came again, after this node was started again."""
+        return seq <= self._resent_to
+
+    # ── what only some sinks have missed ──
+
+    def announced(self, live: int, again: int = 0) -> None:
+        """The other end begins to send; up to event `live` it is what earlier sinks have missed, or, if it was asked to
+        begin `again`, what sinks that were paused could not keep."""
+        with self.lock:
+            anew, goes_on = again > self._answered, 0 < again == self._answered
+            self._answered = max(again, self._answered)
+            if anew or live > self.received:
+                self.live = live
+            for attachment in self._attachments():
+                if not (goes_on and attachment.hears(self)):
+                    attachment.meet(self, self.live, self._reached_by(attachment), anew=anew)
+        if not anew:  # it may be another link, or another life
+            self.ask_again()
+
+    def ask_again(self) -> None:
+        """See that sinks which were paused, and could not keep what came, get that from the log."""
+        if not self.rereads or self.reached is None:
+            return
+        with self.lock:
+            after = dict(self.reached.at)
+            gaps = [(gap, self._stream_of(each)) for each in self._attachments() if (gap := each.gap(self)) is not None]
+            if not gaps or self.closed:
+                return
+            for gap, tag in gaps:
+                after[tag] = min(after.get(tag, gap), gap)
+            self._questions += 1
+            question = Again(self.sid, self._questions, after, dict(self.reached.since))
+        self.peer.say(encode_control(question))
+
+    def _attachments(self) -> list[Attachment]:
+        members = [member for channel in list(self.flows) for entry in list(channel.entries.values())
+                   for member in entry.members]  # fmt: skip
+        return [member for member in members if isinstance(member, Attachment)]
+
+    def _reached_by(self, attachment: Attachment) -> int:
+        """The last event that has come here for an interest, in whatever life of its source."""
+        if self.reached is None:
+            return 0
+        return self.reached.at.get(self._stream_of(attachment), 0)
+
+    def _stream_of(self, attachment: Attachment) -> int:
+        """The tag with which events come for an interest; all filters are one stream."""
+        channel, entry = attachment.channel, attachment.entry
+        while channel is not self.channel and (stage := channel.stage_entry) is not None and channel.parent is not None:
+            channel, entry = channel.parent, stage
+        alone = self._flow.lineup.judges(entry) == "alone"
+        return (self.peer.engine.demands.number(entry) or 0) if alone else 0
+
+    def _all_caught_up(self) -> None:
+        """Under its lock: what comes now was published after what some have missed."""
+        self.live = 0
+        for attachment in self._attachments():
+            attachment.caught_up(self)
+
+    # ── in: by the thread that reads the link ──
+
+    def expects(self, number: int) -> bool:
+        """Whether this frame is the next; else it was here already, or there is a gap."""
+        return number == self.frame + 1
+
+    def deliver(self, events: Events) -> None:
+        """A frame of single events."""
+        last = events.seqs[-1]
+        if events.bare:
+            self._dress(events)
+        if events.resent:
+            self._resent_to = last
+        if not events.number:
+            self._deliver_past(events)
+            return
+        if events.tags is None and self._plan is None and self._short(events.records, last, events.number, events):
+            return
+        events = self._sound(events)
+        records = events.records if self._plan is None else self._convert(events)
+        converted = events.tags is None and records and self._plan is not None
+        if converted and self._short(records, last, events.number, events):
+            return
+        seqs, tags = events.seqs, events.tags
+        ready: Ready = []
+        now, priority = perf_counter_ns(), self.priority
+        flow: Any = self._flow
+        self._wait_for_room(None)
+        with self.lock, self._turn:
+            if self.closed:
+                return
+            if not self._arrived(events.number, last, len(events.seqs)):
+                return
+            if 0 < self.live < last and not events.resent:
+                self._all_caught_up()
+            if self.reached is not None:
+                self._reach(self.reached, seqs, tags, last)
+            accept = flow.accept
+            if tags is None:
+                for seq, stamp, record in zip(seqs, events.stamps, records, strict=True):
+                    letter = Letter(None, record, self, seq, stamp, now, priority)
+                    if self.way_in is None or self._taken(letter, 0, ready):
+                        accept(letter, ready)
+            else:
+                for seq, stamp, record, marks in zip(seqs, events.stamps, records, tags, strict=True):
+                    letter = Letter(None, record, self, seq, stamp, now, priority)
+                    for mark in marks:
+                        if self.way_in is not None and not self._taken(letter, mark, ready):
+                            continue
+                        if mark:
+                            flow.tagged(mark, letter, ready)
+                        else:
+                            accept(letter, ready)
+            if records:
+                self.promise = max(self.promise or 0, events.stamps[-1])
+        go_all(list(dict.fromkeys(ready)))
+        self._release()
+
+    # ── what may come by other gateways, too ──
+
+    def _taken(self, letter: Letter, tag: int, ready: Ready) -> bool:
+        """Whether an event is to be handed on now; it may be held, for later."""
+        assert self.way_in is not None
+        verdict = self.way_in.offer(letter.seq, ready, tag)
+        if verdict is Verdict.HOLD:
+            self.way_in.hold(letter.seq, tag, 1, partial(self._late, letter, tag))
+        return verdict is Verdict.TAKE
+
+    def _late(self, letter: Letter, tag: int, after: int, ready: Ready) -> None:
+        """An event that was held is next."""
+        assert self.way_in is not None
+        if not self.way_in.new(letter.seq, tag):
+            return
+        flow: Any = self._flow
+        if tag:
+            flow.tagged(tag, letter, ready)
+        else:
+            flow.accept(letter, ready)
+
+    def _late_rows(self, chunk: Chunk, tag: int, after: int, ready: Ready) -> None:
+        assert self.way_in is not None
+        rows = [row for row, seq in enumerate(chunk.seqs.tolist()) if seq > after and self.way_in.new(seq, tag)]
+        if rows:
+            self._hand_on_rows(_some(chunk, rows), tag, ready)
+
+    def _hand_on_rows(self, chunk: Chunk, tag: int, ready: Ready) -> None:
+        flow: Any = self._flow
+        if tag:
+            flow.tagged_chunk(tag, chunk, ready)
+        else:
+            flow.accept_chunk(chunk, ready)
+
+    def _dress(self, events: Events) -> None:
+        """Put the headers on records that came without."""
+        try:
+            events.dress(self._header)
+        except FrameError as error:
+            raise FrameError(f"{self}: {error}") from None
+
+    def _reach(self, reached: Reached, seqs: Sequence[int], tags: Sequence[tuple[int, ...]] | None, last: int) -> None:
+        if tags is None:
+            reached.reach(0, last)
+            return
+        for seq, marks in zip(seqs, tags, strict=True):
+            for mark in marks:
+                reached.reach(mark, seq)
+
+    def _deliver_past(self, events: Events) -> None:
+        """Events from before a sink came that has asked for the past."""
+        if not of_the_past(events):
+            raise FrameError(f"{self}: expected the number of a frame of events, found none")
+        assert events.tags is not None
+        more = {seq: (rank - PAST, turn - PAST) for seq, (_, rank, turn) in zip(events.seqs, events.tags, strict=True)}
+        events = self._sound(replace(events, tags=[(marks[0] - PAST,) for marks in events.tags]))
+        records = events.records if self._plan is None else self._convert(events)
+        ready: Ready = []
+        now, tags = perf_counter_ns(), self._flow.tags  # type: ignore[attr-defined]
+        self._wait_for_room(None)
+        with self.lock, self._turn:
+            for seq, stamp, record, (tag,) in zip(events.seqs, events.stamps, records, events.tags or (), strict=True):
+                if self.way_in is not None and self.way_in.offer(seq, ready, PAST | tag) is not Verdict.TAKE:
+                    continue
+                letter, entry = Letter(None, record, self, seq, stamp, now, self.priority), tags.get(tag)
+                for member in () if entry is None or self.closed else entry.members:
+                    sink = getattr(member, "subscription", None)
+                    if sink is None:
+                        continue
+                    wanted, (rank, turn) = sink._options.history, more[seq]
+                    if wanted and not 0 < wanted < rank and sink._number <= turn:  # else it has its own, or gets them
+                        sink._accept_past(self.place, member, letter, ready)
+        go_all(list(dict.fromkeys(ready)))
+        self._release()
+
+    def _sound(self, events: Events) -> Events:
+        """Without what is no record of its type, which is an offence, and without what nobody asks for any more."""
+        tags, records = events.tags, events.records
+        if tags is None:
+            bad = set(() if self._check is None else self._check(records))
+            unasked: set[int] = set()
+        else:
+            checks = [self._check_of(marks) for marks in tags]
+            unasked = {at for at, check in enumerate(checks) if check is _UNASKED}
+            bad = {at for at, check in enumerate(checks) if check not in (None, _UNASKED) and check([records[at]])}
+        if not bad and not unasked:
+            return events
+        if bad:
+            self.malformed += len(bad)
+            self.peer.engine.offence(self.peer, f"{len(bad)} records of {self} that are not of its type")
+        keep = [at for at in range(len(records)) if at not in bad and at not in unasked]
+        seqs, stamps = [events.seqs[at] for at in keep], [events.stamps[at] for at in keep]
+        marks = None if tags is None else [tags[at] for at in keep]
+        return replace(events, seqs=seqs, stamps=stamps, records=[records[at] for at in keep], tags=marks)
+
+    def _check_of(self, marks: tuple[int, ...]) -> Any:
+        """How records with these tags are checked; None if any bytes will do."""
+        if 0 in marks:
+            return self._check
+        tags: dict[int, Entry] = self._flow.tags  # type: ignore[attr-defined]
+        entry = next((found for mark in marks if (found := tags.get(mark)) is not None), None)
+        if entry is None:
+            return _UNASKED
+        output = None if entry.interest is None else entry.interest.output
+        return self._check if output is None else check_of(output)
+
+    def _convert(self, events: Events) -> list[Any]:
+        """Records of the channel's type here. Those that an interest with output has made are so already."""
+        assert self._plan is not None
+        convert, tags = self._plan.convert, events.tags
+        try:
+            if tags is None:
+                return [convert(record) for record in events.records]
+            return [
+                record if self._made_there(marks) else convert(record)
+                for record, marks in zip(events.records, tags, strict=True)
+            ]
+        except HeadwaterError as error:
+            raise FrameError(f"{self}: a record is not of its type: {error}") from None
+
+    def _made_there(self, marks: tuple[int, ...]) -> bool:
+        tags: dict[int, Entry] = self._flow.tags  # type: ignore[attr-defined]
+        interests = [entry.interest for mark in marks if (entry := tags.get(mark)) is not None]
+        return any(each is not None and each.output is not None for each in interests)
+
+    def _release(self) -> None:
+        """Sinks that take events in order of time may go on, those that got none of these as well."""
+        if self.channel.node._ordered:
+            self.channel.node._release()
+
+    def _arrived(self, number: int, last: int, events: int) -> bool:
+        """Under its lock: whether this frame is the next. Another thread, which reads another link, may have been
+        faster while this one waited for room."""
+        if self.by_group:
+            self.received = last
+            self.events += events
+            return True
+        if number != self.frame + 1:
+            return False
+        self._frames.append((number, last, events))
+        self._came += events
+        self.events += events
+        self.frame, self.received = number, max(last, self.received)
+        return True
+
+    def _short(self, records: Any, last: int, number: int, events: Events | None = None) -> bool:
+        """Straight to the one function that wants everything, if that is how things are; `events` is where the records
+        are from, if there are several."""
+        flow = self._flow
+        if self.way_in is not None or flow.lone is None or flow.lone.out is not None or len(NEST) >= DEPTH:
+            return False
+        with self.lock:
+            lone = flow.lone
+            if lone is None or lone.items or lone.special or self.closed or self.live:
+                return False
+            try:
+                lone.token.pop()
+            except IndexError:
+                return False
+            if not self._arrived(number, last, len(records)):
+                lone.token.append(None)
+                return True
+            flow.seen += len(records)
+            if self.reached is not None:
+                self.reached.reach(0, last)
+        try:
+            malformed, handled = _handle(lone, records)
+            if handled < len(records) and events is not None:
+                self._put_off(lone, events, records, handled)
+        finally:
+            lone.token.append(None)
+        if malformed:
+            self.malformed += malformed
+            self.peer.engine.offence(self.peer, f"{malformed} records of {self} that are not of its type")
+        if lone.items or lone.special:
+            lone.stirred()
+        return True
+
+    def _put_off(self, lone: Any, events: Events, records: Any, handled: int) -> None:
+        """The sink was paused, or cancelled, in the middle of a frame: the rest of it waits in its queue."""
+        now, attachment, rest = perf_counter_ns(), lone.attachment, range(handled, len(records))
+        letters = [
+            Letter(None, records[at], self, events.seqs[at], events.stamps[at], now, self.priority) for at in rest
+        ]
+        lone.subscription._put_off([(attachment, letter, 1, 0, inf) for letter in letters])
+
+    def one(self, number: int, seq: int, frame: bytes | memoryview) -> bool:
+        """A frame of one event, straight to the one function that wants everything, if that is how things are."""
+        lone = self._flow.lone
+        if lone is None or lone.out is not None or self._plan is not None or self.way_in is not None:
+            return False
+        if self.track is not None or number != self.frame + 1 or not seq:
+            return False
+        if frame[0] != BODY:
+            return self._short((bytes(frame[EVENT_AT:]),), seq, number)
+        if self._header is None:
+            return False
+        record = self._header[len(frame) + (HEADER_SIZE - EVENT_AT)] + frame[EVENT_AT:]
+        return self._short((record,), seq, number)
+
+    def deliver_batch(self, frame: Batch) -> None:
+        """A frame of rows."""
+        type = self.type
+        if type is None or not frame.number:
+            why = "its channel carries bytes" if type is None else "their frame has no number"
+            raise FrameError(f"{self}: rows came, but {why}")
+        tag = frame.tag
+        entry = None if tag == 0 else self._flow.tags.get(tag)  # type: ignore[attr-defined]
+        if tag and entry is None:  # of an interest that was withdrawn meanwhile
+            with self.lock, self._turn:
+                arrived = not self.closed and self._arrived(frame.number, int(frame.seqs[-1]), frame.rows)
+                if arrived and self.reached is not None:
+                    self.reached.reach(tag, int(frame.seqs[-1]))
+            return
+        output = None if entry is None or entry.interest is None else entry.interest.output
+        made = type if output is None else output
+        batch = frame.batch(made.schema)
+        if self._plan is not None and made is type:
+            batch = self._plan.convert_batch(batch)
+        seqs = frame.seqs
+        if frame.resent:
+            self._resent_to = int(seqs[-1])
+        ready: Ready = []
+        self._wait_for_room(None)
+        with self.lock, self._turn:
+            if self.closed:
+                return
+            if not self._arrived(frame.number, int(seqs[-1]), frame.rows):
+                return
+            if 0 < self.live < int(seqs[-1]) and not frame.resent:
+                self._all_caught_up()
+            if self.reached is not None:
+                self.reached.reach(tag, int(seqs[-1]))
+            chunk = Chunk(batch, self, 0, frame.stamp, perf_counter_ns(), self.priority)
+            chunk._seqs = seqs
+            if self.way_in is None:
+                self._hand_on_rows(chunk, tag, ready)
+            else:
+                verdict, rows = self.way_in.offer_rows(seqs.tolist(), ready, tag)
+                if verdict is Verdict.HOLD:
+                    self.way_in.hold(int(seqs[-1]), tag, len(seqs), partial(self._late_rows, chunk, tag))
+                elif rows:
+                    self._hand_on_rows(_some(chunk, rows), tag, ready)
+            self.promise = max(self.promise or 0, frame.stamp)
+        go_all(ready)
+        self._release()
+
+    def _wait_for_room(self, record: bytes | None) -> None:
+        """Sinks that cannot keep up hold the link, and so, at last, the publisher."""
+        if self._full:
+            self.peer.wait_for_room(self, record)
+
+    def full(self, record: bytes | None) -> Any:
+        """A sink's mailbox that has no room for this."""
+        with self.lock:
+            if self.closed:
+                return None
+            return next((mailbox for mailbox in self._flow.reaches(record) if mailbox.is_full), None)
+
+    # ── what may be forgotten at the other end ──
+
+    def settled(self) -> int:
+        """The last frame that no sink of this node needs again."""
+        frame, frames = self.frame, self._frames  # in this order: a frame that comes just now is not done
+        if not frames:
+            return frame
+        upto, kept = self._needs()
+        done = self.acknowledged
+        while upto is not None and frames and frames[0][1] <= upto:
+            if frames[0][1] > kept and self._came - self._done_with <= self.window // 2:
+                break
+            number, _, events = frames.popleft()
+            done, self._done_with = number, self._done_with + events
+        return done
+
+    def upto(self) -> int | None:
+        """The last event that no sink of this node needs again; None if that cannot be told now."""
+        return self._needs()[0]
+
+    def _needs(self) -> tuple[int | None, int]:
+        """The same, and the last one that no durable sink needs that is held. Nobody waits for those; but where the
+        source has no log the latest events stay there, up to half of what fits, so that such a sink gets them again
+        if its process ends."""
+        with self.lock:  # what has come is in the queues
+            upto = self.received
+        kept = FOREVER
+        for subscription in self._sinks():
+            held = subscription._mailbox.held
+            if not held:
+                waits = _oldest(subscription, self)
+                if waits is None:
+                    return None, kept
+                upto = min(upto, waits)
+            elif self.reached is None and (first := subscription._unsettled(self)) is not None:
+                kept = min(kept, first - 1)
+        return upto, kept
+
+    def _sinks(self) -> list[Subscription]:
+        found: dict[Subscription, None] = {}
+        for channel in list(self.flows):
+            for entry in list(channel.entries.values()):
+                for member in entry.members:
+                    subscription = getattr(member, "subscription", None)
+                    if subscription is not None:
+                        found[subscription] = None
+        return list(found)
+
+
+def _oldest(subscription: Subscription, source: StandIn) -> int | None:
+    """The event before the oldest of this source that a sink has not done with; None if that cannot be told now."""
+    box = subscription._mailbox
+    if subscription._progress is not None:
+        unsettled = subscription._progress.unsettled(source)
+        return 1 << 62 if unsettled is None else unsettled - 1
+    if box.idle and not box.items:
+        return 1 << 62
+    contents = box.contents()  # first: what is taken out after this is there, what was before is being handled
+    handling = subscription._handling
+    if not box.token and handling is None:
+        return None  # in the middle of something
+    oldest = 1 << 62
+    if handling is not None and handling.source is source:
+        oldest = _first(handling)
+    for item in contents:
+        if item[1].source is source:
+            oldest = min(oldest, _first(item[1]))
+    return oldest - 1
+
+
+def _some(chunk: Chunk, rows: list[int]) -> Chunk:
+    return chunk if len(rows) == len(chunk) else chunk.derived(chunk.taken().take(rows), rows)
+
+
+def _first(letter: Any) -> int:
+    return int(letter.seqs[0]) if isinstance(letter, Chunk) else int(letter.seq)
+
+
+def _handle(lone: Any, records: Any) -> tuple[int, int]:
+    """Call the one function with every event, until it may not be called any more; the token is taken, and stays so.
+    How many are no events, and how many were seen to."""
+    handler, decode, special, malformed = lone.handler, lone.decode, lone.special, 0
+    subscription, rest = lone.subscription, iter(records)
+    try:
+        NEST.append(None)
+        for record in rest:
+            try:
+                event = decode(record)
+            except HeadwaterError:
+                malformed += 1
+                continue
+            try:
+                handler(event)
+            except Exception as error:
+                subscription._handler_failed(error, event)
+            else:
+                if not special:  # as it is but for failures, pauses and those who wait for something
+                    continue
+                if subscription._failures:
+                    subscription._went_well()
+            if not lone.mailbox.delivers:
+                break
+    finally:
+        NEST.pop()
+    return malformed, len(records) - length_hint(rest)
+
+
+runs(_handle, lambda variables: variables["lone"].mailbox)
+
+
+__all__ = ["SAMPLE", "RemoteFlow", "StandIn"]

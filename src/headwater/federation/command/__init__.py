@@ -1,0 +1,1 @@
+"""What `headwater node`, `listen`, `publish`, `replay` and `certificates` do."""

@@ -1,0 +1,145 @@
+"""Control events: what happens in the federation, as events on channels of this node that anyone may subscribe to.
+
+headwater.nodes       a node has joined or left
+headwater.sources     a source of another node was advertised or withdrawn
+headwater.interests   an interest was installed, refused or withdrawn: another node's here, or this node's there
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import HeadwaterError
+from headwater.federation.wire.control import SourceAd
+from headwater.federation.wire.requests import Wish, unpack_interest
+from headwater.types import Event
+
+if TYPE_CHECKING:
+    from headwater.channel.routing.route import Entry
+    from headwater.channel.source import Source
+    from headwater.federation.engine import Engine
+    from headwater.federation.peers.peer import Peer
+
+
+READ_BYTES = 16_384  # of an interest that was refused: a larger one is not read only to say what it was
+
+
+class NodeEvent(Event):
+    """A node has joined or left the federation."""
+
+    change: str  # joined, left
+    node: str
+    id: str
+
+
+class SourceEvent(Event):
+    """A source of another node was advertised or withdrawn."""
+
+    change: str  # advertised, withdrawn
+    node: str
+    channel: str
+    source: str
+
+
+class InterestEvent(Event):
+    """An interest was installed, refused or withdrawn."""
+
+    change: str  # installed, refused, withdrawn
+    node: str  # the other node
+    channel: str
+    interest: str
+    here: bool  # it is another node's interest in this node's sources
+    reason: str
+
+
+CHANNELS: dict[str, type[Event]] = {
+    "headwater.nodes": NodeEvent,
+    "headwater.sources": SourceEvent,
+    "headwater.interests": InterestEvent,
+}
+
+
+class ControlEvents:
+    """Publishes them at this node. They are this node's own view, and stay in it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._sources: dict[str, Source] = {}
+        self._known: dict[str, int] = {}  # peers that were said to have joined, and in which incarnation
+        self._texts: dict[tuple[str, str, int], str] = {}  # of interests that are installed here
+        self._advertised: set[tuple[str, int, int]] = set()
+
+    def start(self) -> None:
+        for name, type in CHANNELS.items():
+            self._sources[name] = self._engine.node.channel(name, type).source("federation")
+
+    def owns(self, name: str) -> bool:
+        return name in CHANNELS
+
+    def _publish(self, name: str, event: Event) -> None:
+        source = self._sources.get(name)
+        if source is not None and not source.closed:
+            self._engine.keeping.later(0.0, lambda: self._say(source, event))
+
+    def _say(self, source: Source, event: Event) -> None:
+        if not source.closed:
+            try:
+                source.publish(event)
+            except HeadwaterError as error:
+                self._engine.offence(None, f"a control event could not be published: {error}")
+
+    def node(self, peer: Peer, change: str) -> None:
+        if change == "joined":
+            if self._known.get(peer.id) == peer.incarnation:
+                return
+            self._known[peer.id] = peer.incarnation
+        elif self._known.pop(peer.id, None) is None:
+            return
+        else:
+            self._advertised = {each for each in self._advertised if each[0] != peer.id}
+        self._publish("headwater.nodes", NodeEvent(change=change, node=peer.name, id=peer.id))
+
+    def source(self, peer: Peer, ad: SourceAd, change: str) -> None:
+        key = peer.id, peer.incarnation, ad.sid
+        if (change == "advertised") == (key in self._advertised):
+            return
+        (self._advertised.add if change == "advertised" else self._advertised.discard)(key)
+        self._publish(
+            "headwater.sources", SourceEvent(change=change, node=peer.name, channel=ad.channel, source=ad.name)
+        )
+
+    def wish(self, peer: Peer, channel: str, wish: Wish | int, change: str, reason: str, text: str = "") -> None:
+        """Of another node's interest in sources here; its text, if that is known."""
+        key = peer.id, channel, wish if isinstance(wish, int) else wish.tag
+        if isinstance(wish, int):
+            text = self._texts.pop(key, "")
+        else:
+            text = text or _text(wish)
+            if change == "installed":
+                self._texts[key] = text
+        self._interest(peer, channel, text, change, reason, here=True)
+
+    def denied(self, peer: Peer, name: str, reason: str) -> None:
+        """Another node may not subscribe to what it has asked for by name, or by a pattern of names."""
+        self._interest(peer, name, "", "refused", reason, here=True)
+
+    def interest(self, peer: Peer, channel: str, entry: Entry | None, change: str, reason: str) -> None:
+        """Of this node's interest in sources there."""
+        interest = None if entry is None else entry.interest
+        self._interest(peer, channel, "" if interest is None else interest.text, change, reason, here=False)
+
+    def _interest(self, peer: Peer, channel: str, text: str, change: str, reason: str, *, here: bool) -> None:
+        event: Any = InterestEvent(
+            change=change, node=peer.name, channel=channel, interest=text, here=here, reason=reason
+        )
+        self._publish("headwater.interests", event)
+
+
+def _text(wish: Wish) -> str:
+    if len(wish.program or b"") + len(wish.params or b"") > READ_BYTES:
+        return "(large)"
+    try:
+        interest = unpack_interest(wish.program, wish.params)
+    except HeadwaterError:
+        return "(unreadable)"
+    return "" if interest is None else interest.text or str(interest)

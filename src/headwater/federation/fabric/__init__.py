@@ -1,0 +1,1 @@
+"""Everything Zenoh: who is there, queries and answers, news, and messages to one node."""

@@ -1,0 +1,766 @@
+"""Everything Zenoh: who is there, questions and answers, news, and messages to one node.
+
+A `Fabric` is one node's place in one federation. Keys, all below `headwater/<federation>/`:
+
+    alive/<id>/<incarnation>   liveliness token of every node            -> on_join, on_leave
+    roll/<id>                  queryable of every node; asked as roll/*  -> on_roll
+    news                       put by anyone, everyone subscribes        -> on_news
+    ask/<id>                   queryable of one node                     -> on_ask
+    post/<id>                  subscriber of one node                    -> on_post
+    log/<id>                   queryable of a node with a log            -> on_log
+
+Whoever may connect to Zenoh can hear all of this, and answer to it. So nothing that is said here is for everybody but
+signs of life, cards (on `roll`) and that there is news; and nothing that comes is believed here (see
+`peers/dialogue.py`).
+
+Threads. `on_post` runs in a thread of Zenoh's that has nothing else to do: one for all posts to this node, in the
+order of each sender. It must not wait: once a few hundred posts are held up, nothing at all is received over those
+connections, and a sender that cannot send for 0.55 leases gives its connection up. So `ask` and `roll_call` refuse to
+be called there (their answer might never arrive). `on_join`, `on_leave`, `on_roll` and `on_news` run one after the
+other in the order of arrival in one thread of the fabric, `on_ask` in another: they may ask. `on_log` runs in threads
+of its own, two at a time: what reads much keeps nobody else waiting. What handlers raise is counted (`failures`) and
+logged; an asker hears that there is no answer, and nothing more: what it would hear here, anyone could have said.
+
+How soon a frozen or cut-off node is noticed: `lease` seconds at most, 0.45 of it if nothing is being posted to it. It
+is the lease of the node that vanishes that counts: a node tells the others how long to wait. A killed process is
+noticed at once (its connections close). Zenoh tells nobody that a node is back other than by `on_join`.
+
+Two peers of one federation must be able to reach each other unless they are connected to different routers: neither
+a peer nor a router passes on between its own peers. A node that others cannot reach is a "client" of a node (peer or
+router) that it can reach: between clients, and between a client and anyone, everything is passed on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from queue import Empty, SimpleQueue
+from time import monotonic, perf_counter
+from typing import Any
+
+import zenoh
+
+from headwater.errors import (
+    ClosedError,
+    ConfigError,
+    ConfigProblem,
+    FederationError,
+    FrameError,
+    SecurityError,
+    Unreachable,
+)
+from headwater.federation.fabric import settings as wiring
+from headwater.federation.fabric.queries import BROKEN, BUSY, FAILED, REFUSED, TOO_LARGE, Answer, Questions
+from headwater.federation.fabric.reconnection import Reunion
+from headwater.federation.fabric.settings import Mode, Ports, Wiring, plain
+from headwater.federation.fabric.worker import KINDS, Counters, Worker, bounded
+from headwater.federation.transport.endpoints import Locator, parse_locator
+from headwater.threads import PROCESS, Crashes, Supervised
+
+log = logging.getLogger("headwater.federation")
+
+LEASE = 5.0
+END = 0.9  # seconds that closing waits for Zenoh
+ATTEMPTS = 20  # to get ports that were free a moment ago
+ASKS = 1024  # questions that may wait in a node
+CONTROLS = 65_536  # news and roll calls that may wait in a node
+READS = 2  # questions about its log that a node answers at a time
+QUESTION = 1 << 20  # bytes of a question about a log
+
+# Sessions of one process share Zenoh's few threads. Opened all at once, they keep each other from answering in time,
+# break up, and come together no more; so they open one after the other.
+_OPENING = threading.Lock()
+
+
+def _forked() -> None:
+    global _OPENING
+    _OPENING = threading.Lock()  # a thread of the parent may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+UNPROVEN_TOKENS = 1024  # signs of life that are kept of nodes that have proven nothing
+INCARNATION_DIGITS = 20
+VOUCH = 10.0  # seconds for which the sign of life of a node is looked for that has proven to be there
+
+
+class Fabric:
+    """One node in one federation. Set the handlers (`on_…`) you need, then `open()`.
+
+    `endpoints` says after `open()` where this node listens, with the ports the system chose. `alive` has the nodes
+    that are there now (this one excluded), `counters` what was sent and received by kind. A federation in mode
+    "client" may open before its router is there: it connects as soon as it can. `limit`: bytes of a message that is
+    looked at, other than a post.
+    """
+
+    def __init__(
+        self,
+        federation: str,
+        node: str,
+        incarnation: int,
+        *,
+        listen: Sequence[str | Locator] = (),
+        connect: Sequence[str | Locator] = (),
+        scout: bool | str = False,
+        mode: Mode = "peer",
+        lease: float = LEASE,
+        settings: Mapping[str, Any] | None = None,
+        limit: int = wiring.LIMIT,
+        crashes: Crashes | None = None,
+    ) -> None:
+        self._wiring: Wiring = wiring.check(
+            federation,
+            node,
+            listen=listen,
+            connect=connect,
+            scout=scout,
+            mode=mode,
+            lease=lease,
+            settings=settings or {},
+        )
+        if isinstance(incarnation, bool) or not isinstance(incarnation, int) or incarnation < 0:
+            raise ConfigError([ConfigProblem("incarnation", "a number from 0", repr(incarnation))])
+        self.federation = federation
+        self.node = node
+        self.incarnation = incarnation
+        self.mode = mode
+        self.lease = float(lease)
+        self.endpoints: tuple[str, ...] = ()
+        self.failures: dict[str, int] = dict.fromkeys(KINDS, 0)
+        self._crashes = PROCESS if crashes is None else crashes
+
+        self.on_join: Callable[[str, int], None] | None = None
+        self.on_leave: Callable[[str, int], None] | None = None
+        self.on_roll: Callable[[bytes], bytes | None] | None = None  # None: nothing that can be answered
+        self.on_news: Callable[[bytes], None] | None = None
+        self.on_ask: Callable[[bytes], bytes | None] | None = None
+        self.on_post: Callable[[bytes], None] | None = None
+        # Whether this run of a node has proven to be one: else its sign of life is only kept if there are not too many.
+        self.proven: Callable[[str, int], bool] = lambda node, incarnation: False
+        # A connection to a Zenoh session: whether it is there (else it is gone), the other's id, from where, to where.
+        # In a thread of Zenoh, in which it must not wait. `on_session`: there are none, for the session begins.
+        self.on_link: Callable[[bool, str, str, str], None] | None = None
+        self.on_session: Callable[[], None] | None = None
+        self.on_log: Callable[[bytes], bytes | None] | None = None  # set before `open`, else there is nothing to ask
+
+        self._root = f"headwater/{federation}"
+        self._count = Counters()
+        self._lock = threading.Lock()
+        self._alive: dict[tuple[str, int], None] = {}
+        self._unproven: set[tuple[str, int]] = set()  # of those
+        self._vouching: dict[tuple[str, int], bool] = {}  # whose token is looked for; True: it has gone meanwhile
+        self.ignored_tokens = 0  # signs of life beyond `UNPROVEN_TOKENS`
+        self._nodes: dict[str, int] = {}  # id -> how many of its incarnations are alive
+        self._limit = limit
+        self._questions = Questions(federation, self._nodes, self._count, limit)
+        self._publishers: dict[str, zenoh.Publisher] = {}
+        self._stuck: dict[str, float] = {}  # id -> when a post to it was given up
+        self._patience = self.lease * wiring.STUCK * 0.95
+        self._inside = threading.local()  # .post: this is a thread of Zenoh, in on_post
+        self._control = Worker(f"{node}-control", CONTROLS, crashes=self._crashes)
+        self._answers = Worker(f"{node}-answers", ASKS, crashes=self._crashes)
+        self._reads = Worker(f"{node}-log", ASKS, threads=READS, crashes=self._crashes)
+        self._session: Any = None
+        self._generation = 0  # of the session: what an earlier one still says does not count
+        self._reopening = threading.Lock()
+        self._announced: set[tuple[str, int]] | None = None  # tokens seen since the session was opened anew
+        self._token: Any = None
+        self._reunion: Reunion | None = None
+        self._opener: threading.Thread | None = None
+        self._opened = False
+        self._closed = threading.Event()
+
+    # ---- opening and closing
+
+    def open(self) -> None:
+        """Join the federation. `FederationError`: a port is taken; `ConfigError`: Zenoh refuses a setting."""
+        with self._lock:
+            if self._opened or self._closed.is_set():
+                raise ClosedError(f"node {self.node}: a fabric opens once")
+            self._opened = True
+        with _OPENING:
+            self._join()
+
+    def _join(self) -> None:
+        try:
+            session = self._open_session()
+        except FederationError:
+            if self.mode != "client":
+                self.close()
+                raise
+            # A client's session only opens with a connection; ours opens now and connects when it can.
+            self._start()
+            self._opener = Supervised(
+                self._open_later, f"{self.node}-opening", self._crashes, again=lambda: not self._closed.is_set()
+            )
+            self._opener.start()
+            return
+        except ConfigError:
+            self.close()
+            raise
+        self._start()
+        self._declare(session)
+
+    def _start(self) -> None:
+        self._control.start()
+        self._answers.start()
+        if self.on_log is not None:
+            self._reads.start()
+
+    def _open_session(self) -> Any:
+        for attempt in range(ATTEMPTS):
+            try:
+                ports = Ports(self._wiring.listen)
+            except OSError as error:
+                listen = ", ".join(each.written or str(each) for each in self._wiring.listen)
+                raise FederationError(f"node {self.node}: cannot listen at {listen}: {error}") from error
+            config = wiring.session_config(self._wiring, ports.endpoints)
+            try:
+                settings = zenoh.Config.from_json5(json.dumps(config))
+            except (zenoh.ZError, TypeError, ValueError) as error:
+                ports.release()
+                raise ConfigError([ConfigProblem("settings", "settings that Zenoh knows", plain(error))]) from error
+            try:
+                session = zenoh.open(settings)
+            except zenoh.ZError as error:
+                if ports.chosen and "in use" in str(error) and attempt + 1 < ATTEMPTS:
+                    continue
+                raise FederationError(f"node {self.node}: {plain(error)}") from error
+            finally:
+                ports.release()
+            self.endpoints = tuple(map(str, ports.endpoints))
+            if ports.endpoints:
+                self._reunion = Reunion(config, ports.endpoints, self.node, self._crashes)
+            return session
+        raise AssertionError("every attempt returns, continues or raises")
+
+    def _open_later(self) -> None:
+        pause = 0.1
+        while not self._closed.wait(pause):
+            pause = min(2 * pause, 2.0)
+            try:
+                with _OPENING:
+                    self._declare(self._open_session())
+                return
+            except (FederationError, ConfigError) as error:
+                log.log(logging.WARNING if isinstance(error, ConfigError) else logging.DEBUG, "%s", error)
+                with self._lock:
+                    session, self._session = self._session, None
+                if session is not None:  # it opened, but not everything could be declared
+                    self._end_session(session)
+
+    def reopen(self) -> None:
+        """Have the session opened anew, at the same places: only then Zenoh reads the files of its certificates again.
+
+        That is done in a thread of its own. Meanwhile nobody can be asked and nothing be posted, as if the connections
+        were lost for a moment; direct streams go on."""
+        Supervised(self._reopen, f"{self.node}-reopening", self._crashes).start()
+
+    def _reopen(self) -> None:
+        with self._reopening:
+            with self._lock:
+                session, self._session = self._session, None
+                if session is None:  # it is not open yet, and will be, with what is there now; or it is closed
+                    return
+                self._generation += 1
+                self._announced = set()
+                found = (parse_locator("listen", each) for each in self.endpoints)
+                self._wiring = replace(self._wiring, listen=tuple(each for each in found if isinstance(each, Locator)))
+            if self._reunion is not None:
+                self._reunion.close()
+            self._publishers.clear()
+            self._end_soon(session)
+            self._open_later()
+            if not self._closed.wait(self.lease):
+                self._drop_unannounced()
+
+    def _drop_unannounced(self) -> None:
+        """Nodes that have left while the session was opened anew."""
+        with self._lock:
+            announced, self._announced = self._announced or set(), None
+            gone = [who for who in self._alive if who not in announced]
+        for who in gone:
+            self._took_sign(who, there=False)
+
+    def _declare(self, session: Any) -> None:
+        with self._lock:
+            if not self._closed.is_set():
+                self._session = session
+        if self._session is None:
+            self._end_session(session)
+            return
+        try:
+            self._declare_all(session)
+        except zenoh.ZError as error:
+            if not self._closed.is_set():
+                raise FederationError(f"node {self.node}: {plain(error)}") from error
+
+    def _declare_all(self, session: Any) -> None:
+        """Receive first, be seen last: who sees the token can reach all the rest."""
+        remote = zenoh.Locality.REMOTE
+        root = self._root
+        if self._reunion is not None:
+            self._reunion.begin()  # before it hears of the connections that are there
+        if self.on_session is not None:
+            self.on_session()
+        if self._reunion is not None or self.on_link is not None:
+            session.info.declare_link_events_listener(self._direct(self._took_link), history=True)
+        session.declare_subscriber(f"{root}/post/{self.node}", self._took_post, allowed_origin=remote)
+        session.declare_subscriber(f"{root}/news", self._direct(self._took_news), allowed_origin=remote)
+        session.declare_queryable(f"{root}/ask/{self.node}", self._direct(self._took_ask), allowed_origin=remote)
+        session.declare_queryable(f"{root}/roll/{self.node}", self._direct(self._took_roll), allowed_origin=remote)
+        if self.on_log is not None:
+            session.declare_queryable(f"{root}/log/{self.node}", self._direct(self._took_read), allowed_origin=remote)
+        live = session.liveliness()
+        live.declare_subscriber(f"{root}/alive/*/*", self._direct(self._took_token), history=True)
+        self._token = live.declare_token(f"{root}/alive/{self.node}/{self.incarnation}")
+        self._count.sent("join", 0)
+
+    def close(self) -> None:
+        """Leave: the others hear of it at once. May be called again, and from any thread.
+
+        In `on_post` it only begins to leave, and another thread finishes: Zenoh cannot end in its own thread.
+        """
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            session, self._session = self._session, None
+        if getattr(self._inside, "post", False):
+            Supervised(lambda: self._end(session), f"{self.node}-closing", self._crashes, daemon=False).start()
+        else:
+            self._end(session)
+
+    def _end(self, session: Any) -> None:
+        if self._reunion is not None:
+            self._reunion.close()
+        if session is not None:
+            self._count.sent("leave", 0)
+            self._end_soon(session)
+        self._publishers.clear()
+        self._control.stop()
+        self._answers.stop()
+        self._reads.stop()
+
+    def _end_soon(self, session: Any) -> None:
+        """Beside a frozen node Zenoh may take ten seconds; the others hear of the end before that."""
+        ending = Supervised(lambda: self._end_session(session), f"{self.node}-end", self._crashes)
+        ending.start()
+        ending.join(END)
+
+    def _end_session(self, session: Any) -> None:
+        try:
+            session.close()  # the token goes with it
+        except zenoh.ZError as error:
+            log.debug("node %s: %s", self.node, plain(error))
+
+    @property
+    def closed(self) -> bool:
+        return self._closed.is_set()
+
+    @property
+    def connected(self) -> int:
+        """How many Zenoh sessions (nodes, and routers that are not nodes) this one is connected to."""
+        session = self._session
+        return len(session.info.transports()) if session is not None else 0
+
+    @property
+    def alive(self) -> frozenset[tuple[str, int]]:
+        """The other nodes that are there now: (id, incarnation)."""
+        with self._lock:
+            return frozenset(self._alive)
+
+    @property
+    def unproven(self) -> int:
+        """How many of them have proven nothing yet."""
+        return len(self._unproven)
+
+    def is_alive(self, node: str, incarnation: int) -> bool:
+        return (node, incarnation) in self._alive
+
+    @property
+    def counters(self) -> dict[str, dict[str, int]]:
+        """By kind (join, leave, roll, news, ask, post, log): messages and bytes, in and out, since the start.
+
+        Bytes are those of payloads. A question counts out at the asker and in at each node asked, an answer likewise.
+        """
+        return self._count.snapshot()
+
+    # ---- sending
+
+    def tell(self, payload: bytes) -> None:
+        """Send news to every other node."""
+        with self._speaking("nothing can be told") as session:
+            session.put(
+                f"{self._root}/news",
+                payload,
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                express=True,
+                allowed_destination=zenoh.Locality.REMOTE,
+            )
+        self._count.sent("news", len(payload))
+
+    def post(self, node: str, payload: bytes) -> None:
+        """Send to one node, in order, without waiting for it to arrive. Raises `Unreachable` if the node is not
+        there, or if its connection did not take the message in time (what was posted before may be lost then).
+
+        A full connection makes this wait, for 0.55 leases at most.
+        """
+        publisher = self._publishers.get(node)
+        if publisher is None or node not in self._nodes:
+            publisher = self._publisher(node)
+        elif self._stuck and node in self._stuck:
+            self._unstick(node)
+        before = perf_counter()
+        try:
+            publisher.put(payload)
+        except zenoh.ZError as error:
+            self._publishers.pop(node, None)  # it may be one of a session that was ended meanwhile
+            raise self._unspoken(f"node {node} cannot be sent to", error) from error
+        if perf_counter() - before > self._patience:
+            with self._lock:
+                self._stuck[node] = monotonic()
+            raise Unreachable(f"node {node} has taken nothing for {self._patience:.1f} s; its connection is given up")
+        self._count.sent("post", len(payload))
+
+    def _publisher(self, node: str) -> zenoh.Publisher:
+        with self._speaking(f"node {node} cannot be sent to") as session:
+            if node not in self._nodes:
+                raise Unreachable(f"there is no node {node!r} in the federation {self.federation!r} now")
+            # Not within the lock: Zenoh's threads wait for it, and this waits for them.
+            declared = session.declare_publisher(
+                f"{self._root}/post/{node}",
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                reliability=zenoh.Reliability.RELIABLE,
+                express=True,
+                allowed_destination=zenoh.Locality.REMOTE,
+            )
+        return self._publishers.setdefault(node, declared)
+
+    def _unstick(self, node: str) -> None:
+        """Refuse until the stuck connection is noticed as gone: until then Zenoh drops what is put."""
+        with self._lock:
+            since = self._stuck.get(node, 0.0)
+            if monotonic() - since < self.lease:
+                raise Unreachable(f"node {node} takes nothing; its connection was given up")
+            self._stuck.pop(node, None)
+
+    def ask(self, node: str, payload: bytes, timeout: float, accept: Callable[[bytes], Any] = bytes) -> Any:
+        """Ask one node and wait for its answer. Raises `Unreachable` if it is not there, does not answer in time, or
+        cannot.
+
+        Anyone may answer: `accept` makes of an answer what this returns, or raises SecurityError or FrameError, and
+        then the next is looked at."""
+        self._may_wait("ask")
+        replies: SimpleQueue[bytes | Unreachable] = SimpleQueue()
+        with self._speaking(f"node {node} cannot be asked") as session:
+            self._questions.ask(session, node, payload, timeout, replies.put, replies.put)
+        end, refused = monotonic() + timeout + 1.0, ""  # Zenoh ends it at its timeout; the margin is for a busy machine
+        while True:
+            try:
+                reply = replies.get(timeout=max(0.0, end - monotonic()))
+            except Empty:
+                raise Unreachable(f"node {node} did not answer within {timeout} s{refused}") from None
+            if isinstance(reply, Unreachable):
+                raise Unreachable(f"{reply}{refused}")
+            try:
+                return accept(reply)
+            except (SecurityError, FrameError) as error:
+                refused = f" (an answer that is not its own was refused: {error})"
+
+    def ask_soon(
+        self,
+        node: str,
+        payload: bytes,
+        answer: Answer,
+        *,
+        timeout: float,
+        accept: Callable[[bytes], Any] = bytes,
+    ) -> None:
+        """Ask one node; `answer` is called once with what `ask` would return or the error it would raise.
+
+        It may be called anywhere, `on_post` included; `answer` runs in the thread of `on_join` and `on_news`.
+        """
+        done = False
+
+        def look(result: bytes | Unreachable) -> None:  # in one thread
+            nonlocal done
+            if done:
+                return
+            if not isinstance(result, Unreachable):
+                try:
+                    made = accept(result)
+                except (SecurityError, FrameError):
+                    return
+            else:
+                made = result
+            done = True
+            answer(made)
+
+        def deliver(result: bytes | Unreachable) -> None:
+            self._control.put(lambda: self._guard("ask", look, result), always=True)
+
+        with self._speaking(f"node {node} cannot be asked") as session:
+            self._questions.ask(session, node, payload, timeout, deliver, deliver)
+
+    def roll_call(self, payload: bytes, timeout: float) -> list[bytes]:
+        """Ask every other node; the answers that came within `timeout`, in the order of arrival.
+
+        It ends when all have answered: Zenoh says so, or every node known to be alive has.
+        """
+        self._may_wait("roll_call")
+        with self._speaking("no node can be asked") as session:
+            return self._questions.roll_call(session, payload, timeout)
+
+    def roll_answers(
+        self,
+        payload: bytes,
+        timeout: float,
+        expected: Callable[[], Iterable[str]],
+        late: Callable[[bytes], None],
+    ) -> Iterator[bytes]:
+        """Ask every other node: answers as they come, until Zenoh says that these are all, or all of `expected` have
+        answered and a moment has passed. What comes after that goes to `late`, in the thread of `on_join`."""
+        self._may_wait("roll_answers")
+
+        def deliver(answer: bytes) -> None:
+            if not self._control.put(lambda: self._guard("roll", late, answer), size=len(answer)):
+                self._failed("roll", "too many wait")
+
+        with self._speaking("no node can be asked") as session:
+            return self._questions.roll_answers(session, payload, timeout, expected, deliver)
+
+    def _live(self) -> Any:
+        session = self._session
+        if session is not None:
+            return session
+        if self._closed.is_set():
+            raise ClosedError(f"node {self.node}: its fabric is closed")
+        if not self._opened:
+            raise ClosedError(f"node {self.node}: its fabric is not open yet")
+        raise Unreachable(
+            f"node {self.node} is not connected yet: no answer from {', '.join(map(str, self._wiring.connect))}"
+        )
+
+    @contextmanager
+    def _speaking(self, problem: str) -> Iterator[Any]:
+        """The session, for calls into Zenoh. It may be ended at any moment by another thread: what Zenoh raises then is
+        `ClosedError`, as if the call had come later; anything else it raises is `Unreachable`, with `problem`."""
+        session = self._live()
+        try:
+            yield session
+        except zenoh.ZError as error:
+            raise self._unspoken(problem, error) from error
+
+    def _unspoken(self, problem: str, error: zenoh.ZError) -> ClosedError | Unreachable:
+        """What to raise for an error of Zenoh."""
+        try:
+            self._live()
+        except (ClosedError, Unreachable) as ended:
+            return ended
+        return Unreachable(f"{problem}: {plain(error)}")
+
+    def _may_wait(self, what: str) -> None:
+        if getattr(self._inside, "post", False):
+            raise FederationError(f"{what} in on_post would wait for ever: use ask_soon, or another thread")
+
+    # ---- receiving, in Zenoh's threads
+
+    def _took_post(self, sample: zenoh.Sample) -> None:
+        handler = self.on_post
+        data = sample.payload.to_bytes()
+        self._count.received("post", len(data))
+        if handler is None or self._closed.is_set():
+            return
+        inside = self._inside
+        inside.post = True
+        try:
+            handler(data)
+        except Exception:
+            self._failed("post")
+        finally:
+            inside.post = False
+
+    def _took_news(self, sample: zenoh.Sample) -> None:
+        data = bounded(sample.payload, self._limit)
+        self._count.received("news", len(sample.payload))
+        if not self._control.put(lambda: self._guard("news", self.on_news, data), size=len(data)):
+            self._failed("news", "too many wait")
+
+    def _took_token(self, sample: zenoh.Sample) -> None:
+        *_, node, incarnation = str(sample.key_expr).split("/")
+        if node == self.node and incarnation == str(self.incarnation):
+            return
+        number = incarnation.isascii() and incarnation.isdigit() and len(incarnation) <= INCARNATION_DIGITS
+        if wiring.name_problem("node", node) is not None or not number:
+            return
+        self._took_sign((node, int(incarnation)), there=sample.kind == zenoh.SampleKind.PUT)
+
+    def _took_sign(self, who: tuple[str, int], *, there: bool, vouched: bool = False) -> None:
+        node, proven = who[0], vouched or self.proven(*who)
+        with self._lock:
+            if there:
+                if self._announced is not None:
+                    self._announced.add(who)
+                if vouched and self._vouching.get(who):
+                    return  # it has gone while it was looked for
+                if who in self._alive:
+                    return
+                if not proven and len(self._unproven) >= UNPROVEN_TOKENS:
+                    self.ignored_tokens += 1
+                    return
+                self._alive[who] = None
+                if not proven:
+                    self._unproven.add(who)
+                self._nodes[node] = self._nodes.get(node, 0) + 1
+                self._stuck.pop(node, None)
+                kind = "join"
+            else:
+                if who in self._vouching:
+                    self._vouching[who] = True
+                if who not in self._alive:
+                    return
+                del self._alive[who]
+                self._unproven.discard(who)
+                self._nodes[node] -= 1
+                if not self._nodes[node]:
+                    del self._nodes[node]
+                    self._control.put(lambda: self._forget(node), always=True)  # Zenoh's thread must not undeclare
+                kind = "leave"
+            # Within the lock: what is queued here happens in the order in which `alive` changed.
+            self._count.received(kind, 0)
+            self._control.put(
+                lambda: self._guard(kind, self.on_join if kind == "join" else self.on_leave, *who), always=proven
+            )
+
+    def vouch(self, node: str, incarnation: int) -> None:
+        """A node has proven to be one: its sign of life counts, also if it was ignored before."""
+        who = node, incarnation
+        with self._lock:
+            self._unproven.discard(who)
+            session = self._session
+            if session is None or who in self._alive or who in self._vouching:
+                return
+            self._vouching[who] = False
+
+        def took(reply: zenoh.Reply) -> None:
+            if reply.ok is not None:
+                self._took_sign(who, there=True, vouched=True)
+
+        def ended() -> None:
+            with self._lock:
+                self._vouching.pop(who, None)
+
+        try:
+            key = f"{self._root}/alive/{node}/{incarnation}"
+            session.liveliness().get(key, zenoh.handlers.Callback(took, ended, indirect=False), timeout=VOUCH)
+        except zenoh.ZError as error:
+            log.debug("node %s: %s", self.node, plain(error))
+            ended()
+
+    def _forget(self, node: str) -> None:
+        if node not in self._nodes:
+            self._publishers.pop(node, None)
+
+    def _took_link(self, event: zenoh.LinkEvent) -> None:
+        if self._closed.is_set():
+            return
+        reunion, told, there = self._reunion, self.on_link, event.kind == zenoh.SampleKind.PUT
+        link = str(event.link.zid), str(event.link.src), str(event.link.dst)
+        if told is not None:
+            told(there, *link)
+        if reunion is not None:
+            (reunion.connected if there else reunion.disconnected)(*link)
+
+    def _took_roll(self, query: Any) -> None:
+        self._took_query("roll", query, self._control, lambda: self.on_roll)
+
+    def _took_ask(self, query: Any) -> None:
+        self._took_query("ask", query, self._answers, lambda: self.on_ask)
+
+    def _took_read(self, query: Any) -> None:
+        if query.payload is not None and len(query.payload) > QUESTION:
+            self._failed("log", "it is too large")
+            _refuse(query, TOO_LARGE)
+            query.drop()
+            return
+        self._took_query("log", query, self._reads, lambda: self.on_log)
+
+    def _took_query(
+        self, kind: str, query: Any, worker: Worker, handler: Callable[[], Callable[[bytes], bytes | None] | None]
+    ) -> None:
+        data = bounded(query.payload, self._limit) if query.payload is not None else b""
+        self._count.received(kind, 0 if query.payload is None else len(query.payload))
+
+        def answer() -> None:
+            try:
+                call = handler()
+                if call is not None and not self._closed.is_set():
+                    self._reply(kind, query, call, data)
+            finally:
+                query.drop()
+
+        if not worker.put(answer, size=len(data)):
+            self._failed(kind, "too many wait")
+            _refuse(query, BUSY)
+            query.drop()
+
+    def _reply(self, kind: str, query: Any, call: Callable[[bytes], bytes | None], data: bytes) -> None:
+        try:
+            result = call(data)
+        except Exception:
+            self._failed(kind)
+            result, hint = None, BROKEN  # what went wrong is nobody's business
+        else:
+            hint = REFUSED
+        if result is None:
+            _refuse(query, hint)
+            return
+        self._count.sent(kind, len(result))  # before the other has it: who compares both ends must not find less
+        with suppress(zenoh.ZError):  # the asker has gone, or this node is closing
+            query.reply(f"{self._root}/{kind}/{self.node}", result, express=True)
+
+    def _guard(self, kind: str, handler: Callable[..., None] | None, *arguments: Any) -> None:
+        if handler is None or self._closed.is_set():
+            return
+        try:
+            handler(*arguments)
+        except Exception:
+            self._failed(kind)
+
+    def _failed(self, kind: str, why: str = "") -> None:
+        with self._lock:
+            self.failures[kind] += 1
+            count = self.failures[kind]
+        if why and count & (count - 1):
+            return  # of many, ever fewer are said
+        if why:
+            log.warning("node %s: %s message dropped: %s", self.node, kind, why)
+        else:
+            log.exception("node %s: the handler of %s failed", self.node, kind)
+
+    def _direct(self, callback: Callable[[Any], None]) -> Any:
+        """Call in Zenoh's receiving thread, for what only puts something in a queue. (For posts, a thread of Python
+        that waits for Zenoh is the quicker way: entering Python from a foreign thread costs more than waking one up.)
+        Zenoh would say what it raises on the terminal at best."""
+
+        generation = self._generation
+
+        def call(what: Any) -> None:
+            try:
+                if generation == self._generation:
+                    callback(what)
+            except Exception as error:
+                self._crashes.note(f"{self.node}: {callback.__name__}", error)
+
+        return zenoh.handlers.Callback(call, indirect=False)
+
+
+def _refuse(query: Any, hint: bytes) -> None:
+    with suppress(zenoh.ZError):  # the asker has gone, or this node is closing
+        query.reply_err(FAILED + hint)

@@ -1,0 +1,1 @@
+"""Two federations joined for some of their channels."""

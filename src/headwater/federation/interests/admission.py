@@ -1,0 +1,141 @@
+"""Whether this node's sources run an interest of another node: what it may do, and what that costs."""
+
+from __future__ import annotations
+
+from itertools import islice
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headwater.federation.wire.requests import Wish, unpack_interest
+from headwater.interest import Interest
+from headwater.ir import walk
+from headwater.match.lower import is_plain
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.routing.route import Entry
+    from headwater.federation.engine import Engine
+    from headwater.federation.security.rules import Principal
+    from headwater.federation.send.crossing import Crossing
+
+PERIOD = 1.0  # seconds over which the rate of a channel is measured
+
+
+class Refused(Exception):
+    """A wish is not granted, and why."""
+
+
+class Grant(NamedTuple):
+    """A wish that was read and may run here."""
+
+    interest: Interest | None
+    zones: frozenset[str] | None = None
+    cost: int = 0
+    size: int = 0  # in bytes
+    text: str = ""
+
+
+class Granting:
+    """Used under the wiring's lock, but for `read`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._rates: dict[Channel, tuple[float, int, float]] = {}  # when, how many events by then, events per second
+
+    def read(self, principal: Principal, channel: Channel, wish: Wish) -> Grant:
+        """What a wish says, and all that takes time to find out about it; raises if it cannot or may not run here.
+        Needs no lock."""
+        zones = frozenset(wish.zones) if wish.zones else None
+        size = len(wish.program or b"") + len(wish.params or b"")
+        self._check_size(size)
+        interest = unpack_interest(wish.program, wish.params)
+        if interest is None:
+            return Grant(None, zones)
+        if channel.type is None:
+            raise Refused(f"channel {channel.name} carries bytes here, which no interest can look into")
+        self._check_parts(interest)
+        if interest.type.record != channel.type.record:
+            interest = interest.on(channel.type)
+        if wish.tagged or not _plain(channel, interest):
+            decision = self._engine.security.allows(principal, "install", channel.name)
+            if not decision:
+                raise Refused(f"not allowed to install code: {decision.why}")
+        if wish.tagged and not wish.tag:
+            raise Refused("what comes with a tag needs one that is not 0")
+        if not wish.tagged and (interest.program.stateful or interest.output is not None):
+            raise Refused("an interest with state or output must come with a tag")
+        _ = interest.fingerprint  # so that nobody waits for it, and for what follows, later
+        interest.prepare()
+        return Grant(interest, zones, interest.cost.estimated, size, interest.text or str(interest))
+
+    def _check_size(self, size: int) -> None:
+        most = self._engine.network.budget.bytes
+        if size > most:
+            raise Refused(
+                f"too large: an interest takes {size:,} bytes with its parameters, more than {most:,} (Budget.bytes); "
+                "make it smaller, ask for several, or give it placement at the destination"
+            )
+
+    def _check_parts(self, interest: Interest) -> None:
+        most = self._engine.network.budget.parts
+        found = sum(1 for _ in islice(walk.all_expressions(interest.program.body), most + 1))
+        if found > most:
+            raise Refused(
+                f"too large: an interest has more than {most:,} parts (Budget.parts); make it smaller, ask for "
+                "several, use a set as a parameter, or give it placement at the destination"
+            )
+
+    def grant(self, crossing: Crossing, grant: Grant) -> Entry:
+        """The entry of a wish that was read, if there is room in the budget for it; the wiring's lock is held."""
+        if grant.interest is not None:
+            self._check(crossing, grant)
+        return self._engine.node._wiring.entry(crossing.channel, grant.interest, zones=grant.zones)
+
+    def _check(self, crossing: Crossing, grant: Grant) -> None:
+        """What all would cost with this one, against what they may."""
+        channel, budget, cost = crossing.channel, self._engine.network.budget, grant.cost
+        size = crossing.size + grant.size
+        if size > budget.node_bytes:
+            raise Refused(
+                f"too large: the interests of this node in {channel.name} would take {size:,} bytes, more than "
+                f"{budget.node_bytes:,} (Budget.node_bytes)"
+            )
+        mine = cost + crossing.cost
+        others = [peer.crossings.get(channel.name) for peer in self._engine.everyone()]
+        total = cost + sum(each.cost for each in others if each is not None)
+        for what, found, most in (("this node", mine, budget.each), ("all nodes", total, budget.total)):
+            if found > most:
+                raise Refused(
+                    f"too costly: the interests of {what} in {channel.name} would take about {found:,} native "
+                    f"operations an event, more than {most:,}"
+                )
+        rate = self.rate(channel)
+        if rate * total > budget.load:
+            raise Refused(
+                f"too loaded: at {rate:,.0f} events/s the interests of all nodes in {channel.name} would take about "
+                f"{rate * total:,.0f} native operations a second, more than {budget.load:,}"
+            )
+
+    def rate(self, channel: Channel) -> float:
+        """How many events a second the channel's own sources publish, as measured last."""
+        found = self._rates.get(channel)
+        return 0.0 if found is None else found[2]
+
+    def measure(self) -> None:
+        """Called now and then."""
+        now = monotonic()
+        channels = self._engine.node.channels()
+        for channel in channels:
+            seen = sum(source.seq for source in list(channel.sources.values()) if source.local)
+            when, before, _ = self._rates.get(channel, (now, seen, 0.0))
+            if now - when >= PERIOD or channel not in self._rates:
+                self._rates[channel] = now, seen, max(0, seen - before) / (now - when) if now > when else 0.0
+        there = set(channels)
+        for channel in [each for each in self._rates if each not in there]:
+            del self._rates[channel]
+
+
+def _plain(channel: Channel, interest: Interest) -> bool:
+    """Whether it is nothing but comparisons, which a table answers: no code has to be made for it."""
+    matcher: Any = channel.lineups[0].matcher
+    return matcher is not None and matcher.takes(interest) and is_plain(interest)

@@ -1,0 +1,63 @@
+"""What a gateway asks for: what its own filter passes, of what someone on the other side wants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from headwater.errors import HeadwaterError
+from headwater.federation.interests.cover import minimal
+from headwater.interest import Interest
+from headwater.ir import walk
+from headwater.ir.covers import union
+from headwater.ir.functional import as_expression
+from headwater.ir.nodes import Expr, InSet, Logic, Lookup, Param, Program, Return
+from headwater.types import EventType
+
+MOST = 32  # distinct interests that are worth being put together
+
+
+def combined(where: Interest | None, wants: Sequence[Interest | None], type: EventType | None) -> Interest | None:
+    """An interest on that type which passes all that both the filter and any of these pass; perhaps more than that,
+    where it cannot be said exactly, but never more than the filter. None for everything."""
+    if type is None:
+        return where
+    needed = [wants[at] for at in minimal(wants)[0]]
+    filters = [want for want in needed if want is not None and not want.program.stateful and want.output is None]
+    if len(filters) < len(needed) or not 0 < len(filters) <= MOST:
+        return where
+    try:
+        params: dict[str, Any] = {}
+        any_of = union([_placed(want, type, f"w{at}", params) for at, want in enumerate(filters)])
+        if where is None:
+            return Interest.from_program(any_of, params)
+        both = as_expression(_placed(where, type, "g", params)), as_expression(any_of)
+        if both[0] is None or both[1] is None:
+            return where
+        mine = _placed(where, type, "g", {})
+        value = Logic("and", (both[0], both[1]))
+        return Interest.from_program(
+            Program(mine.input, None, mine.params + any_of.params, (), (Return(value),)), params
+        )
+    except HeadwaterError:
+        return where
+
+
+def _placed(interest: Interest, type: EventType, prefix: str, params: dict[str, Any]) -> Program:
+    """Its program for that type, with names of parameters that no other has; their values are added to `params`."""
+    program = (interest if interest.type.record == type.record else interest.on(type)).program
+    names = {param.name: f"{prefix}_{at}" for at, param in enumerate(program.params)}
+    params.update((names[name], value) for name, value in interest.params.items() if name in names)
+
+    def change(expr: Expr) -> Expr:
+        match expr:
+            case Param(name=name):
+                return replace(expr, name=names[name])
+            case InSet(param=str() as name) | Lookup(param=name):
+                return replace(expr, param=names[name])
+            case _:
+                return expr
+
+    body = walk.map_block(program.body, lambda expr: walk.rebuild(expr, change))
+    return replace(program, params=tuple(replace(param, name=names[param.name]) for param in program.params), body=body)

@@ -1,0 +1,423 @@
+"""What other nodes ask of this node's sources: checked, compiled and put in force at an exact point, or refused."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from headwater.channel.routing.wiring import Move
+from headwater.errors import FrameError, HeadwaterError
+from headwater.federation.interests.admission import Grant, Granting, Refused
+from headwater.federation.interests.request import MOST, Pages, Question
+from headwater.federation.peers.permissions import note_refused
+from headwater.federation.send.crossing import Crossing, Merged, Tagged
+from headwater.federation.send.past import recollect, send_past
+from headwater.federation.wire import frames as wire
+from headwater.federation.wire.control import Ends
+from headwater.federation.wire.requests import Ask, Install, Installed, Told, Wish, unpack_wishes
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.routing.route import Entry
+    from headwater.channel.source import Source
+    from headwater.federation.engine import Engine
+    from headwater.federation.multicast.share import GroupCrossing
+    from headwater.federation.peers.peer import Peer
+    from headwater.federation.security.rules import Principal
+
+log = logging.getLogger("headwater.federation")
+MOST_REFUSED = 1_000  # wishes of one question, after which the rest is not even read
+REFUSALS_TOLD = 100  # of one question, as control events
+GRACE = 3.0  # seconds for which a node that was started again may take to bring back all its durable sinks
+
+
+class Installing:
+    """The wishes of all peers."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._node = engine, engine.node
+        self._lock = threading.Lock()  # one change at a time
+        self.promising = False
+        self.granting = Granting(engine)
+        self.pages = Pages()
+
+    def install(self, peer: Peer, principal: Principal, request: Install) -> Installed:
+        """What a peer wants of a channel from now on: all of it, so that what it does not name is over, or
+        what has changed. It is read, checked and analysed before any lock is taken: others publish meanwhile."""
+        decision = self._engine.security.allows(principal, "subscribe", request.channel)
+        try:
+            if not decision and (request.wishes or request.packed or request.base):
+                return self._not_allowed(peer, request, f"not allowed: {decision.why}")
+            if not decision and request.channel not in peer.crossings:
+                return Installed({})  # nothing is over, and who may not know of the channel learns nothing of it
+            whole = self.pages.whole(peer, request, self._engine.network.budget)
+            if whole is None:
+                return Installed({}, all=True)
+            if whole.more:
+                return Installed({})
+            question = Question(whole, unpack_wishes(whole))
+        except (Refused, FrameError) as error:
+            return Installed({}, error=str(error))
+        if question.wishes or whole.base:
+            self._engine.links.link_wanted(peer)
+        channel = self._channel(whole.channel)
+        if channel is not None:
+            self._read(peer, principal, channel, question)
+        with self._lock, self._node._wiring.lock:
+            return replace(self._install(peer, principal, question), memory=peer.memory)
+
+    def _not_allowed(self, peer: Peer, request: Install, why: str) -> Installed:
+        note_refused(peer, request.channel, why)
+        for wish in unpack_wishes(request)[:REFUSALS_TOLD]:
+            self._engine.control.wish(peer, request.channel, wish, "refused", why)
+        return Installed({}, error=why)
+
+    def _channel(self, name: str) -> Channel | None:
+        if self._engine.control.owns(name):
+            return None
+        with self._node._wiring.lock:
+            return next((each for each in self._node.channels() if each.name == name), None)
+
+    def _read(self, peer: Peer, principal: Principal, channel: Channel, question: Question) -> None:
+        """Read and check what is new to this node; no lock is held."""
+        crossing = peer.crossings.get(channel.name)
+        anew = crossing is None or crossing.parked or crossing.incarnation != peer.incarnation
+        known = {} if crossing is None or anew else dict(crossing.costs)
+        for tag in question.request.gone:
+            known.pop(tag, None)
+        most, cost = self._engine.network.budget.each, sum(known.get(wish.tag, 0) for wish in question.wishes)
+        if question.request.base:
+            cost = sum(known.values())
+        refused = 0
+        for wish in question.wishes:
+            if wish.tag in known:
+                continue
+            if refused >= MOST_REFUSED:
+                question.grants[wish.tag] = f"not read: of one question {MOST_REFUSED:,} interests were refused already"
+                continue
+            grant = question.grants[wish.tag] = self._try_read(principal, channel, wish)
+            if isinstance(grant, str) or cost + grant.cost > most:
+                refused += 1
+            else:
+                cost += grant.cost
+
+    def _try_read(self, principal: Principal, channel: Channel, wish: Wish) -> Grant | str:
+        try:
+            return self.granting.read(principal, channel, wish)
+        except (Refused, HeadwaterError) as error:
+            return str(error)
+
+    def _install(self, peer: Peer, principal: Principal, question: Question) -> Installed:
+        request = question.request
+        channel = self._channel(request.channel)
+        if channel is None or self._node.closed:
+            return Installed({}, error=f"unknown channel {request.channel!r}" if question.wishes else "")
+        crossing = peer.crossing(channel)
+        renewed = crossing.parked or crossing.incarnation != peer.incarnation
+        if request.version < peer.unwanted.get(channel.name, 0):  # the same, and nothing is wanted by now
+            self._forget_empty(peer, crossing)
+            return Installed({})
+        if request.version < crossing.version and crossing.incarnation == peer.incarnation:
+            # an old question that has come late
+            return Installed(crossing.points, mark=crossing.due, group=_group(crossing))
+        if request.base and (renewed or request.base > crossing.version):
+            self._forget_empty(peer, crossing)
+            return Installed({}, all=True)
+        names = question.names(crossing)
+        if len(names) > MOST or len(crossing.wishes) + len(question.wishes) > 2 * MOST:
+            return Installed({}, error=f"expected at most {MOST:,} interests and durable sinks, found more")
+        if not crossing.version and not set(request.known) <= names:
+            crossing.parked, crossing.durable = True, set(request.known)
+        if crossing.parked and not self._all_back(peer, principal, crossing, question):
+            return Installed(crossing.points, mark=request.version)
+        return self._change(peer, principal, crossing, question)
+
+    def _forget_empty(self, peer: Peer, crossing: Crossing) -> None:
+        if not crossing.version and not crossing.parked and not crossing.wishes and not crossing.lanes:
+            peer.crossings.pop(crossing.channel.name, None)
+
+    def _all_back(self, peer: Peer, principal: Principal, crossing: Crossing, question: Question) -> bool:
+        """Whether all durable sinks are there for which something is kept: nothing goes before that, or some would
+        miss what others get. Those that do not come back soon will not."""
+        if crossing.durable <= set(question.request.sinks):
+            return True
+
+        def give_up() -> None:
+            with self._lock, self._node._wiring.lock:
+                if crossing.deferred is question and crossing.parked and not crossing.channel.closed:
+                    self._change(peer, principal, crossing, question)
+
+        first, crossing.deferred = crossing.deferred is None, question
+        crossing.give_up = give_up
+        if first:
+            self._engine.keeping.later(GRACE, lambda: crossing.give_up())
+        return False
+
+    def _change(self, peer: Peer, principal: Principal, crossing: Crossing, question: Question) -> Installed:
+        request, channel = question.request, crossing.channel
+        restarted = crossing.parked or crossing.incarnation != peer.incarnation
+        names = question.names(crossing)
+        special = question.special(crossing)
+        groups = self._engine.groups
+        wanted = bool(question.wishes) or (bool(request.base) and len(crossing.wishes) > len(request.gone))
+        plain = wanted and not special and not names
+        group = None if groups is None else groups.granted(crossing, request, plain=plain)
+        other = (crossing.share is None) != (group is None)  # they come in another way from now on
+        if other and request.base:
+            return Installed({}, all=True)
+        if restarted:
+            crossing.due = crossing.told = 0
+        moves: list[Move] = []
+        changes: list[tuple[Wish | int, str, str, str]] = []
+        tags = {wish.tag for wish in question.wishes}
+        for tag in question.gone(crossing, anew=restarted or other):
+            moves += self._withdraw(crossing, tag)
+            if tag not in tags:
+                changes.append((tag, "withdrawn", "", ""))
+        refused: dict[int, str] = {}
+        fresh: list[Wish] = []
+        for wish in question.wishes:
+            if wish.tag in crossing.wishes:
+                if wish.history and wish.turn > crossing.turns.get(wish.tag, 0):
+                    crossing.turns[wish.tag] = wish.turn  # one more sink wants to begin with the past
+                    fresh.append(wish)
+                continue
+            grant = question.grants.get(wish.tag) or self._try_read(principal, channel, wish)
+            try:
+                if isinstance(grant, str):
+                    raise Refused(grant)
+                entry = self.granting.grant(crossing, grant)
+            except (Refused, HeadwaterError) as error:
+                refused[wish.tag] = str(error)
+                if len(refused) <= REFUSALS_TOLD:
+                    changes.append((wish, "refused", str(error), "" if isinstance(grant, str) else grant.text))
+                continue
+            moves += self._grant(crossing, wish, grant, entry, (group or crossing).merged)
+            fresh.append(wish)
+            changes.append((wish, "installed", "", grant.text))
+        crossing.incarnation = peer.incarnation
+        crossing.reliable, crossing.promises = request.reliable, request.promises
+        crossing.lead_to(tuple(map(tuple, request.routes)))
+        crossing.resume(request.reached, request.since, anew=restarted or not crossing.version)
+        crossing.durable = names
+        self._put_in_force(crossing, moves, fresh, group if crossing.wishes else None)
+        crossing.version = request.version  # not before: a mark of this version goes after what is of the past
+        if crossing.parked:
+            self._send_again(peer, crossing, request.positions)
+        self.promising = any(each.promises for other in self._engine.everyone() for each in other.crossings.values())
+        if not crossing.wishes:
+            peer.unwanted[channel.name] = request.version  # should an earlier question still come
+            self._over(peer, crossing)
+        elif fresh or crossing.due > crossing.told:  # for what is only withdrawn nobody waits
+            crossing.due = crossing.version
+            self._engine.mark(peer, crossing)
+        for which, what, why, text in changes:
+            self._engine.control.wish(peer, channel.name, which, what, why, text)
+        return Installed(crossing.points, refused, mark=crossing.due, group=_group(crossing))
+
+    def _withdraw(self, crossing: Crossing, tag: int) -> list[Move]:
+        entry, member = crossing.forget(tag)
+        if crossing.held(entry, member) or not member.crossing.release(entry):
+            return []
+        return [Move(crossing.channel, entry, member, joins=False)]
+
+    def _grant(self, crossing: Crossing, wish: Wish, grant: Grant, entry: Entry, merged: Merged) -> list[Move]:
+        member = Tagged(crossing, wish.tag) if wish.tagged else merged
+        joins = not crossing.held(entry, member) and member.crossing.hold(entry)
+        crossing.take(wish, entry, member, grant)
+        return [Move(crossing.channel, entry, member, joins=True)] if joins else []
+
+    def _put_in_force(
+        self, crossing: Crossing, moves: list[Move], fresh: list[Wish], group: GroupCrossing | None
+    ) -> None:
+        wiring, groups = self._node._wiring, self._engine.groups
+        pasts = recollect(crossing, fresh)
+        if groups is not None and (group is not None or crossing.share is not None):
+            groups.change(crossing, group, moves, lambda: send_past(crossing, pasts))
+            return
+        joins = any(move.joins for move in moves)
+        if joins and pasts:
+            crossing.to_start = lambda: send_past(crossing, pasts)
+        if moves:
+            wiring.move(moves)
+        if not joins:
+            with wiring.still([crossing.channel]):
+                crossing.started()
+                send_past(crossing, pasts)
+
+    def _send_again(self, peer: Peer, crossing: Crossing, positions: dict[int, int]) -> None:
+        """What was kept for durable sinks while their node was away."""
+        with peer.building:
+            crossing.parked, crossing.deferred = False, None
+            for lane in crossing.active():
+                first, again = lane.again(None, after=positions.get(lane.sid, 0))
+                lane.live = max(lane.live, crossing.points.get(lane.sid, 0))
+                if lane.ended and not again and not lane.pending and not lane.behind:
+                    crossing.drop(lane)
+                elif peer.resumed:
+                    peer.control.append(peer._announce(lane, first))
+                    peer.control.extend(again)
+                    if lane.ended and not lane.pending and not lane.behind:
+                        peer.control.append(wire.encode_control(Ends(lane.sid)))
+                    if (lane.pending or lane.behind) and not lane.dirty:
+                        lane.dirty = True
+                        peer.dirty.append(lane)
+                else:
+                    lane.announced = False
+        peer.stir()
+
+    # ── peers and sources that go ──
+
+    def away(self, peer: Peer) -> None:
+        """A peer is not there: what is best effort is over."""
+        self.pages.gone(peer)
+        if self._engine.groups is not None:
+            self._engine.groups.away(peer)
+        for crossing in list(peer.crossings.values()):
+            if not crossing.reliable:
+                self._drop(peer, crossing)
+
+    def restarted(self, peer: Peer) -> None:
+        """A peer was started again: of what it had asked for, only what its durable sinks wanted is kept for it."""
+        self.pages.gone(peer)
+        for crossing in list(peer.crossings.values()):
+            if crossing.durable:
+                crossing.parked = True
+                for lane in crossing.active():
+                    lane.announced, lane.again_asked, lane.restart = False, 0, None
+            else:
+                self._drop(peer, crossing)
+
+    def gone(self, peer: Peer, *, orderly: bool) -> bool:
+        """A peer has left, or stays away for too long; whether something is still kept for it."""
+        for crossing in list(peer.crossings.values()):
+            if not (orderly and crossing.durable):
+                self._drop(peer, crossing)
+        return bool(peer.crossings)
+
+    def _drop(self, peer: Peer, crossing: Crossing) -> None:
+        with self._lock, self._node._wiring.lock:
+            if peer.crossings.get(crossing.channel.name) is not crossing:
+                return
+            moves = []
+            for tag in list(crossing.wishes):
+                moves += self._withdraw(crossing, tag)
+                self._engine.control.wish(peer, crossing.channel.name, tag, "withdrawn", "its node is gone")
+            moves = [] if crossing.channel.closed else moves
+            if crossing.share is not None:
+                self._put_in_force(crossing, moves, [], None)
+            elif moves:
+                self._node._wiring.move(moves)
+            self._over(peer, crossing)
+            peer.given_up()
+
+    def _over(self, peer: Peer, crossing: Crossing) -> None:
+        """Nothing is wanted any more."""
+        if peer.crossings.get(crossing.channel.name) is crossing:
+            del peer.crossings[crossing.channel.name]
+        for lane in crossing.active():
+            if peer.link is not None and lane.announced:
+                peer.end_lane(lane)
+                with peer.building:
+                    frames: list[bytes] = []
+                    lane.build(frames)
+                    peer.control.extend(frames)
+                peer.stir()
+            lane.forget()
+
+    def sources_gone(self, sources: list[Source]) -> None:
+        """Sources of this node are no more."""
+        if self._engine.groups is not None:
+            self._engine.groups.sources_gone(sources)
+        gone = {source.number for source in sources}
+        for peer in self._engine.everyone():
+            for crossing in list(peer.crossings.values()):
+                with self._node._wiring.lock:
+                    for source in sources:
+                        crossing.counting.gone(source)
+                for source, lane in list(crossing.lanes.items()):
+                    if lane is not None and lane.sid in gone:
+                        peer.end_lane(lane)
+                    elif lane is None and source.withdrawn:
+                        del crossing.lanes[source]
+
+    def sweep(self, channels: Iterable[Channel]) -> None:
+        """Sources that have come and gone before anyone was told of them: those who got their events forget them."""
+        if self._engine.groups is not None:
+            self._engine.groups.sweep(channels)
+        for peer in self._engine.everyone():
+            for channel in channels:
+                crossing = peer.crossings.get(channel.name)
+                if crossing is not None and crossing.reached:
+                    self._late(crossing)
+                if crossing is not None:
+                    lanes = list(crossing.lanes.items())
+                    brief = [each for each, lane in lanes if each.withdrawn and lane is not None and not lane.ended]
+                    if brief:
+                        self.sources_gone(brief)
+
+    def _late(self, crossing: Crossing) -> None:
+        """Sources that have come after a peer has said what it has of them."""
+        for source in list(crossing.channel.sources.values()):
+            if source.local and source.name in crossing.reached and not crossing.parked:
+                with source.lock:
+                    lane = crossing.lane(source)
+                if lane is not None:
+                    lane.go()
+
+    def moved(self, source: Source) -> None:
+        """A source has gone to other zones; its lock is held. Who gets its events is told between the same two."""
+        if not source.local:
+            return
+        if self._engine.groups is not None:
+            self._engine.groups.moved(source)
+        for peer in self._engine.everyone():
+            crossing = peer.crossings.get(source.channel.name)
+            lane = None if crossing is None else crossing.lanes.get(source)
+            if lane is not None:
+                lane.put((peer.introduction(lane, 0),), 0)
+                peer.stir_later(lane)
+
+    # ── time, and what is counted ──
+
+    def promise(self) -> None:
+        """Tell who wants to know how far time has come at sources that are idle."""
+        if not self.promising:
+            return
+        for peer in self._engine.everyone():
+            pairs = []
+            for crossing in list(peer.crossings.values()):
+                if crossing.promises and peer.resumed:
+                    for source in list(crossing.channel.sources.values()):
+                        if not source.local:
+                            continue
+                        with source.lock:
+                            lane = crossing.lane(source)
+                        if lane is not None:
+                            with source.lock:
+                                now = self._node._stamp()
+                                quiet = not lane.pending and lane.behind is None
+                            if not lane.announced:
+                                lane.dirty = True
+                                peer.dirty.append(lane)
+                            elif quiet:
+                                pairs.append((lane.sid, now))
+            if pairs:
+                peer.say(wire.encode_promise(pairs))
+
+    def tell(self, peer: Peer, request: Ask) -> Told:
+        """The counts of a peer's interests in a channel."""
+        crossing = peer.crossings.get(request.channel)
+        if crossing is None:
+            return Told({})
+        with self._node._wiring.lock, self._node._wiring.still([crossing.channel]):
+            return crossing.counting.told()
+
+
+def _group(crossing: Crossing) -> str:
+    """The multicast group by which events go to a peer, if they do."""
+    return "" if crossing.share is None else str(crossing.share.group.peer.group)

@@ -1,0 +1,525 @@
+"""What this node asks of other nodes' sources: kept in step with what its sinks want, and with who is there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from headwater.channel.names import Pattern
+from headwater.channel.queues.forms import fitting
+from headwater.errors import FederationError, HeadwaterError, SecurityError, Unreachable
+from headwater.federation.interests.demand import NOTHING, Demand, Installation
+from headwater.federation.interests.wishes import Changed
+from headwater.federation.wire.requests import Install, Installed, Wish, pack_wishes, unpack_interest, unpack_type
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.routing.route import Entry
+    from headwater.channel.subscription import Subscription
+    from headwater.federation.engine import Engine
+    from headwater.federation.peers.peer import Peer
+
+log = logging.getLogger("headwater.federation")
+CHANGE = 10.0  # seconds for which a change waits for nodes that do not answer
+RECONSIDER = 30.0  # seconds after which a source that has refused an interest is asked again, if it may run here
+AGAIN = 0.25  # seconds after which a question is asked again that was not answered
+PAGE_WISHES = 2_000  # that go in one message; of names of durable sinks as many
+PAGE_BYTES = 512 << 10  # of wishes in one message, before they are packed
+REPEATED = 64  # refused wishes that are asked for again with each question
+
+
+class Asking:
+    """One task at a time for each peer and channel; what changes meanwhile goes into the next question."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._node, self._demands = engine, engine.node, engine.demands
+        # By channel and peer: the interests that are refused there, with the sinks that say so.
+        self._refusals: dict[str, dict[Entry, list[Subscription]]] = {}
+        self._patterns = 0  # how often there was a new pattern of names
+        self._looking = False  # what peers have is about to be looked at again
+        self._versions = count(1)  # of questions: a later one has a higher one, also to a peer that was forgotten since
+
+    # ── who is there ──
+
+    def advertised(self, peer: Peer) -> None:
+        """A peer has said what it has: channels that patterns fit are declared here too, and sinks are served."""
+        state, patterns = peer.state, self._patterns
+        if state is None:
+            return
+        with self._node._wiring.lock:
+            names = self._names()
+        for ad in state.channels:
+            if ad.name in names or not peer.offers(ad.name) or not self._is_believed(peer, ad.name):
+                continue
+            with self._node._wiring.lock:
+                if self._node.closed or not self._wanted(ad.name):
+                    continue
+            try:
+                self.declare(peer, ad.name)
+            except HeadwaterError as error:
+                self._engine.offence(peer, f"channel {ad.name}: {error}")
+            except Exception as error:  # whatever it is, the other channels are served
+                pause = self._engine.failures.failed(f"{ad.name}@{peer.name}", error)
+                self._engine.keeping.later(pause, partial(self.advertised, peer))
+        with self._node._wiring.lock:
+            concerned = [channel for channel in self._node.channels() if peer.has(channel.name)]
+        for channel in concerned:
+            self.sync(channel, [peer])
+        with peer.lock:
+            if peer.incarnation == state.incarnation and patterns == self._patterns:
+                peer.considered = max(peer.considered, state.version)
+        self._engine.permissions.consider(peer, patterns)
+        self._engine.keeping.changed()
+
+    def look_again(self) -> None:
+        """There is a new pattern of names: channels that peers have said they have may fit it."""
+        self._patterns += 1
+        for peer in self._engine.everyone():
+            with peer.lock:
+                peer.considered = 0
+        if not self._looking:
+            self._looking = True
+            self._engine.keeping.later(0.0, self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        for peer in self._engine.everyone():
+            if peer.gone is None:
+                self.advertised(peer)
+
+    def declare(self, peer: Peer, name: str) -> Channel:
+        """A channel as a peer has it: with its type, and derived as it is there."""
+        ad = peer.channel(name)
+        if ad is None:
+            raise FederationError(f"channel {name!r}: node {peer.name} does not have it")
+        if ad.parent is not None and peer.channel(ad.parent) is not None:
+            names = self._names()
+            parent = self._node.channel(ad.parent) if ad.parent in names else self.declare(peer, ad.parent)
+            interest = unpack_interest(ad.program, ad.params)
+            if interest is not None:
+                return parent.derive(name, interest)
+        type = unpack_type(ad.type)
+        with self._node._wiring.lock:
+            found = next((each for each in self._node.channels() if each.name == name), None)
+            adopted = found is None or found.adopted
+            made = self._node.channel(name, bytes if type is None else type)
+            made.adopted = adopted
+        return made
+
+    def known(self, name: str) -> Peer | None:
+        """A peer that has a channel of that name: if there is one, one that has sources of it."""
+        having = [peer for peer in self._engine.everyone() if peer.channel(name) is not None]
+        having = [peer for peer in having if self._is_believed(peer, name)]
+        return next((peer for peer in having if peer.offers(name)), having[0] if having else None)
+
+    def is_offered(self, name: str) -> bool:
+        """Whether a peer that is there has sources of a channel, or derives it."""
+        everyone = self._engine.everyone()
+        return any(peer.gone is None and peer.offers(name) and self._is_believed(peer, name) for peer in everyone)
+
+    def _is_believed(self, peer: Peer, name: str) -> bool:
+        """Whether it counts what a peer says of a channel: that is so of those who may do something on it."""
+        return peer.principal is not None and self._engine.security.seen_by(peer.principal)(name)
+
+    def _names(self) -> set[str]:
+        return {channel.name for channel in self._node.channels()}
+
+    def _wanted(self, name: str) -> bool:
+        """Whether a pattern of some subscription fits the name."""
+        return any(
+            isinstance(asked.target, Pattern) and asked.target.matches(name)
+            for subscription in self._node.subscriptions.values()
+            for asked in subscription._asked
+        )
+
+    # ── keeping in step ──
+
+    def sync(self, channel: Channel, peers: list[Peer] | None = None) -> None:
+        """See that every peer with sources of a channel knows what is wanted of it; soon, not now. Never raises: what
+        fails for one peer is tried again after a pause, and reported, and the others are asked all the same."""
+        for peer in self._engine.everyone() if peers is None else peers:
+            try:
+                asked = self._due(channel, peer)
+            except Exception as error:
+                self._failed(channel, peer, error)
+            else:
+                if asked is not None:
+                    self._engine.keeping.work(self._ask, peer, channel, asked, on=peer.id)
+
+    def _due(self, channel: Channel, peer: Peer) -> Installation | None:
+        """What is to be asked of a peer now, if anything is; nobody else asks it meanwhile."""
+        asked: Installation | None = peer.asked.get(channel.name)
+        if peer.gone is not None or not (peer.has(channel.name) or (asked is not None and asked.demand.wishes)):
+            return None
+        with self._node._wiring.lock:  # before the peer's: under that one nothing of the wiring is looked at
+            demand = NOTHING if channel.closed else self._demands.of(channel, peer)
+            begin = self._begin(peer, channel)
+        with peer.lock:
+            asked = peer.asked.get(channel.name)
+            if asked is None:
+                if not demand.wishes:
+                    return None
+                asked = peer.asked[channel.name] = Installation()
+            if asked.busy:
+                asked.again = True
+                return None
+            if demand.same(asked.demand) and asked.agreed == asked.version and not _doubtful(peer, channel.name, asked):
+                if begin and asked.marked >= asked.due:  # nothing was asked for them, and so nothing will come
+                    asked.begins.append((asked.version, begin))
+                    self._engine.keeping.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
+                self._engine.failures.succeeded(_place(channel, peer))
+                return None
+            asked.busy = True
+            return asked
+
+    def confirm(self, peer: Peer) -> None:
+        """A peer has said which memory it has: what it was asked for in an earlier one, it is asked for again. It may
+        have taken this node for gone."""
+        with peer.lock:
+            names = {name for name, asked in peer.asked.items() if _doubtful(peer, name, asked)}
+        for channel in self._node.channels() if names else ():
+            if channel.name in names:
+                self.sync(channel, [peer])
+
+    def _failed(self, channel: Channel, peer: Peer, error: Exception) -> None:
+        if not self._engine.closed:
+            pause = self._engine.failures.failed(_place(channel, peer), error)
+            self._engine.keeping.later(pause, lambda: self.sync(channel, [peer]))
+
+    def _ask(self, peer: Peer, channel: Channel, asked: Installation) -> None:
+        answered = False
+        failure: Exception | None = None
+        try:
+            answered = self._ask_once(peer, channel, asked)
+        except Exception as error:
+            failure = error
+        finally:
+            with peer.lock:
+                asked.busy = False
+                again, asked.again = asked.again, False
+            self._engine.keeping.changed()
+        if failure is not None:
+            with peer.lock:
+                asked.base = 0  # there is no telling what it knows
+            self._failed(channel, peer, failure)
+            return
+        self._engine.failures.succeeded(_place(channel, peer))
+        if again or not answered:
+            current = peer.asked.get(channel.name) is asked
+            if current and peer.present and peer.gone is None and not self._engine.closed:
+                self._engine.keeping.later(0.0 if answered else AGAIN, lambda: self.sync(channel, [peer]))
+
+    def _ask_once(self, peer: Peer, channel: Channel, asked: Installation) -> bool:
+        """Whether the peer has answered."""
+        with self._node._wiring.lock:
+            demand = NOTHING if channel.closed else self._demands.of(channel, peer)
+            changed = self._changed(asked, demand)
+            base = 0 if changed is None else asked.base
+            if changed is None:
+                changed = self._demands.everything(demand)
+            positions = self._positions(channel, peer)
+            reached, since, known = self._engine.reaches.said(channel, peer, demand)
+            begin = self._begin(peer, channel)
+            hearing = None if self._engine.groups is None else self._engine.groups.hearing
+            group = None if hearing is None else hearing.eligible(channel, peer, demand)
+        if hearing is not None and group is not None:
+            hearing.told(peer, channel.name, str(group))  # before anything can come
+        elif hearing is not None and demand.wishes and hearing.hears(peer, channel.name):
+            hearing.freeze(peer, channel.name, True)
+        if demand.wishes and peer.link is None:
+            self._engine.links.call(peer)  # before anything can come
+        with peer.lock:
+            asked.version = version = next(self._versions)
+            asked.number = 0 if (ad := peer.channel(channel.name)) is None else ad.number
+            before, asked.demand = asked.demand, demand
+            if begin:
+                asked.begins.append((version, begin))
+        question = Install(
+            channel.name,
+            version,
+            reliable=demand.reliable,
+            promises=demand.promises,
+            multicast=group is not None,
+            positions=positions,
+            routes=[list(route) for route in demand.routes],
+            reached=reached,
+            since=since,
+            known=known,
+            base=base,
+            gone=changed.gone,
+            gone_sinks=changed.gone_names,
+        )
+        misfit = self._misfit(peer, channel) if demand.wishes else ""
+        try:
+            answer = Installed({}, error=misfit) if misfit else self._put(peer, question, changed)
+        except (Unreachable, SecurityError) as error:
+            log.info("node %s: %s has not answered: %s", self._node.name, peer.name, error)
+            asked.demand = before
+            return False
+        except FederationError as error:
+            answer = Installed({}, error=str(error))
+        if not isinstance(answer, Installed):
+            self._engine.offence(peer, f"expected an answer to a wish, found {type(answer).__name__}")
+            asked.demand = before
+            return False
+        if answer.all:  # it does not know what this builds on
+            with peer.lock:
+                asked.demand, asked.base, asked.again = before, 0, True
+            return bool(base)  # if this was all, that cannot be: not at once again
+        if hearing is not None:
+            if answer.group or answer.error:
+                hearing.freeze(peer, channel.name, False)
+            if not answer.error:
+                hearing.told(peer, channel.name, answer.group)
+        self._answered(peer, channel, asked, version, demand, answer, changed if base else None)
+        if demand.wishes and peer.link is None:
+            self._engine.links.connect(peer)
+        return True
+
+    def _changed(self, asked: Installation, demand: Demand) -> Changed | None:
+        """What has changed since the peer was last asked, with some of what it refused then; None if it is to be told
+        everything. The wiring's lock is held."""
+        if not asked.base or not demand.wishes:
+            return None
+        changed = self._demands.changed(demand, asked.demand)
+        if changed is not None and asked.refused and demand.wanted is not None:
+            said = {wish.tag for wish in changed.wishes}
+            again = [tag for tag in asked.refused if tag not in said and tag in demand.wanted.wishes]
+            changed.wishes += [demand.wanted.wishes[tag] for tag in again[:REPEATED]]
+        return changed
+
+    def _put(self, peer: Peer, question: Install, changed: Changed) -> Any:
+        """Ask, in as many messages as it takes; the answer to the last one."""
+        parts, names = list(_pages(changed.wishes)), changed.names
+        pages = max(1, len(parts), -(-len(names) // PAGE_WISHES))
+        answer: Any = None
+        for page in range(pages):
+            wishes, packed = pack_wishes(parts[page] if page < len(parts) else [])
+            start = page * PAGE_WISHES
+            part = {"wishes": wishes, "packed": packed, "sinks": names[start : start + PAGE_WISHES]}
+            answer = self._engine.ask(peer, replace(question, **part, page=page, more=page + 1 < pages))
+            if not isinstance(answer, Installed) or answer.error or answer.all:
+                break
+        return answer
+
+    def _misfit(self, peer: Peer, channel: Channel) -> str:
+        """Why events of the peer's channel can be none of this node's; nothing if they can."""
+        ad = peer.channel(channel.name)
+        if ad is None:
+            return ""
+        try:
+            type = unpack_type(ad.type)
+            if (type is None) != (channel.type is None):
+                here, there = ("bytes", "events of a type") if channel.type is None else ("events of a type", "bytes")
+                return f"channel {channel.name} carries {here} here, and {there} there"
+            if type is not None and channel.type is not None:
+                fitting(type, channel.type)
+        except HeadwaterError as error:
+            return f"the types of channel {channel.name} do not fit: {error}"
+        return ""
+
+    def _positions(self, channel: Channel, peer: Peer) -> dict[int, int]:
+        """How far durable sinks have come with the peer's sources, in an earlier process of this node."""
+        start = f"{peer.id}/{peer.incarnation}/"
+        found: dict[int, int] = {}
+        for sink in self._demands.durable(channel):
+            for key, seq in {} if sink._progress is None else sink._progress.positions().items():
+                if key.startswith(start):
+                    sid = int(key.removeprefix(start).partition(" ")[0])
+                    found[sid] = min(found.get(sid, seq), seq)
+        return found
+
+    # ── answers ──
+
+    def _answered(
+        self,
+        peer: Peer,
+        channel: Channel,
+        asked: Installation,
+        version: int,
+        demand: Demand,
+        answer: Installed,
+        changed: Changed | None,
+    ) -> None:
+        """A peer has answered a question: one about what has `changed`, or (None) about everything."""
+        refused = dict(answer.refused)
+        with self._node._wiring.lock:
+            if answer.error:
+                refused = {wish.tag: answer.error for wish in self._demands.everything(demand).wishes}
+            still = self._still_refused(asked, demand, changed)
+        with peer.lock:
+            asked.agreed, asked.due = version, answer.mark
+            # Of what nothing was taken, nothing is kept there to build on.
+            asked.base = 0 if answer.error or len(still) + len(refused) >= demand.wishes else version
+            asked.points, asked.refused = dict(answer.points), {**still, **refused}
+            asked.incarnation, asked.memory = peer.incarnation, answer.memory
+        self._engine.reaches.installed(peer, channel.name, demand, answer.points)
+        if asked.marked >= answer.mark:  # no mark will follow for it
+            self.begun(peer, channel.name, asked, version)
+        retry = False
+        with self._node._wiring.lock:
+            entries = {tag: entry for tag in asked.refused if (entry := self._demands.entry(channel.name, tag))}
+            self._not_refused(_place(channel, peer), set(entries.values()))
+            for tag, why in refused.items():
+                if tag in entries:
+                    retry |= self._demands.refused(peer, channel, entries[tag])
+                    self._refuse(channel, entries[tag], _place(channel, peer), why)
+        for tag, why in refused.items():
+            self._engine.control.interest(peer, channel.name, entries.get(tag), "refused", why)
+        if retry:
+            self._engine.keeping.later(0.0, lambda: self.sync(channel, [peer]))
+            self._engine.keeping.later(RECONSIDER, lambda: self._reconsider(peer, channel))
+
+    def _still_refused(self, asked: Installation, demand: Demand, changed: Changed | None) -> dict[int, str]:
+        """Of what was refused before, that of which nothing was said this time."""
+        if changed is None or demand.wanted is None:
+            return {}
+        said = {wish.tag for wish in changed.wishes}
+        return {tag: why for tag, why in asked.refused.items() if tag not in said and tag in demand.wanted.wishes}
+
+    def _not_refused(self, place: str, refused: set[Entry]) -> None:
+        """Sinks of all other interests are not refused there any more; the wiring's lock is held."""
+        known = self._refusals.get(place, {})
+        for entry in [entry for entry in known if entry not in refused]:
+            for sink in known.pop(entry):
+                sink.refused.pop(place, None)
+        if not known:
+            self._refusals.pop(place, None)
+
+    def _reconsider(self, peer: Peer, channel: Channel) -> None:
+        """A source that had too much to do may have less by now."""
+        with self._node._wiring.lock:
+            forgotten = self._demands.forget_refusals(peer, channel)
+        if forgotten and not channel.closed:
+            self.sync(channel, [peer])
+
+    def _refuse(self, channel: Channel, entry: Entry, place: str, why: str) -> None:
+        log.warning("node %s: an interest in %s is refused: %s", self._node.name, place, why)
+        found = [getattr(member, "subscription", None) for member in entry.members]
+        sinks = self._refusals.setdefault(place, {})[entry] = [sink for sink in found if sink is not None]
+        for sink in sinks:
+            sink.refused[place] = why
+
+    def refuse_channel(self, peer: Peer, name: str, why: str) -> None:
+        """A peer's sources of a channel do not fit here."""
+        with self._node._wiring.lock:
+            for channel in self._node.channels():
+                if channel.name == name:
+                    for entry in channel.entries.values():
+                        self._refuse(channel, entry, f"{name}@{peer.name}", why)
+
+    def begun(self, peer: Peer, channel: str, asked: Installation, version: int) -> None:
+        """Sinks that have asked a peer for the past, in a question of this version or before, have it now."""
+        with peer.lock:
+            done = [sink for asked_in, sinks in asked.begins if asked_in <= version for sink in sinks]
+            asked.begins = [each for each in asked.begins if each[0] > version]
+        for sink in done:
+            sink._has_begun(peer.place(channel))
+
+    def _begin(self, peer: Peer, channel: Channel) -> list[Subscription]:
+        """Sinks that are still to begin with the past of a peer."""
+        place = peer.place(channel.name)
+        return [sink for sink in self._demands.late(channel) if sink._late and sink._begins(place)]
+
+    # ── changing what is wanted ──
+
+    @contextmanager
+    def changing(self, subscription: Subscription, part: int, **what: Any) -> Iterator[None]:
+        """Other nodes learn the new interest first, beside the old one, and all from before that has come; meanwhile
+        the caller puts it in the place of the old one. So at each source there is a point before which events are
+        judged by the old interest, at both ends, and after which by the new."""
+        node, demands = self._node, self._demands
+        with node._wiring.lock:
+            ahead = node._foresee(subscription, part, **what)
+            for channel, entry in ahead:
+                demands.ahead.setdefault(channel, []).append(entry)
+                demands.touch(channel, [entry])
+                if entry.interest is not None and entry.interest.program.stateful:
+                    node._wiring.reserved.append(entry)
+            node._wiring.changed([channel for channel, _ in ahead])
+        channels = [channel for channel, _ in ahead]
+        try:
+            if not self._engine.keeping.until(lambda: self.settled(channels, marks=True), CHANGE):
+                log.warning("node %s: not all nodes have taken up the change of %s", node.name, subscription.name)
+            yield
+        finally:
+            with node._wiring.lock:
+                for channel, entry in ahead:
+                    demands.ahead[channel].remove(entry)
+                    demands.touch(channel, [entry])
+                    if entry in node._wiring.reserved:
+                        node._wiring.reserved.remove(entry)
+                    if not demands.ahead[channel]:
+                        del demands.ahead[channel]
+                node._wiring.changed(channels)
+
+    # ── waiting for it ──
+
+    def settled(self, channels: list[Channel], *, marks: bool = False) -> bool:
+        """Whether all peers that are there have answered what is wanted of these channels (and it is in force)."""
+        for channel in channels:
+            for peer in self._engine.everyone():
+                if peer.gone is not None or not peer.has(channel.name):
+                    continue
+                with self._node._wiring.lock:
+                    demand = NOTHING if channel.closed else self._demands.of(channel, peer)
+                asked = peer.asked.get(channel.name)
+                if asked is None:
+                    if demand.wishes:
+                        return False
+                    continue
+                if asked.busy or asked.agreed != asked.version or not asked.demand.same(demand):
+                    return False
+                if _doubtful(peer, channel.name, asked):
+                    return False
+                if marks and demand.wishes and asked.marked < asked.due and not _all_refused(asked):
+                    return False
+        return True
+
+    def heard(self, peer: Peer, channel: str, source: int) -> bool:
+        """Whether a source of a peer is known here, and what is wanted of it is in force or was refused."""
+        state = peer.state
+        if state is None or not any(ad.sid == source and ad.channel == channel for ad in state.sources):
+            return False
+        with self._node._wiring.lock:
+            here = [each for each in self._node.channels() if each.name == channel]
+            if not here and self._wanted(channel):
+                return False  # it is about to be declared here too
+        return self.settled(here, marks=True)
+
+
+def _place(channel: Channel, peer: Peer) -> str:
+    return f"{channel.name}@{peer.name}"
+
+
+def _doubtful(peer: Peer, channel: str, asked: Installation) -> bool:
+    """Whether a peer may have given up what it was asked for, without being asked to; or its channel is another one."""
+    if not asked.demand.wishes:
+        return False
+    forgotten = bool(asked.memory) and peer.memory_there not in (0, asked.memory)
+    return forgotten or ((ad := peer.channel(channel)) is not None and ad.number != asked.number)
+
+
+def _all_refused(asked: Installation) -> bool:
+    return len(asked.refused) >= asked.demand.wishes
+
+
+def _pages(wishes: list[Wish]) -> Iterator[list[Wish]]:
+    """Wishes in parts, each of which fits into a message."""
+    page: list[Wish] = []
+    size = 0
+    for wish in wishes:
+        each = 64 + len(wish.program or b"") + len(wish.params or b"")
+        if page and (len(page) == PAGE_WISHES or size + each > PAGE_BYTES):
+            yield page
+            page, size = [], 0
+        page.append(wish)
+        size += each
+    if page:
+        yield page

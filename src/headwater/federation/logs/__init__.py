@@ -1,0 +1,1 @@
+"""Logs of nodes, read from other nodes and processes."""

@@ -1,0 +1,1 @@
+"""One datagram for all nodes that want what is in it."""

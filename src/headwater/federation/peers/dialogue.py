@@ -1,0 +1,172 @@
+"""Questions that nodes put to each other, and their answers: each for one node only, and each answer for one question.
+
+A question is signed, and travels in a box that only the run of the node can open that it is put to. The answer is
+signed too, names the question, and is in a box for the one that asked. What comes back otherwise, an error of Zenoh's
+or the answer to another question, may mean that a node cannot be reached, and nothing else.
+
+To one of whom no key is known this node introduces itself, with its card, in the clear; the answer is in a box already,
+and has the key in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import FederationError, FrameError, SecurityError, Unreachable
+from headwater.federation.security.envelope import Opened, question_name
+from headwater.federation.security.session import is_box
+from headwater.federation.wire import requests as messages
+from headwater.federation.wire.requests import Accepted, Reply, pack
+
+if TYPE_CHECKING:
+    from headwater.federation.engine import Engine
+    from headwater.federation.peers.peer import Peer
+
+log = logging.getLogger("headwater.federation")
+ANSWER = 10.0  # seconds for which an answer is waited for
+QUESTION_KIND, REPLY_KIND, CARD_KIND = "ask", "reply", "card"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was put to a node (or to all), and what its answer must have."""
+
+    payload: bytes
+    node: str = ""  # nothing: any
+    exchange: bytes = b""  # the key of who must answer; nothing: it is in the answer
+    newest: int = 0  # the version of the node's state that was known of when it was asked
+
+    @property
+    def name(self) -> bytes:
+        return question_name(self.payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer that is the node's own, to this question."""
+
+    opened: Opened
+    reply: Reply
+    question: Question
+    exchange: bytes  # the key with which its box was made; nothing: it was in the clear
+
+
+class Dialogue:
+    """Of one node."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._began = time.time_ns()
+
+    # ── asking ──
+
+    def ask(self, peer: Peer, request: Any, timeout: float = ANSWER) -> Any:
+        """A question to a peer, and its answer; Unreachable if there is none that is its own."""
+        question = self.question(peer, request)
+        answered = self._engine.fabric.ask(peer.id, question.payload, timeout, partial(self.accept, question))
+        answer = answered.reply
+        if isinstance(answer, Accepted) and answer.error:
+            raise FederationError(f"node {peer.name}: {answer.error}")
+        return answer
+
+    def question(self, peer: Peer, request: Any) -> Question:
+        with peer.lock:
+            exchange, incarnation, newest = peer.exchange, peer.incarnation, peer.newest
+        if exchange is None:
+            raise Unreachable(f"node {peer.name} has not introduced itself yet")
+        sealed = self._engine.seal(QUESTION_KIND, pack(request), to=peer.id, run=incarnation)
+        return Question(self._engine.exchange.box(exchange, sealed), peer.id, exchange, newest)
+
+    def introduction(self, node: str = "", incarnation: int = 0) -> Question:
+        """This node's card, for one node or for all; it is answered with what that one has."""
+        card = self._engine.membership.description.card()
+        return Question(self._engine.seal(CARD_KIND, pack(card), to=node, run=incarnation), node)
+
+    def accept(self, question: Question, data: bytes) -> Answered:
+        """An answer, if it is one to this question by who was asked; SecurityError or FrameError if it is not."""
+        opened = None
+        try:
+            exchange, inner = self._unboxed(question, data)
+            opened = self._engine.open_sealed(inner, REPLY_KIND, answers=question.name)
+            if question.node and opened.sender != question.node:
+                found = f"expected an answer of {question.node}, found one of {opened.sender}"
+                raise SecurityError(found, "key", opened.sender)
+            reply = messages.reply(opened.body)
+            if not exchange and not isinstance(reply, Accepted):
+                raise SecurityError(f"{opened.sender} answers in the clear", "kind", opened.sender)
+            if isinstance(reply, messages.State) and reply.exchange != exchange:
+                raise SecurityError(f"{opened.sender} speaks of another key than its own", "key", opened.sender)
+        except (SecurityError, FrameError) as error:
+            self._engine.blame(opened, error)
+            raise
+        return Answered(opened, reply, question, exchange)
+
+    def _unboxed(self, question: Question, data: bytes) -> tuple[bytes, bytes]:
+        if not is_box(data) and not question.exchange:
+            return b"", data  # who cannot judge a card has no key to answer with
+        exchange, inner = self._engine.exchange.unbox(data)
+        if question.exchange and exchange != question.exchange:
+            raise SecurityError(f"expected an answer of {question.node}, found one of somebody else", "key")
+        return exchange, inner
+
+    # ── answering ──
+
+    def on_ask(self, payload: bytes) -> bytes | None:
+        """The answer to a question; None where it is not known who asks, or for whom."""
+        if not is_box(payload):
+            return self.on_introduction(payload)
+        opened = None
+        try:
+            exchange, inner = self._engine.exchange.unbox(payload)
+        except SecurityError as error:
+            self._engine.blame(None, error)
+            return None
+        try:
+            opened = self._engine.open_sealed(inner, QUESTION_KIND)
+            request = messages.request(opened.body)
+        except (SecurityError, FrameError) as error:
+            self._engine.blame(opened, error)
+            return self._boxed(exchange, payload, opened, Accepted(error=f"refused: {error}"))
+        return self._boxed(exchange, payload, opened, self._answer(opened, request))
+
+    def _answer(self, opened: Opened, request: messages.Request) -> Reply:
+        try:
+            return self._engine.answer(opened, request)
+        except Exception as error:  # who asks is told, and nobody else
+            log.exception("node %s: a question of %s could not be answered", self._engine.node.name, opened.sender)
+            return Accepted(error=f"it could not answer: {type(error).__name__}: {error}")
+
+    def _boxed(self, exchange: bytes, payload: bytes, opened: Opened | None, reply: Reply) -> bytes:
+        to, run = ("", 0) if opened is None else (opened.sender, opened.incarnation)
+        seal = partial(self._engine.seal, REPLY_KIND, to=to, run=run, answers=question_name(payload))
+        try:
+            sealed = seal(pack(reply))
+        except FederationError as error:  # it is too large
+            log.error("node %s: the answer to a question of %s: %s", self._engine.node.name, to, error)
+            sealed = seal(pack(Accepted(error=f"it could not answer: {error}")))
+        return self._engine.exchange.box(exchange, sealed)
+
+    def on_introduction(self, payload: bytes) -> bytes | None:
+        """Another node says who it is, and is told what it may know; why it is not, in the clear, if it is not.
+
+        What was said to all before this run of the node began may have been captured then: it counts as a sign of life,
+        and whose it is said to be is asked. (An honest one comes here only if the two clocks differ.)"""
+        opened = None
+        try:
+            opened = self._engine.open_sealed(payload, CARD_KIND)
+            card = messages.card(opened.body)
+            if not opened.to and opened.time < self._began:
+                self._engine.membership.inquiries.want(opened.sender, opened.incarnation, proven=False)
+                return None
+            state = self._engine.membership.description.state(opened.principal)
+            reply = self._boxed(card.exchange, payload, opened, state)  # first: the key may be none
+            self._engine.membership.introduced(opened, card)
+            return reply
+        except (SecurityError, FrameError) as error:
+            self._engine.blame(opened, error)
+            body = pack(Accepted(error=f"refused: {error}"))
+            return self._engine.seal(REPLY_KIND, body, answers=question_name(payload))

@@ -1,0 +1,342 @@
+"""A channel's way to one peer: a member of the channel's routes, beside the subscriptions of this node.
+
+However many interests of the peer an event satisfies, it is put into its lane once; the peer decides among its sinks.
+Interests with state or output run here only, and what they pass is marked with their tag.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.routing.letter import Chunk, Letter
+from headwater.channel.routing.route import Bystander, Entry, Flow, Ready
+from headwater.channel.subscription import SAMPLE
+from headwater.federation.interests.remote_counts import Counting
+from headwater.federation.interests.request import is_special
+from headwater.federation.send.lane import Lane
+from headwater.federation.send.pending import Pause
+from headwater.native.python.publish import LonePart
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.source import Source
+    from headwater.federation.interests.admission import Grant
+    from headwater.federation.multicast.share import Share
+    from headwater.federation.peers.peer import Peer
+    from headwater.federation.wire.requests import Wish
+    from headwater.types import EventType
+
+
+class _Member(Bystander):
+    """What both kinds of members have in common."""
+
+    width = 0
+    local = False
+    lone: Any = None
+    quick = None
+
+    def __init__(self, crossing: Crossing) -> None:
+        self.crossing = crossing
+
+    def reaches(self, source: Source, record: bytes | None) -> Iterable[Any]:
+        lane = self.crossing.lane(source)
+        return () if lane is None else (lane,)
+
+    def started(self) -> None:
+        self.crossing.started()
+
+
+class Merged(_Member):
+    """Of filters: what any of them passes goes once."""
+
+    def __init__(self, crossing: Crossing) -> None:
+        super().__init__(crossing)
+        self._lanes = crossing.lanes
+        self.lone = Wires(crossing)
+
+    def accept(self, letter: Letter, ready: Ready) -> None:
+        try:
+            lane = self._lanes[letter.source]
+        except KeyError:
+            lane = self.crossing.lane(letter.source)
+        if lane is None or lane.newest == letter.seq:
+            return
+        lane.newest = letter.seq
+        lane.put((letter.seq, letter.stamp, letter.record), 1)
+        ready.append(lane)  # type: ignore[arg-type]
+
+    def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
+        lane = self.crossing.lane(chunk.source)
+        if lane is not None:
+            lane.put((chunk, 0), n)
+            # Several interests may want some of one batch: the lane is told once.
+            if not ready or ready[-1] is not lane:  # type: ignore[comparison-overlap]
+                ready.append(lane)  # type: ignore[arg-type]
+
+
+class Wires:
+    """The short way of the sources of a channel to a peer, if nobody else wants anything and it wants everything, or
+    what filters pass: machine code judges records, and puts them in lanes."""
+
+    out: list[Any] = []  # noqa: RUF012  stands for those of the lanes
+
+    def __init__(self, crossing: Crossing) -> None:
+        self._crossing = crossing
+
+    def at(self, flow: Flow) -> Wire | None:
+        source = flow.source
+        lane = self._crossing.lane(source) if flow.channel is source.channel else None
+        if lane is None or lane.tagging or lane.queue.policy == "drop_newest":  # machine code drops nothing
+            return None
+        return Wire(lane, flow)
+
+
+class Wire(LonePart):
+    """The same of one source. Of every 64 events one goes by Python, which sees to times, and to what may wait."""
+
+    __slots__ = ("_kept", "_lane", "_matching")
+
+    def __init__(self, lane: Lane, flow: Flow) -> None:
+        lane.mark()
+        # Records without a number, and without a time, follow on this.
+        lane.pending.append(Pause(flow.seen, flow.source._stamp()))
+        lane.peer.engine.keeping.later(0.0, lane.go)  # so that the next record is the first in the list, and told of
+        lane.weight = SAMPLE + 1
+        self.out, self.stirred = lane.pending, lane.first
+        self.token, self.items, self.special = [None], deque(), []
+        self.cls, self.thread = None, bytearray(8)
+        self.judge, self.last, self.marks = None, flow.seen, lane.marks
+        self._lane, self._matching, self._kept = lane, None, None
+
+    def judged_by(self, matching: Any, totals: Any) -> None:
+        """Only what an entry of this matching wants is to go, from here on: the source stands still."""
+        self._matching = None if matching.settle() else matching
+        self.judge, self._kept = matching.judge_in(totals)
+
+    def passes_by(self, letter: Letter, ready: Ready) -> None:
+        """An event was published by Python; under the source's lock."""
+        lane, seq = self._lane, letter.seq
+        if lane.newest == seq:
+            if self.last == seq - 1:  # else whoever comes next says that there was a gap
+                self.last = seq
+        elif not seq & SAMPLE and lane.pending:
+            # What waits becomes older, and more: as if this event were there, but for its record.
+            lane.pause(Pause(seq, letter.stamp))
+            ready.append(lane)  # type: ignore[arg-type]
+        if self._matching is not None and self._matching.settle():
+            self._matching = None
+
+
+class Tagged(_Member):
+    """Of an interest that runs here only."""
+
+    def __init__(self, crossing: Crossing, tag: int) -> None:
+        super().__init__(crossing)
+        self.tag = tag
+        self.passed = 0
+
+    def accept(self, letter: Letter, ready: Ready) -> None:
+        lane = self.crossing.lane(letter.source)
+        if lane is not None:
+            lane.tagging = True
+            self.passed += 1
+            lane.put((letter.seq, letter.stamp, letter.record, self.tag), 1)
+            ready.append(lane)  # type: ignore[arg-type]
+
+    def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
+        lane = self.crossing.lane(chunk.source)
+        if lane is not None:
+            lane.tagging = True
+            self.passed += n
+            lane.put((chunk, self.tag), n)
+            ready.append(lane)  # type: ignore[arg-type]
+
+
+class Crossing:
+    """What a peer wants of a channel, and the lanes of the channel's own sources to it."""
+
+    def __init__(self, peer: Peer, channel: Channel) -> None:
+        self.peer, self.channel = peer, channel
+        self.lanes: dict[Source, Lane | None] = {}
+        self.merged = Merged(self)
+        self.wishes: dict[int, tuple[Entry, Merged | Tagged]] = {}  # by tag
+        self.costs: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+        self.cost = self.size = 0  # of all of them
+        self.special: set[int] = set()  # tags of those that are more than a filter from now on
+        self._standing: Counter[tuple[Entry, Merged | Tagged]] = (
+            Counter()
+        )  # how many wishes a member is in an entry for
+        self.turns: dict[int, int] = {}
+        self.version = 0
+        self.due = self.told = 0  # versions: of the last one that needs a mark, and of the last mark
+        self.reliable = True
+        self.promises = False
+        self.durable: set[str] = set()  # names of sinks that are to find everything again after a restart
+        self.points: dict[int, int] = {}
+        self.incarnation = peer.incarnation  # in which the peer has said so
+        self.parked = False  # it was started again since: what durable sinks wanted is kept until they say more
+        self.deferred: Any = None  # what it said meanwhile, if that is not all yet
+        self.give_up: Callable[[], None] = lambda: None  # waiting for more
+        self.to_start: Callable[[], None] | None = None  # what else is to be done at that point
+        self.counting = Counting(self)
+        self.share: Share | None = None  # in the channel's multicast group, if its events go there
+        self.routes: tuple[tuple[str, ...], ...] = ()  # if only gateways want it: the federations behind each
+        # Of sources that are logged, by name: what the peer has of their events, until that is taken up.
+        self.reached: dict[str, tuple[dict[int, int], dict[int, int]]] = {}
+        self._logged: dict[str, Lane] = {}  # of those that are, the latest lane
+        self._following: dict[Lane, Lane] = {}  # by lane that reads the log, which one waits for it
+        self.resuming = False  # lanes that are there begin again from it, too
+        self.unmarked = False  # a mark waits for lanes that read the log
+
+    def lane(self, source: Source) -> Lane | None:
+        """The lane of a source of this node and channel; None for events that come through here from elsewhere."""
+        try:
+            return self.lanes[source]
+        except KeyError:
+            own = source.local and source.channel is self.channel and not source.withdrawn and self._of_use(source)
+            lane = self.lanes[source] = Lane(self, source) if own else None
+            if lane is not None:
+                self.peer.by_sid[lane.sid] = lane
+                self._resume(lane)
+                self._follow(lane)
+            return lane
+
+    def rest(self, source: Source) -> int:
+        """The last event of a logged source before its lane, if that was needed: those after it that the peer wants
+        go there. It may be that one of them is being published just now."""
+        return max(source.flows[self.channel].base, self.points.get(source.number, 0))
+
+    def resume(self, reached: dict[str, dict[int, int]], since: dict[str, dict[int, int]], *, anew: bool) -> None:
+        """The peer says how far it is with sources that are logged. Those that it already gets go on as they do, unless
+        it was started again, or this node was (`anew`)."""
+        if anew:
+            self.reached.clear()
+        going = set() if anew else {source.name for source, lane in self.lanes.items() if lane is not None}
+        for name, after in reached.items():
+            if name not in going:
+                self.reached[name] = after, since.get(name, {})
+        self.resuming = anew
+
+    def _resume(self, lane: Lane) -> None:
+        """A lane goes on from where the peer is with its source; that stands still."""
+        source = lane.source
+        if source.log is not None and self.reliable and source.name in self.reached:
+            after, since = self.reached.pop(source.name)
+            lane.resume(after, since)
+            self.peer.stir_later(lane)
+
+    def _follow(self, lane: Lane) -> None:
+        """A source that was closed and made again goes on where the earlier one's lane will end."""
+        if lane.source.log is None:
+            return
+        earlier = self._logged.get(lane.source.name)
+        self._logged[lane.source.name] = lane
+        if earlier is not None and earlier.behind is not None and lane.behind is None and self.reliable:
+            self._following[earlier] = lane
+            lane.follow(earlier)
+            self.peer.stir_later(lane)
+
+    def waits_for_log(self) -> bool:
+        """Whether lanes still read what the log has from before a mark: then it goes when they have it."""
+        self.unmarked = any(lane.behind is not None for lane in self.active())
+        return self.unmarked
+
+    def caught_up(self, lane: Lane) -> None:
+        """A lane has read all that the log has."""
+        follower = self._following.pop(lane, None)
+        if follower is not None:
+            self.peer.engine.keeping.later(0.0, follower.go)
+        if self.unmarked and not any(lane.behind is not None for lane in self.active()):
+            self.unmarked = False
+            self.peer.marks.append(self)
+
+    def drop(self, lane: Lane) -> None:
+        """A lane whose source is no more, and of which everything has been acknowledged."""
+        if self.lanes.get(lane.source) is lane:
+            del self.lanes[lane.source]
+        if self.peer.by_sid.get(lane.sid) is lane:
+            del self.peer.by_sid[lane.sid]
+        if self._logged.get(lane.source.name) is lane:
+            del self._logged[lane.source.name]
+
+    def lead_to(self, routes: tuple[tuple[str, ...], ...]) -> None:
+        """Where its events go from there, if nobody there wants them but gateways."""
+        if routes != self.routes:
+            self.routes = routes
+            for source in [source for source, lane in list(self.lanes.items()) if lane is None and source.local]:
+                del self.lanes[source]
+
+    def _of_use(self, source: Source) -> bool:
+        """Whether someone wants its events: gateways do not pass them to where they have come through already."""
+        path = getattr(source, "path", ())
+        return not path or not self.routes or any(set(path).isdisjoint(route) for route in self.routes)
+
+    def started(self) -> None:
+        """All sources stand still: this is the point from which its wishes hold."""
+        self.points = {
+            flow.source.number: flow.source.seq
+            for flow in self.channel.flows()
+            if flow.source.local and flow.source.channel is self.channel
+        }
+        self.counting.started()
+        if self.reached:
+            for source in [flow.source for flow in self.channel.flows() if flow.source.name in self.reached]:
+                lane = self.lane(source)
+                if lane is not None and self.resuming and source.name in self.reached:
+                    self._resume(lane)
+        self.resuming = False
+        if self.to_start is not None:
+            todo, self.to_start = self.to_start, None
+            todo()
+
+    def take(self, wish: Wish, entry: Entry, member: Merged | Tagged, grant: Grant) -> None:
+        """One wish more."""
+        tag = wish.tag
+        self.counting.begins(tag, entry)
+        self.wishes[tag] = entry, member
+        self.costs[tag], self._sizes[tag], self.turns[tag] = grant.cost, grant.size, wish.turn
+        self.cost, self.size = self.cost + grant.cost, self.size + grant.size
+        self._standing[entry, member] += 1
+        if is_special(wish):
+            self.special.add(tag)
+
+    def forget(self, tag: int) -> tuple[Entry, Merged | Tagged]:
+        """One wish less."""
+        self.cost, self.size = self.cost - self.costs.pop(tag), self.size - self._sizes.pop(tag)
+        self.turns.pop(tag, None)
+        self.special.discard(tag)
+        self.counting.forget(tag)
+        found = self.wishes.pop(tag)
+        self._standing[found] -= 1
+        if not self._standing[found]:
+            del self._standing[found]
+        return found
+
+    def held(self, entry: Entry, member: Merged | Tagged) -> bool:
+        """Whether a member is in an entry for some wish."""
+        return (entry, member) in self._standing
+
+    def hold(self, entry: Entry) -> bool:
+        """One wish more for an entry; whether its member must join that."""
+        return True
+
+    def release(self, entry: Entry) -> bool:
+        """One wish less for an entry; whether its member must leave that."""
+        return True
+
+    def filters(self, tag: int) -> bool:
+        """Whether a tagged interest passes the events as they are."""
+        found = self.wishes.get(tag)
+        return found is not None and (found[0].interest is None or found[0].interest.output is None)
+
+    def type_of(self, tag: int) -> EventType | None:
+        """The type of the events that a wish has cross: what an interest makes of them, or that of the channel."""
+        found = self.wishes.get(tag)
+        made = None if found is None or found[0].interest is None else found[0].interest.output
+        return self.channel.type if made is None else made
+
+    def active(self) -> list[Lane]:
+        return [lane for lane in list(self.lanes.values()) if lane is not None]

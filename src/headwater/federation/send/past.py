@@ -1,0 +1,73 @@
+"""What sources remember, for sinks at other nodes: it goes to them alone, before what is published from then on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.routing.past import Recollection
+from headwater.federation.send.lane import LARGEST
+from headwater.federation.wire import frames as wire
+from headwater.federation.wire.requests import Wish
+
+if TYPE_CHECKING:
+    from headwater.federation.send.crossing import Crossing
+    from headwater.federation.send.lane import Lane
+
+# In a tag: this is of the past, for the interest of that tag. Two more say how many are still to come, and up to which
+# sink they are for.
+PAST = 1 << 31
+RUN = 1024  # events in a frame
+
+Remembered = tuple[int, int, Any, tuple[int, int, int]]  # sequence number, time, record, tags
+
+
+Pasts = list[tuple[Wish, Recollection]]
+
+
+def recollect(crossing: Crossing, wishes: list[Wish]) -> Pasts:
+    """What sources remember, for wishes that ask for it, and that are about to be in force: most of it is judged now,
+    while sources go on."""
+    channel = crossing.channel
+    if channel.recorder is None:
+        return []
+    found = [
+        (wish, Recollection(channel, channel.recorder, crossing.wishes[wish.tag][0], wish.history))
+        for wish in wishes
+        if wish.history and wish.tag in crossing.wishes
+    ]
+    for _, past in found:
+        past.ahead()
+    return found
+
+
+def send_past(crossing: Crossing, pasts: Pasts) -> None:
+    """Put it into the lanes of the sources; all of the channel stand still.
+
+    As at home, a sink that wants the last so many gets the last of all the channel's sources at this node together."""
+    for wish, recollection in pasts:
+        lanes: dict[Lane, list[Remembered]] = {}
+        past = recollection.all()
+        for rank, letter in zip(range(len(past), 0, -1), past, strict=True):
+            lane = crossing.lane(letter.source)
+            if lane is not None and len(letter.record) <= LARGEST:
+                tags = PAST | wish.tag, PAST | min(rank, PAST - 1), PAST | wish.turn
+                lanes.setdefault(lane, []).append((letter.seq, letter.stamp, letter.record, tags))
+        for lane, remembered in lanes.items():
+            _put(crossing, lane, remembered)
+
+
+def _put(crossing: Crossing, lane: Lane, remembered: list[Remembered]) -> None:
+    for start in range(0, len(remembered), RUN):
+        seqs, stamps, records, tags = zip(*remembered[start : start + RUN], strict=True)
+        for first, end in wire.runs(seqs, stamps, records, tags):
+            part = slice(first, end)
+            frame = wire.encode_events(
+                lane.sid, 0, seqs[part], stamps[part], records[part], tags[part], header=lane.header
+            )
+            lane.pending.append((frame,))
+            crossing.peer.stir_later(lane)
+
+
+def of_the_past(events: wire.Events) -> bool:
+    """Whether it is such a frame, as it should be."""
+    return events.tags is not None and all(len(marks) == 3 and min(marks) >= PAST for marks in events.tags)

@@ -1,0 +1,168 @@
+"""Control messages of a direct stream: a tagged union in msgpack, checked and bounded.
+
+A new message is one more Struct with a tag and its place in `Control`. Unknown fields are skipped, so that a newer
+node may say more; a field that a message cannot do without is a new `VERSION`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from headwater.errors import FrameError
+from headwater.federation.wire.kinds import CONTROL, MAX_SEQ, PREFIX, U32, Data
+
+VERSION = 1
+MAX_CONTROL = 1 << 20  # bytes of a message
+MAX_POSITIONS = 1 << 16
+
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Text = Annotated[str, Meta(max_length=4096)]
+Blob = Annotated[bytes, Meta(max_length=8192)]
+Number = Annotated[int, Meta(ge=0, le=MAX_SEQ)]
+Source = Annotated[int, Meta(ge=0, le=U32)]
+Positions = Annotated[dict[Source, Number], Meta(max_length=MAX_POSITIONS)]
+
+
+class Hello(msgspec.Struct, tag_field="is", tag="hello", frozen=True, kw_only=True):
+    """Who speaks, at the start of a stream."""
+
+    version: Annotated[int, Meta(ge=1, le=65535)] = VERSION
+    node: Name
+    incarnation: Number
+    federation: Name
+    nonce: Blob = b""
+    proof: Blob = b""
+    positions: Positions = {}
+
+
+class Resume(msgspec.Struct, tag_field="is", tag="resume", frozen=True):
+    """The number of the last frame received of each source; `fresh`: this node remembers nothing from before; `memory`:
+    what the other one has asked for in an earlier one may be given up by now."""
+
+    positions: Positions
+    fresh: bool = False
+    memory: Number = 0
+
+
+class Repair(msgspec.Struct, tag_field="is", tag="repair", frozen=True):
+    """Send again what this source sent after `after`, up to and with `upto`."""
+
+    source: Source
+    after: Number
+    upto: Number
+
+
+class Again(msgspec.Struct, tag_field="is", tag="again", frozen=True):
+    """Of a source that is logged, begin again after these events, by tag (0 for all filters): a durable sink was
+    paused, and could not keep what came. `since` is by tag from where on the state of an interest counts."""
+
+    source: Source
+    number: Number
+    after: Positions
+    since: Positions = {}
+
+
+class Challenge(msgspec.Struct, tag_field="is", tag="challenge", frozen=True):
+    """The first that is said on a stream, by the node that was called: a number to be signed."""
+
+    nonce: Blob
+
+
+class Greeting(msgspec.Struct, tag_field="is", tag="greeting", frozen=True):
+    """Who speaks, proven: a sealed envelope."""
+
+    envelope: Annotated[bytes, Meta(max_length=1 << 16)]
+
+
+class SourceAd(msgspec.Struct, frozen=True, array_like=True):
+    """A source that a node advertises."""
+
+    sid: Source
+    name: Name
+    channel: Name
+    zones: Annotated[list[Name], Meta(max_length=4096)] = []
+    priority: int = 0
+    origin: Text = ""  # of a source that a gateway passes on: its key in the federation it comes from
+    path: Annotated[list[Name], Meta(max_length=256)] = []  # the federations its events have come through
+    log: Annotated[str, Meta(max_length=64)] = ""  # of a source that is logged: which log that is, in whatever process
+    filters: Annotated[list[Name], Meta(max_length=256)] = []  # what gateways have let through: a fingerprint of each
+
+
+class Announce(msgspec.Struct, tag_field="is", tag="announce", frozen=True):
+    """Events of this source follow: `next` is the number of the first frame, `dropped` the events that were lost."""
+
+    ad: SourceAd
+    type: Annotated[bytes, Meta(max_length=1 << 20)] | None
+    next: Number
+    dropped: Number = 0
+    window: Number = 1 << 16  # events that may wait at the source for an acknowledgement
+    group: bool = False  # of its frames that go to a multicast group
+    live: Number = 0  # up to this event comes what durable sinks have missed: it is not for those that came later
+    again: Number = 0  # the number of the `Again` that this answers
+
+
+class Sent(msgspec.Struct, tag_field="is", tag="sent", frozen=True):
+    """Of multicast: the last frame of each source that was sent, and how many events there were for this peer."""
+
+    numbers: Positions
+    totals: Positions = {}
+
+
+class Ends(msgspec.Struct, tag_field="is", tag="ends", frozen=True):
+    """No more events of this source will come."""
+
+    source: Source
+
+
+class Mark(msgspec.Struct, tag_field="is", tag="mark", frozen=True):
+    """The wishes of this version are in force after these events of each source; all from before them was sent."""
+
+    channel: Name
+    version: Number
+    points: Positions
+
+
+class Bye(msgspec.Struct, tag_field="is", tag="bye", frozen=True):
+    """The stream ends here, and why."""
+
+    reason: Text = ""
+
+
+class Stats(msgspec.Struct, tag_field="is", tag="stats", frozen=True):
+    """What a node counted."""
+
+    counters: Annotated[dict[Name, int | float | Text], Meta(max_length=4096)]
+
+
+Control = Again | Hello | Challenge | Greeting | Announce | Sent | Ends | Mark | Resume | Repair | Bye | Stats
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Control)
+
+
+def encode_control(message: Control) -> bytes:
+    """The frame of a control message. One that the peer would refuse is a FrameError here."""
+    try:
+        body = _ENCODER.encode(message)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise FrameError(f"control: {type(message).__name__} cannot be sent: {error}") from None
+    decode_control(body, 0)
+    return b"".join((PREFIX.pack(len(body) + 1), _KIND, body))
+
+
+def decode_control(data: Data, at: int) -> Control:
+    """The message of a CONTROL whose body begins at `at`."""
+    size = len(data) - at
+    if size > MAX_CONTROL:
+        raise FrameError(f"control: expected at most {MAX_CONTROL:,} bytes, found {size:,}")
+    try:
+        message: Control = _DECODER.decode(memoryview(data)[at:])
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+        raise FrameError(f"control: expected a message of version {VERSION}, found: {error}") from None
+    return message
+
+
+_KIND = bytes((CONTROL,))

@@ -1,0 +1,345 @@
+"""What nodes say to each other beside events: who they are, what they have, and requests. Nothing here is trusted yet.
+
+Every message travels in a signed envelope (`security/envelope.py`), or on a direct stream whose other end has proven who
+it is.
+In the clear go only a node's `Card`, by which others can begin to talk with it, and its `News`, that something of it
+has changed. All else is for one node, and in a box that only that one can open (`security/session.py`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from headwater.errors import FederationError, FrameError
+from headwater.federation.wire.control import Name, Number, Positions, SourceAd
+from headwater.interest import Interest
+from headwater.ir import serial
+from headwater.types import EventType, event_type
+
+MAX_LIST = 100_000
+MAX_TAG = (1 << 31) - 1  # the bit above says that an event is of the past
+MAX_ENDPOINTS = 32
+MAX_NAMES = 100  # of channels and patterns in one question whether they may be subscribed to
+MAX_PACKED = 4 << 20  # bytes of wishes in one message, as they travel
+MAX_UNPACKED = 16 << 20  # and as they are
+PACKED = 512  # bytes from which on they are worth packing
+
+Key = Annotated[bytes, Meta(min_length=32, max_length=32)]  # public, for what is only for this node
+Tag = Annotated[int, Meta(ge=0, le=MAX_TAG)]
+Zones = Annotated[list[Name], Meta(max_length=4096)]
+ByTag = Annotated[dict[Name, dict[Tag, Number]], Meta(max_length=MAX_LIST)]
+Lease = Annotated[float, Meta(gt=0, le=3600)]  # seconds
+_ALL = "true"  # the program that carries a type
+
+
+class ChannelAd(msgspec.Struct, frozen=True, array_like=True):
+    """A channel that a node has; `type` is in serial form, None for bytes."""
+
+    name: Name
+    type: bytes | None
+    parent: str | None = None  # of a derived channel
+    program: bytes | None = None  # how it is derived
+    params: bytes | None = None
+    number: Number = 0  # another one if it was closed and opened again
+
+
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """After which channel and source a page of a state goes on; no channel: all of them were there."""
+
+    channel: str | None
+    source: Annotated[int, Meta(ge=-1)] = -1
+
+
+class Card(msgspec.Struct, frozen=True):
+    """What a node says of itself to everybody: which run of it this is, and the key to write to it with."""
+
+    node: Name  # its id
+    incarnation: Number
+    version: Number  # of its state; 1: it has no channels or sources yet
+    exchange: Key
+    multicast: bool = False
+    router: bool = False
+    columns: bool = True  # it takes rows as columns, and compressed frames; else records only
+
+
+class State(msgspec.Struct, frozen=True, tag=True):
+    """What one other node may know of a node; or, `since` a version, what has changed of that; or a page of it, which
+    begins `after` a place and goes on at `next`."""
+
+    node: Name  # its id
+    incarnation: Number
+    version: Number  # of this state; grows
+    endpoints: Annotated[list[Name], Meta(max_length=MAX_ENDPOINTS)]  # of its direct streams
+    exchange: Key
+    channels: list[ChannelAd]
+    sources: list[SourceAd]
+    multicast: bool = False
+    router: bool = False
+    since: Number = 0
+    gone_channels: list[str] = []
+    gone_sources: list[int] = []
+    after: Cursor | None = None
+    next: Cursor | None = None
+    restricted: bool = False  # there may be channels of which it is not told; the same whatever channels there are
+    columns: bool = True  # as on its card
+
+
+class News(msgspec.Struct, frozen=True):
+    """A node's state has changed; what of it, it says to those who ask."""
+
+    node: Name
+    incarnation: Number
+    version: Number
+
+
+class Wish(msgspec.Struct, frozen=True, array_like=True):
+    """One distinct interest of a node's sinks; `program` None for everything."""
+
+    tag: Tag
+    program: bytes | None
+    params: bytes | None = None
+    tagged: bool = False  # it runs at the source only, and what it passes is marked with its tag
+    zones: Zones = []
+    history: Annotated[int, Meta(ge=-1, le=MAX_TAG)] = 0  # events of the past to begin with; -1 for all there are
+    turn: Tag = 0  # grows with each sink that is to begin with the past
+
+
+class Install(msgspec.Struct, frozen=True, tag=True):
+    """What a node wants of one channel from now on: all of it, or what has changed since a version that was asked for.
+
+    Either may be said again without harm. A change names every wish that is another than at `base`, as it is now: so it
+    leads from any version between `base` and its own to its own. Wishes are in `wishes`, and, if they are many, in
+    `packed` (`pack_wishes`); those that do not fit into one message come in several of the same version, in order, and
+    count when the last of them is there."""
+
+    channel: Name
+    version: Number
+    wishes: list[Wish] = []
+    reliable: bool = True
+    promises: bool = False  # idle sources are to say how far time has come
+    multicast: bool = False
+    positions: Positions = {}  # by sid: what durable sinks have seen before a restart
+    routes: list[list[str]] = []  # if only gateways want it: the federations behind each that want it
+    # Of sources that are logged, by name and tag (0 for all filters): up to which event all has come that was wanted,
+    # and from where on the state of an interest counts.
+    reached: ByTag = {}
+    since: ByTag = {}
+    # Durable sinks that have had events of them: nothing goes before they are there, or it has taken too long.
+    known: Annotated[list[str], Meta(max_length=MAX_LIST)] = []
+    base: Number = 0  # 0: this is all
+    packed: Annotated[bytes, Meta(max_length=MAX_PACKED)] = b""
+    gone: Annotated[list[Tag], Meta(max_length=MAX_LIST)] = []  # wishes since `base`
+    sinks: Annotated[list[str], Meta(max_length=MAX_LIST)] = []  # names of durable sinks
+    gone_sinks: Annotated[list[str], Meta(max_length=MAX_LIST)] = []
+    page: Annotated[int, Meta(ge=0, le=MAX_LIST)] = 0
+    more: bool = False  # another page follows
+
+
+class Installed(msgspec.Struct, frozen=True, tag=True):
+    """The answer: the last event of each source before the interests held, and what was refused and why."""
+
+    points: Positions
+    refused: dict[int, str] = {}  # by tag
+    error: str = ""
+    group: str = ""  # the multicast group, where events come by that
+    mark: Number = 0  # the version whose mark says that all of it is in force
+    all: bool = False  # it is not known here what has changed: say all of it
+    memory: Number = 0  # of the source: what was asked for in another one it may have given up by now
+
+
+class Routed(msgspec.Struct, frozen=True, tag=True):
+    """No direct stream is possible: use Zenoh's path."""
+
+    why: Annotated[str, Meta(max_length=1000)] = ""
+    wanted: bool = False  # this node is set up without direct streams
+
+
+class Accepted(msgspec.Struct, frozen=True, tag=True):
+    """Done, or what is wrong."""
+
+    error: str = ""
+
+
+class Describe(msgspec.Struct, frozen=True, tag=True):
+    """For the state of a node: what has changed since a version, if there is one; and the page after a place. With the
+    version of the state of the one that asks, which so need not be told of it."""
+
+    since: Number = 0
+    after: Cursor | None = None
+    version: Number = 0
+
+
+class MaySubscribe(msgspec.Struct, frozen=True, tag=True):
+    """Whether a node may subscribe to channels of these names, or to any that these patterns fit, of which it is not
+    told that they are there."""
+
+    names: Annotated[list[Name], Meta(max_length=MAX_NAMES)]
+
+
+class MayNot(msgspec.Struct, frozen=True, tag=True):
+    """Those to which it may not, and why: by the rules and the names alone, so that it says nothing about which
+    channels there are."""
+
+    why: dict[str, str] = {}
+
+
+class Ask(msgspec.Struct, frozen=True, tag=True):
+    """For the counts of this node's interests at the other one."""
+
+    channel: str
+
+
+class Told(msgspec.Struct, frozen=True, tag=True):
+    """By tag: evaluated, passed (-1 where only all together are counted), undecided, how it runs there, and why so."""
+
+    counts: dict[int, tuple[int, int, int, str, str]]
+    crossed: int = 0  # events that went to the node that asks, for all of its sinks together
+
+
+class Heard(msgspec.Struct, frozen=True, tag=True):
+    """Whether the other node knows a source of this one, and all that it wants of it is in force."""
+
+    channel: Name
+    source: Number  # its number
+
+
+class Stand(msgspec.Struct, frozen=True, tag=True):
+    """A sequencer wants to lead in a term that is newer than all it has heard of."""
+
+    channel: Name
+    term: Number
+    leader: Name  # its rank
+    lease: Lease
+    known: Number = 0  # the last term in which it has followed a leader closely, or led,
+    knows: str = ""  # and whom
+
+
+class Lead(msgspec.Struct, frozen=True, tag=True):
+    """A sequencer leads, for at least so many seconds from now on, if this is heard by enough nodes."""
+
+    channel: Name
+    term: Number
+    leader: Name
+    lease: Lease
+    place: Number  # the last that it has given
+    followers: Annotated[list[Name], Meta(max_length=4096)]  # who could go on from there, itself among them
+    version: Number  # of that, in this term
+    resigned: bool = False  # it has ended, with all done
+    reserved: Number = 0  # up to this place it may give, until it says so again
+
+
+class Vote(msgspec.Struct, frozen=True, tag=True):
+    """The answer to both: granted, or the newer term that the node has heard of, and who leads in that."""
+
+    granted: bool
+    term: Number
+    leader: str = ""
+    place: Number = 0  # the last that this node has heard of
+    close: bool = True  # who asks could go on from where the last leader was, as far as this node knows:
+    known: tuple[Number, Number] = (0, 0)  # the term of which it has last heard a leader, and the version of that
+    reserved: Number = 0  # up to this place that leader may have given
+
+
+class Latest(msgspec.Struct, frozen=True, tag=True):
+    """Which version of a node's state is the latest, with all that it has advertised until it answers."""
+
+
+class LatestIs(msgspec.Struct, frozen=True, tag=True):
+    version: Number
+
+
+Request = Install | Routed | Describe | MaySubscribe | Ask | Heard | Latest | Stand | Lead
+Reply = Installed | Accepted | MayNot | Told | State | LatestIs | Vote
+
+_REQUEST = msgspec.msgpack.Decoder(Request)
+_REPLY = msgspec.msgpack.Decoder(Reply)
+_CARD = msgspec.msgpack.Decoder(Card)
+_WISHES = msgspec.msgpack.Decoder(Annotated[list[Wish], Meta(max_length=MAX_LIST)])
+_NEWS = msgspec.msgpack.Decoder(News)
+pack = msgspec.msgpack.Encoder().encode
+
+
+def _unpack(decoder: Any, data: bytes, what: str) -> Any:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FrameError(f"expected {what}, found something else: {error}") from None
+
+
+def request(data: bytes) -> Request:
+    made: Request = _unpack(_REQUEST, data, "a request")
+    return made
+
+
+def reply(data: bytes) -> Reply:
+    made: Reply = _unpack(_REPLY, data, "a reply")
+    return made
+
+
+def card(data: bytes) -> Card:
+    made: Card = _unpack(_CARD, data, "the card of a node")
+    return made
+
+
+def news(data: bytes) -> News:
+    made: News = _unpack(_NEWS, data, "news of a node")
+    return made
+
+
+# ── types, interests and parameters as bytes ──
+
+
+def pack_wishes(wishes: list[Wish]) -> tuple[list[Wish], bytes]:
+    """Wishes as they travel: interests in one channel have much in common, first of all their type."""
+    data = pack(wishes)
+    return (wishes, b"") if len(data) < PACKED else ([], zlib.compress(data, 1))
+
+
+def unpack_wishes(request: Install) -> list[Wish]:
+    """All wishes of a message; FrameError if they are none, or unpack to more than they may."""
+    if not request.packed:
+        return request.wishes
+    unpacking = zlib.decompressobj()
+    try:
+        data = unpacking.decompress(request.packed, MAX_UNPACKED)
+    except zlib.error as error:
+        raise FrameError(f"expected packed wishes, found something else: {error}") from None
+    if not unpacking.eof or unpacking.unused_data:
+        raise FrameError(f"expected packed wishes of at most {MAX_UNPACKED:,} bytes, found more, or not all of them")
+    return [*request.wishes, *_unpack(_WISHES, data, "wishes")]
+
+
+def pack_type(type: EventType | None) -> bytes | None:
+    """An event type as the input of a program that passes everything."""
+    return None if type is None else serial.dumps(Interest(_ALL, type).program)
+
+
+def unpack_type(data: bytes | None) -> EventType | None:
+    return None if data is None else event_type(serial.loads(data).input)
+
+
+def pack_params(params: Mapping[str, Any]) -> bytes:
+    """Raw parameter values: sets become lists, which `bind` takes for sets as well."""
+    return pack({name: list(value) if isinstance(value, frozenset) else value for name, value in params.items()})
+
+
+def unpack_params(data: bytes | None) -> dict[str, Any]:
+    if data is None:
+        return {}
+    found = _unpack(msgspec.msgpack.Decoder(dict[str, Any]), data, "parameters")
+    made: dict[str, Any] = found
+    return made
+
+
+def unpack_interest(program: bytes | None, params: bytes | None) -> Interest | None:
+    """What someone sent; it is checked as any interest is."""
+    if program is None:
+        if params is not None and unpack_params(params):
+            raise FederationError("parameters came without an interest")
+        return None
+    return Interest.loads(program, unpack_params(params))

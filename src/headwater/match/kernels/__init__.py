@@ -1,0 +1,1 @@
+"""The matching kernels, as LLVM assembly and as builtin functions."""
