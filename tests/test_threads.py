@@ -21,7 +21,7 @@ GUARD = 30.0
 # Where threads may be made in another way, and why nothing is lost there.
 JUSTIFIED = {
     ("threads.py", "Thread"): "what supervises",
-    ("federation/worker_pool.py", "ThreadPoolExecutor"): "what is submitted is guarded: `Keeping.guarded`",
+    ("federation/worker_pool.py", "ThreadPoolExecutor"): "what is submitted is guarded: `Scheduler.guarded`",
     ("federation/order/election.py", "ThreadPoolExecutor"): "what fails is noted: `Electorate._ask`",
     ("federation/security/proof.py", "ThreadPoolExecutor"): "every result is taken",
     ("native/batch.py", "ThreadPoolExecutor"): "every result is taken",
@@ -125,10 +125,10 @@ def test_a_failure_in_a_thread_shows_in_the_reports() -> None:
             raise Boom("bad luck")
 
         assert node._engine is not None
-        node._engine.keeping.later(0.0, fail)
+        node._engine.scheduler.later(0.0, fail)
         eventually(lambda: any("Boom: bad luck" in note for note in node.report().notes), "the report")
         assert any("headwater-lab: " in name and "fail" in name for name in node.federation().crashes)
         assert "failed in threads" in str(node.federation())
         done = threading.Event()
-        node._engine.keeping.later(0.0, done.set)
+        node._engine.scheduler.later(0.0, done.set)
         assert done.wait(GUARD)

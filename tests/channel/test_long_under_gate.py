@@ -42,7 +42,7 @@ def aside(function: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def keeping(path: Path, log: bool, **more: Any) -> Node:
+def scheduler(path: Path, log: bool, **more: Any) -> Node:
     return Node("lab", log=Log(path, **more)) if log else Node("lab", config=Config(history=1_000_000))
 
 
@@ -55,7 +55,7 @@ def test_a_long_history_stops_no_publisher(
     """The log is read, and the past judged, while events are published: they follow on it without a gap."""
     if where == "a function with state":
         where = "{ static int seen = 0; seen = seen + 1; return seen % 2 == 1; }"
-    with keeping(tmp_path, log) as node:
+    with scheduler(tmp_path, log) as node:
         channel = node.channel(CHANNEL, Number)
         one = channel.source("one")
         one.publish_many([Number(n) for n in range(5000)])
@@ -83,7 +83,7 @@ def test_a_long_history_stops_no_publisher(
 
 
 def test_the_past_of_several_sources_is_in_order_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with keeping(tmp_path, log=True) as node:
+    with scheduler(tmp_path, log=True) as node:
         channel = node.channel(CHANNEL, Number)
         sources = [channel.source(f"s{at}") for at in range(3)]
         for n in range(3000):
@@ -109,7 +109,7 @@ def test_the_past_of_several_sources_is_in_order_of_time(tmp_path: Path, monkeyp
 
 
 def test_a_disk_that_takes_its_time_stops_only_who_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with keeping(tmp_path, log=True) as node:
+    with scheduler(tmp_path, log=True) as node:
         channel = node.channel(CHANNEL, Number)
         one = channel.source("one")
         one.publish(Number(0))
@@ -131,7 +131,7 @@ def test_a_disk_that_takes_its_time_stops_only_who_writes(tmp_path: Path, monkey
 def test_a_source_is_not_closed_between_an_event_s_writing_and_its_delivery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with keeping(tmp_path, log=True) as node:
+    with scheduler(tmp_path, log=True) as node:
         channel = node.channel(CHANNEL, Number)
         one, got = channel.source("one"), list[int]()
         channel.subscribe(lambda event: got.append(event.n))
@@ -151,7 +151,7 @@ def test_a_source_is_not_closed_between_an_event_s_writing_and_its_delivery(
 def test_a_large_batch_is_taken_in_in_pieces(log: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others who want the source's lock get it in between, and everything comes once and in order."""
     monkeypatch.setattr(source, "PIECE", 100)
-    with keeping(tmp_path, log) as node:
+    with scheduler(tmp_path, log) as node:
         channel = node.channel(CHANNEL, Number)
         one = channel.source("one")
         got = list[int]()

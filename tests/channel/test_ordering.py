@@ -46,7 +46,7 @@ def drained(subscription: Subscription) -> list[int]:
     return found
 
 
-class StandIn(Source):
+class RemoteSource(Source):
     """A source of another node as this one sees it: its events come with the time at which they were published."""
 
     local = False
@@ -65,9 +65,9 @@ class StandIn(Source):
         self.channel.node._release()
 
 
-def stand_in(channel: Channel, name: str, **options: Any) -> StandIn:
+def remote_source(channel: Channel, name: str, **options: Any) -> RemoteSource:
     assert channel.type is not None
-    made = StandIn(channel, name, Intake(channel.type, channel.type), facts=None, priority=0, ask=None, **options)
+    made = RemoteSource(channel, name, Intake(channel.type, channel.type), facts=None, priority=0, ask=None, **options)
     channel.node._wiring.advertise(made)
     return made
 
@@ -289,7 +289,7 @@ def test_a_clock_that_is_set_back_while_events_wait_reorders_no_source() -> None
     clock = Settable()
     with Node(clock=clock) as node:
         channel = node.channel("a", Number)
-        source, silent = channel.source(), stand_in(channel, "silent")
+        source, silent = channel.source(), remote_source(channel, "silent")
         log = Log()
         subscription = channel.subscribe(log, order="timestamp")
         for n in range(4):
@@ -307,7 +307,7 @@ def test_a_clock_that_is_set_back_while_events_wait_reorders_no_source() -> None
 def test_batches_and_single_events_together() -> None:
     with Node() as node:
         channel = node.channel("a", Number)
-        one, two = stand_in(channel, "one"), stand_in(channel, "two")
+        one, two = remote_source(channel, "one"), remote_source(channel, "two")
         rows: list[list[int]] = []
         channel.subscribe(lambda batch: rows.append(batch["n"].to_pylist()), batch=4, order="timestamp")
         single = channel.subscribe(None, "n % 2 == 1", order="timestamp")
@@ -326,7 +326,7 @@ def test_batches_and_single_events_together() -> None:
 def test_who_pulls_and_waits_is_told() -> None:
     with Node() as node:
         channel = node.channel("a", Number)
-        source, other = channel.source(), stand_in(channel, "other")
+        source, other = channel.source(), remote_source(channel, "other")
         subscription = channel.subscribe(order="timestamp")
         got: list[int] = []
         puller = threading.Thread(target=lambda: got.append(subscription.get(GUARD).n))
@@ -366,7 +366,7 @@ def test_a_pause_keeps_what_waits() -> None:
     for strategy in ("inline", "pool"):
         with world(strategy) as it:
             channel = it.channel()
-            one, two = stand_in(channel, "one"), stand_in(channel, "two")
+            one, two = remote_source(channel, "one"), remote_source(channel, "two")
             log = Log()
             subscription = it.subscribe(channel, log, order="timestamp")
             subscription.pause()
@@ -392,7 +392,7 @@ def test_a_pause_keeps_what_waits() -> None:
 def test_released_up_to_the_least_promise_of_all() -> None:
     with Node() as node:
         channel = node.channel("a", Number)
-        one, two = stand_in(channel, "one"), stand_in(channel, "two")
+        one, two = remote_source(channel, "one"), remote_source(channel, "two")
         channel.source("local")  # it promises the present, which is much later
         got: list[Any] = []
         subscription = channel.subscribe(got.append, order="timestamp")
@@ -419,7 +419,7 @@ def test_released_up_to_the_least_promise_of_all() -> None:
 def test_late_events_are_delivered_at_once_and_counted() -> None:
     with Node() as node:
         channel = node.channel("a", Number)
-        one, two = stand_in(channel, "one"), stand_in(channel, "two")
+        one, two = remote_source(channel, "one"), remote_source(channel, "two")
         got: list[Any] = []
         subscription = channel.subscribe(got.append, "n > 0", name="sink", order="timestamp")
         one.say(1, at=100)
@@ -442,7 +442,7 @@ def test_a_source_that_is_gone_holds_nothing_back() -> None:
         got: list[Any] = []
         node.subscribe("*", got.append, order="timestamp")
         source = channel.source()
-        silent = [stand_in(channel, "one"), stand_in(other, "two")]
+        silent = [remote_source(channel, "one"), remote_source(other, "two")]
         source.publish(n=1)
         assert got == []
         silent[0].close()
@@ -456,10 +456,10 @@ def test_sources_in_other_zones_hold_nothing_back() -> None:
         channel = node.channel("a", Number)
         got: list[Any] = []
         channel.subscribe(got.append, order="timestamp", zones="east")
-        silent = stand_in(channel, "silent", zones=frozenset({"west"}))
+        silent = remote_source(channel, "silent", zones=frozenset({"west"}))
         source = channel.source(zones="east")
         source.publish(n=1)
-        clocked = stand_in(channel, "clocked", zones=frozenset({"east"}))
+        clocked = remote_source(channel, "clocked", zones=frozenset({"east"}))
         clocked.promises(2**62)
         assert numbers(got) == [1]
         silent.move("east")
@@ -473,12 +473,12 @@ def test_sources_and_channels_that_come_while_events_wait() -> None:
     with Node() as node:
         channel = node.channel("a.one", Number)
         loud = channel.derive("a.loud", "n > 1")
-        one = stand_in(channel, "one")
+        one = remote_source(channel, "one")
         got: list[Any] = []
         subscription = node.subscribe("a.*", got.append, order="timestamp")
         one.say(1, at=10)
         one.say(2, at=20)
-        two = stand_in(node.channel("a.two", Number), "two")
+        two = remote_source(node.channel("a.two", Number), "two")
         one.promises(30)
         assert got == []
         two.say(3, at=15)
@@ -502,7 +502,7 @@ def test_sources_and_channels_that_come_while_events_wait() -> None:
 def test_what_waits_counts_against_the_queue_limit(policy: Any, pull: bool) -> None:
     with Node() as node:
         channel = node.channel("a", Number)
-        one, two = stand_in(channel, "one"), stand_in(channel, "two")
+        one, two = remote_source(channel, "one"), remote_source(channel, "two")
         got: list[Any] = []
         queue = Queue(limit=5, policy=policy)
         subscription = channel.subscribe(None if pull else got.append, queue=queue, order="timestamp")
@@ -522,7 +522,7 @@ def test_what_waits_counts_against_the_queue_limit(policy: Any, pull: bool) -> N
 def test_publishers_wait_or_are_told_while_too_much_waits() -> None:
     with Node() as node:
         channel = node.channel("a", Number)
-        source, silent = channel.source(), stand_in(channel, "silent")
+        source, silent = channel.source(), remote_source(channel, "silent")
         log = Log()
         fails = channel.subscribe(log, queue=Queue(limit=2, policy="fail"), order="timestamp")
         source.publish(n=1)
@@ -548,7 +548,7 @@ def test_publishers_wait_or_are_told_while_too_much_waits() -> None:
 def test_the_end_releases_everything_in_order(strategy: str, end: str) -> None:
     with world(strategy) as it:
         channel = it.channel()
-        one, two = stand_in(channel, "one"), stand_in(channel, "two")
+        one, two = remote_source(channel, "one"), remote_source(channel, "two")
         log = Log()
         subscription = it.subscribe(channel, log, order="timestamp")
         one.many([1, 4], at=1)
@@ -571,7 +571,7 @@ def test_the_end_releases_everything_in_order(strategy: str, end: str) -> None:
 def test_without_draining_what_waits_is_dropped_and_counted(end: str) -> None:
     with Node() as node:
         channel = node.channel("a", Number)
-        one = stand_in(channel, "one")
+        one = remote_source(channel, "one")
         got: list[Any] = []
         subscription = channel.subscribe(got.append, name="sink", order="timestamp")
         pulled = channel.subscribe(order="timestamp")
@@ -589,7 +589,7 @@ def test_without_draining_what_waits_is_dropped_and_counted(end: str) -> None:
 def test_handlers_may_publish_while_the_node_drains() -> None:
     with Node() as node:
         channel = node.channel("a", Number)
-        source, silent = channel.source(), stand_in(channel, "silent")
+        source, silent = channel.source(), remote_source(channel, "silent")
         got: list[int] = []
 
         def handle(event: Any) -> None:

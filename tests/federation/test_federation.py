@@ -336,7 +336,7 @@ def test_what_a_source_refuses_may_run_at_the_destination() -> None:
         costly = " and ".join(f"badge % {n} != {n - 1}" for n in range(2, 30))
         desk.channel(CHANNEL).subscribe(log, costly)
         make.ready(desk)
-        eventually(lambda: desk._engine is not None and desk._engine.asking.settled(desk.channels(), marks=True))
+        eventually(lambda: desk._engine is not None and desk._engine.requester.settled(desk.channels(), marks=True))
         wanted = Interest(costly, Sighting)
         for badge in range(1000):
             source.publish(badge=badge, level=0.0)
@@ -481,7 +481,7 @@ def test_several_sinks_of_a_node_one_crossing() -> None:
         make.flush()
         for n, log in enumerate(logs):
             assert log.field("badge") == list(range(n + 1, 41))
-        (standin,) = peer.standins.values()
+        (standin,) = peer.remote_sources.values()
         assert standin.received == 40
         assert len(next(iter(lab._engine.everyone())).crossings[CHANNEL].wishes) == 1  # the others are covered by it
 

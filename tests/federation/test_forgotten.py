@@ -68,7 +68,7 @@ def test_a_question_that_comes_after_it_was_taken_back_asks_for_nothing() -> Non
         early = Install(CHANNEL, crossing.version, [Wish(tag, interest.dumps())])
         sink.cancel()
         eventually(lambda: not peer.crossings, "the question to withdraw it")
-        hill._engine.installing.install(peer, peer.principal, early)
+        hill._engine.installer.install(peer, peer.principal, early)
         assert not peer.crossings
 
 

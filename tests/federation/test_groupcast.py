@@ -214,7 +214,7 @@ def test_a_second_channel_of_the_same_group_is_ignored_where_nobody_wants_it() -
         for node in desk, cafe:
             assert node._engine.multicast.counters.received == lab._engine.multicast.counters.sent
             assert not node._engine.offences
-            assert len(node._engine.peers[lab.id].standins) == 1
+            assert len(node._engine.peers[lab.id].remote_sources) == 1
 
 
 def test_nodes_without_multicast_get_the_same_over_the_streams() -> None:
@@ -333,8 +333,8 @@ def test_reliable_sinks_get_everything_in_order_whatever_is_lost(lost: int) -> N
         assert desks[1]._engine.multicast.counters.lost > 0
         (lane,) = lab._engine.groups.lanes.values()
         assert not lane.kept  # what all have is not kept
-        (stand_in,) = desks[1]._engine.peers[lab.id].standins.values()
-        assert stand_in.lost == 0
+        (remote_source,) = desks[1]._engine.peers[lab.id].remote_sources.values()
+        assert remote_source.lost == 0
 
 
 def test_the_last_datagram_is_missed_as_well() -> None:
@@ -367,9 +367,11 @@ def test_best_effort_sinks_go_on_and_count_what_is_lost() -> None:
                 whole.wait(badge - 99)  # many datagrams
         whole.wait(1_000)
         assert lab.flush(GUARD)
-        (stand_in,) = desk._engine.peers[lab.id].standins.values()
-        eventually(lambda: len(log.events) + stand_in.lost == 1_000, f"{len(log.events)} and {stand_in.lost} lost")
-        assert 0 < stand_in.lost < 1_000
+        (remote_source,) = desk._engine.peers[lab.id].remote_sources.values()
+        eventually(
+            lambda: len(log.events) + remote_source.lost == 1_000, f"{len(log.events)} and {remote_source.lost} lost"
+        )
+        assert 0 < remote_source.lost < 1_000
         assert log.field("badge") == sorted(set(log.field("badge")))
         assert whole.field("badge") == list(range(100, 1_100))
 
@@ -479,7 +481,7 @@ def test_sources_that_come_and_go() -> None:
                 source.publish(badge=2 * n + 1, level=1.0)
         log.wait(40)
         assert sorted(log.field("badge")) == list(range(40))
-        assert desk.until(lambda: len(desk._engine.peers[lab.id].standins) == 1, GUARD)
+        assert desk.until(lambda: len(desk._engine.peers[lab.id].remote_sources) == 1, GUARD)
         eventually(lambda: len(lab._engine.groups.lanes) == 1, "lanes of sources that are gone end")
         first.publish(badge=40, level=1.0)
         log.wait(41)

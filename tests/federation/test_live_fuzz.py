@@ -153,7 +153,7 @@ def test_records_that_are_none_are_dropped_and_counted() -> None:
                     call.send(wire.encode_run_first(1, number, 10 * number, [now] * len(records), records))
             assert call.heard()
             assert lab._engine is not None
-            source = lab._engine.peers[made.mallory.id].standins[1]
+            source = lab._engine.peers[made.mallory.id].remote_sources[1]
             assert source.frame == number and source.malformed == 2 * len(bad)
             assert lab._engine.offences == {made.mallory.id: number}
             for sink in made.sinks[:3]:

@@ -44,7 +44,7 @@ def settle(node: Node) -> None:
     engine = node._engine
     assert engine is not None
     # Not `ready`, which asks every node what it has: what is counted here is what interests cost.
-    assert node.until(lambda: engine.asking.settled(node.channels(), marks=True), GUARD)
+    assert node.until(lambda: engine.requester.settled(node.channels(), marks=True), GUARD)
 
 
 def advertised(make: Nodes, count: int) -> list[Node]:

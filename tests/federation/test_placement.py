@@ -159,7 +159,7 @@ def test_a_source_that_is_loaded_refuses() -> None:
     with nodes() as make:
         lab, desk, source = pair(make, budget=Budget(load=1))
         assert lab._engine is not None
-        granting = lab._engine.installing.granting
+        granting = lab._engine.installer.granting
         channel = lab.channel(CHANNEL)
         count = 0
 

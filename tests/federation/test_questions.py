@@ -13,7 +13,7 @@ import pytest
 from headwater.channel.routing.route import Lineup
 from headwater.channel.routing.wiring import Wiring
 from headwater.errors import Unreachable
-from headwater.federation.interests import requester as asking
+from headwater.federation.interests import requester as requester
 from headwater.federation.network import Budget, Network
 from headwater.federation.node import Node
 from headwater.federation.send.crossing import Crossing
@@ -118,8 +118,8 @@ class Weather:
         self.happened: set[str] = set()
         desk_engine: Any = desk._engine
         lab_engine: Any = lab._engine
-        self._ask, self._install = desk_engine.ask, lab_engine.installing.install
-        desk_engine.ask, lab_engine.installing.install = self.ask, self.install
+        self._ask, self._install = desk_engine.ask, lab_engine.installer.install
+        desk_engine.ask, lab_engine.installer.install = self.ask, self.install
 
     def ask(self, peer: Any, request: Any, *args: Any) -> Any:
         if not isinstance(request, Install) or self.calm:
@@ -142,7 +142,7 @@ class Weather:
             self.happened.add("forgotten")
             engine: Any = self.lab._engine
             for crossing in list(question[0].crossings.values()):
-                engine.installing._drop(question[0], crossing)
+                engine.installer._drop(question[0], crossing)
         self.seen.append(question)
         answer = self._install(*question)
         if not self.calm and self.chance.random() < 0.3:
@@ -154,8 +154,8 @@ class Weather:
 @pytest.mark.parametrize("seed", range(4))
 def test_changes_lead_to_where_everything_would(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is lost, comes twice or late or is forgotten, in the end the source has what is wanted, and no more."""
-    monkeypatch.setattr(asking, "AGAIN", 0.01)
-    monkeypatch.setattr(asking, "PAGE_WISHES", 5)
+    monkeypatch.setattr(requester, "AGAIN", 0.01)
+    monkeypatch.setattr(requester, "PAGE_WISHES", 5)
     chance = random.Random(seed)
     with nodes() as made:
         lab, desk, source = pair(made)
@@ -191,7 +191,7 @@ def test_changes_lead_to_where_everything_would(seed: int, monkeypatch: pytest.M
 
 
 def test_a_question_may_take_several_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "PAGE_WISHES", 7)
+    monkeypatch.setattr(requester, "PAGE_WISHES", 7)
     with nodes() as made:
         lab, desk, source = pair(made)
         asked, log = questions(desk, monkeypatch), Log()
@@ -231,7 +231,7 @@ def test_publishing_and_subscribing_go_on_while_a_question_is_read(monkeypatch: 
     with nodes() as made:
         lab, desk, source = pair(made)
         assert lab._engine is not None
-        with held(monkeypatch, lab._engine.installing.granting, "read") as (inside, go_on):
+        with held(monkeypatch, lab._engine.installer.granting, "read") as (inside, go_on):
             desk.channel(CHANNEL).subscribe(lambda event: None, " or ".join(f"a == {n}.5" for n in range(2000)))
             assert inside.wait(GUARD)
             log = Log()

@@ -56,12 +56,17 @@ def test_what_crosses_is_reported_at_both_ends() -> None:
 
         there, here = lab.federation().peer("desk"), desk.federation().peer("lab")
         (lane,) = there.lanes
-        (stand_in,) = here.stand_ins
+        (remote_source,) = here.stand_ins
         assert (lane.channel, lane.source, lane.sent, lane.waiting, lane.kept, lane.dropped) == (
             CHANNEL, "east", 100, 0, 0, 0,
         )  # fmt: skip
-        assert (stand_in.channel, stand_in.source, stand_in.received, stand_in.lost) == (CHANNEL, "east", 100, 0)
-        assert stand_in.last == 10_000
+        assert (remote_source.channel, remote_source.source, remote_source.received, remote_source.lost) == (
+            CHANNEL,
+            "east",
+            100,
+            0,
+        )
+        assert remote_source.last == 10_000
         assert there.link == here.link == "tcp" and there.away is None and there.trouble is None
         assert there.frames_out == here.frames_in > 0
         eventually(lambda: lab.federation().peer("desk").bytes_out == desk.federation().peer("lab").bytes_in)

@@ -187,7 +187,7 @@ def test_a_source_that_has_ended_leaves_nothing_behind() -> None:
         log.wait(1)
         assert a.flush(10.0)
         source.close()
-        eventually(lambda: not here.standins and not there.by_sid and not list(there.lanes()))
+        eventually(lambda: not here.remote_sources and not there.by_sid and not list(there.lanes()))
 
 
 def test_a_link_breaks_while_a_sink_still_has_events_of_a_source_that_has_ended() -> None:
@@ -197,9 +197,9 @@ def test_a_link_breaks_while_a_sink_still_has_events_of_a_source_that_has_ended(
         other = a.channel("c").source("other")
         for n in range(5):
             source.publish(b"%d" % n)
-        eventually(lambda: any(each.received == 5 for each in here.standins.values()))
+        eventually(lambda: any(each.received == 5 for each in here.remote_sources.values()))
         source.close()
-        eventually(lambda: not any(each.name == "s" for each in here.standins.values()))
+        eventually(lambda: not any(each.name == "s" for each in here.remote_sources.values()))
         eventually(lambda: not any(each.name == "s" for each in here.sources))
         cut(there, here)
         other.publish(b"last")
@@ -210,7 +210,7 @@ def test_a_link_breaks_while_a_sink_still_has_events_of_a_source_that_has_ended(
         other.publish(b"very last")
         log.until(lambda events: b"very last" in events)
         assert log.events == [b"0", b"1", b"2", b"3", b"4", b"last", b"very last"]
-        eventually(lambda: [each.name for each in here.standins.values()] == ["other"])
+        eventually(lambda: [each.name for each in here.remote_sources.values()] == ["other"])
         assert [lane.source.name for lane in there.lanes()] == ["other"]
 
 
@@ -234,7 +234,7 @@ def test_the_end_of_a_source_is_lost_with_the_link() -> None:
         cut(there, here)
         other.publish(b"2")
         log.wait(2)
-        eventually(lambda: [each.name for each in here.standins.values()] == ["other"])
+        eventually(lambda: [each.name for each in here.remote_sources.values()] == ["other"])
 
 
 # ── what others may ask for ──
@@ -248,7 +248,7 @@ def test_who_asks_again_and_again_for_what_it_does_not_take_is_refused() -> None
         sizes = [9 << 20] * 8
         for size in sizes:
             source.publish(b"x" * size)
-        eventually(lambda: any(each.received == len(sizes) for each in here.standins.values()))
+        eventually(lambda: any(each.received == len(sizes) for each in here.remote_sources.values()))
         link = there.link
         assert link is not None
         with there.sender._turn:  # nothing goes out

@@ -380,7 +380,7 @@ def test_who_advertises_too_much_is_heard_for_the_rest(make: Nodes) -> None:
     # nor by saying so on the link only
     ad = SourceAd(99, "forged", "secret.plans", [], 0, "", [])
     with pytest.raises(Exception, match="may not advertise"):
-        lab._engine.stand_in(lab._engine.peers[desk.id], ad, None)
+        lab._engine.remote_source(lab._engine.peers[desk.id], ad, None)
 
 
 def test_a_state_in_the_name_of_another_is_not_taken(make: Nodes) -> None:

@@ -295,7 +295,7 @@ def test_no_place_is_given_twice_though_nobody_followed_the_leader(monkeypatch: 
         assert places == sorted(set(places)) and len(places) == 50
 
 
-class Behind:
+class CatchUp:
     """A clock that is half a minute behind."""
 
     def now(self) -> float:
@@ -308,7 +308,7 @@ class Behind:
 def test_nodes_whose_clocks_differ() -> None:
     with nodes() as make:
         left, near = make("left"), make("near")
-        far = make("far", clock=Behind())
+        far = make("far", clock=CatchUp())
         make.together()
         sources = [node.channel(CHANNEL, Move).source() for node in (near, far)]
         left.channel(CHANNEL, Move)

@@ -107,7 +107,7 @@ def test_bodies_that_are_none_are_dropped_and_counted(announced: bytes, where: s
                     call.send(bare(number, bodies))
             assert call.heard()
             assert lab._engine is not None
-            source = lab._engine.peers[mallory.id].standins[1]
+            source = lab._engine.peers[mallory.id].remote_sources[1]
             assert source.frame == number and source.malformed == 3 * len(bad)
             wanted = [TYPE.decode(record) for record in RECORDS]
             log.until(lambda events: len(events) == len(bad) * (2 + 2 * len(RECORDS)))

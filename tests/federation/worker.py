@@ -201,7 +201,7 @@ class Worker:
                 for crossing in peer.crossings.values()
                 for lane in crossing.active()
             ]
-            + [["from", sid, each.frame, each.acknowledged, each.received] for sid, each in peer.standins.items()]
+            + [["from", sid, each.frame, each.acknowledged, each.received] for sid, each in peer.remote_sources.items()]
             + [["asked", one.version, one.agreed, one.marked, one.busy] for one in peer.asked.values()]
             for peer in engine.everyone()
         ]

@@ -79,7 +79,7 @@ class ControlEvents:
     def _publish(self, name: str, event: Event) -> None:
         source = self._sources.get(name)
         if source is not None and not source.closed:
-            self._engine.keeping.later(0.0, lambda: self._say(source, event))
+            self._engine.scheduler.later(0.0, lambda: self._say(source, event))
 
     def _say(self, source: Source, event: Event) -> None:
         if not source.closed:

@@ -1,12 +1,12 @@
 """The network of one node: who else is there, the links to them, and the thread that keeps it all going.
 
-    Membership   who is there, and what each has                          (membership.py)
-    Links        a stream to each, or Zenoh's path                         (links.py)
-    Installing   what other nodes ask of this one's sources                (installing.py)
-    Asking       what this node asks of other nodes' sources               (asking.py)
-    Permissions  whether it may subscribe to what they do not tell it of   (permissions.py)
-    Contacts     the endpoints to connect to, and whether they are reached  (contacts.py)
-    Keeping      the thread that keeps it going, and waiting for things    (keeping.py)
+    Membership   who is there, and what each has                          (peers/membership.py)
+    Links        a stream to each, or Zenoh's path                         (transport/connections.py)
+    Installing   what other nodes ask of this one's sources                (interests/installer.py)
+    Asking       what this node asks of other nodes' sources               (interests/requester.py)
+    Permissions  whether it may subscribe to what they do not tell it of   (peers/permissions.py)
+    Contacts     the endpoints to connect to, and whether they are reached  (peers/contacts.py)
+    Keeping      the thread that keeps it going, and waiting for things    (scheduler.py)
     Engine       this file: holds them together
 
 Zenoh's threads, the readers of streams, publishers and users all come in here. `Wiring.lock` is taken before `lock`,
@@ -34,17 +34,17 @@ from headwater.errors import (
     SecurityError,
 )
 from headwater.federation.arrive.deduplication import PlacesOfTerm, order_of
-from headwater.federation.arrive.log_positions import Reaches
-from headwater.federation.arrive.remote_source import StandIn
+from headwater.federation.arrive.log_positions import LogPositions
+from headwater.federation.arrive.remote_source import RemoteSource
 from headwater.federation.control_events import ControlEvents
 from headwater.federation.fabric.fabric import Fabric
 from headwater.federation.fabric.incarnation import next_incarnation
 from headwater.federation.failures import Failures
 from headwater.federation.gateway.paths import Origin, Way
 from headwater.federation.interests.demand import Demands
-from headwater.federation.interests.installer import Installing
-from headwater.federation.interests.requester import Asking
-from headwater.federation.logs.own_logs import Shelf
+from headwater.federation.interests.installer import Installer
+from headwater.federation.interests.requester import Requester
+from headwater.federation.logs.own_logs import OwnLogs
 from headwater.federation.logs.server import LogServer
 from headwater.federation.multicast.groups import Groups
 from headwater.federation.network import Network
@@ -54,7 +54,7 @@ from headwater.federation.peers.dialogue import ANSWER, Dialogue
 from headwater.federation.peers.membership import Membership
 from headwater.federation.peers.peer import Peer
 from headwater.federation.peers.permissions import Permissions
-from headwater.federation.scheduler import TICK, Keeping
+from headwater.federation.scheduler import TICK, Scheduler
 from headwater.federation.security.credentials import Credentials
 from headwater.federation.security.envelope import Opened, Sealer, Verifier
 from headwater.federation.security.offences import UNKNOWN, Offences, who_sent
@@ -62,7 +62,7 @@ from headwater.federation.security.session import Exchange
 from headwater.federation.security.tls import zenoh_settings
 from headwater.federation.send.lane import Lane
 from headwater.federation.transport.addresses import stream_endpoints
-from headwater.federation.transport.connections import Links
+from headwater.federation.transport.connections import Connections
 from headwater.federation.transport.endpoints import ENCRYPTED, protocol, resolve
 from headwater.federation.transport.handshake import Reception
 from headwater.federation.transport.listener import Listener
@@ -116,13 +116,13 @@ class Engine:
         self._origins: WeakValueDictionary[str, Origin] = WeakValueDictionary()
         self.ballots = Ballots(self)
         self.demands = Demands(node, network.placement)
-        self.reaches = Reaches(node, self.demands)
-        self.keeping, self.dialogue = Keeping(self), Dialogue(self)
-        self.links, self.membership = Links(self), Membership(self)
-        self.installing, self.asking = Installing(self), Asking(self)
+        self.reaches = LogPositions(node, self.demands)
+        self.scheduler, self.dialogue = Scheduler(self), Dialogue(self)
+        self.links, self.membership = Connections(self), Membership(self)
+        self.installer, self.requester = Installer(self), Requester(self)
         self.control, self.permissions = ControlEvents(self), Permissions(self)
         logs = node._logs
-        self.logs = None if logs is None else LogServer(self, Shelf(logs.settings.folder, logs.node))
+        self.logs = None if logs is None else LogServer(self, OwnLogs(logs.settings.folder, logs.node))
         self.touched: set[Channel] = set()
         self._more = threading.Event()  # and again something else
         self.contacts = Contacts(self)
@@ -184,13 +184,13 @@ class Engine:
             if self.groups is not None:
                 self.groups.close()
             self.fabric.close()
-            self.keeping.stop()
+            self.scheduler.stop()
             raise
-        self.node._wiring.changed, self.node._wiring.moved = self.wired, self.installing.moved
+        self.node._wiring.changed, self.node._wiring.moved = self.wired, self.installer.moved
         self.node._wiring.rearranged = self.demands.touch
-        self.keeping.start()
+        self.scheduler.start()
         self.contacts.start()
-        self.keeping.work(self.membership.roll_call)
+        self.scheduler.work(self.membership.roll_call)
 
     def _check_names(self) -> None:
         """Names at which it is to listen must resolve. (Those it connects to may come to do so.)"""
@@ -233,14 +233,14 @@ class Engine:
             peer.close("its node was closed")
         if self.groups is not None:
             self.groups.close()
-        self.keeping.wake()
+        self.scheduler.wake()
         if self.listener is not None:
             self.listener.close()
         self.fabric.close()
         if self.logs is not None:
             self.logs.close()
-        self.keeping.stop()
-        self.keeping.changed()
+        self.scheduler.stop()
+        self.scheduler.changed()
 
     # ── what others are told ──
 
@@ -253,7 +253,7 @@ class Engine:
         with self.lock:
             found = self._origins.get(origin)
             if found is None:
-                found = self._origins[origin] = Origin(self.keeping, self.network.lease)
+                found = self._origins[origin] = Origin(self.scheduler, self.network.lease)
         return found.way(source, path, filters)
 
     def mark(self, peer: Peer, crossing: Crossing) -> None:
@@ -270,9 +270,9 @@ class Engine:
             if self.closing or monotonic() > end or all(gate(name, crossing.routes) for gate in list(self.gates)):
                 peer.mark(crossing)
             else:
-                self.keeping.later(TICK / 4, look)
+                self.scheduler.later(TICK / 4, look)
 
-        self.keeping.later(0.0, look)
+        self.scheduler.later(0.0, look)
 
     def wired(self, channels: Iterable[Channel]) -> None:
         """Members or sources of these channels have changed; the wiring's lock is held."""
@@ -282,8 +282,8 @@ class Engine:
                 self.touched.add(at)
                 at = at.parent
         self._more.set()
-        self.keeping.wake()
-        self.keeping.watched()
+        self.scheduler.wake()
+        self.scheduler.watched()
 
     # ── envelopes ──
 
@@ -333,7 +333,7 @@ class Engine:
         peer = self.membership.signed_by(opened)
         match request:
             case messages.Install():
-                return self.installing.install(peer, opened.principal, request)
+                return self.installer.install(peer, opened.principal, request)
             case messages.Routed():
                 return self.links.use_routed(peer, request)
             case messages.Describe():
@@ -341,11 +341,11 @@ class Engine:
             case messages.MaySubscribe():
                 return self.permissions.answer(peer, opened.principal, request)
             case messages.Ask():
-                return self.installing.tell(peer, request)
+                return self.installer.tell(peer, request)
             case messages.Stand() | messages.Lead():
                 return self._vote(opened, request)
             case messages.Heard():
-                heard = self.asking.heard(peer, request.channel, request.source)
+                heard = self.requester.heard(peer, request.channel, request.source)
                 return messages.Accepted("" if heard else "not yet")
             case messages.Latest():
                 return messages.LatestIs(self.membership.latest())
@@ -363,7 +363,7 @@ class Engine:
 
     # ── stand-ins ──
 
-    def stand_in(self, peer: Peer, ad: SourceAd, type: Any) -> StandIn | None:
+    def remote_source(self, peer: Peer, ad: SourceAd, type: Any) -> RemoteSource | None:
         """A source of a peer, as it is announced on the link."""
         decision = None if peer.principal is None else self.security.allows(peer.principal, "advertise", ad.channel)
         if not decision:
@@ -377,7 +377,7 @@ class Engine:
                 return None
             if (channel.type is None) != (type is None):
                 raise FederationError(f"channel {ad.channel}: it has a type at one node and carries bytes at the other")
-            source = StandIn(channel, peer, ad, type)
+            source = RemoteSource(channel, peer, ad, type)
             if source.key in channel.sources:  # a source of the same name that was closed, and is not gone yet
                 source.key = f"{source.key}#{ad.sid}"
                 source.id = f"{channel.name}/{source.key}"
@@ -386,27 +386,27 @@ class Engine:
 
     def withdrawn(self, peer: Peer, sid: int) -> None:
         """A source of a peer is no more, and everything it sent has come."""
-        source = peer.standins.pop(sid, None)
+        source = peer.remote_sources.pop(sid, None)
         if source is not None:
             peer.ended(sid, source)
             self.node._wiring.withdraw(source)
             if peer.acknowledge([source]):  # sinks may still have events of it
-                self.keeping.tick_soon()
-            self.keeping.changed()
+                self.scheduler.tick_soon()
+            self.scheduler.changed()
 
     def refused_source(self, peer: Peer, ad: SourceAd, why: str) -> None:
         self.offence(peer, f"source {ad.name} of {ad.channel}: {why}")
-        self.asking.refuse_channel(peer, ad.channel, why)
+        self.requester.refuse_channel(peer, ad.channel, why)
 
     def marked(self, peer: Peer, channel: str, version: int) -> None:
         """Everything from before the peer took up our wishes of this version is here."""
         asked = peer.asked.get(channel)
         if asked is not None:
             asked.marked = max(asked.marked, version)
-            self.asking.begun(peer, channel, asked, version)
-            self.keeping.changed()
+            self.requester.begun(peer, channel, asked, version)
+            self.scheduler.changed()
 
-    def gap(self, peer: Peer, source: StandIn, number: int) -> None:
+    def gap(self, peer: Peer, source: RemoteSource, number: int) -> None:
         """A frame is missing: begin again from the last one that came. That is said once for each gap and link."""
         if source.gap == (peer.links, source.frame):
             return
@@ -438,7 +438,7 @@ class Engine:
         with self.node._wiring.lock:
             touched, self.touched = self.touched, set()
         self._attempt("news of this node", touched, self.membership.tell_news)
-        self._attempt("sources that are gone", touched, partial(self.installing.sweep, touched))
+        self._attempt("sources that are gone", touched, partial(self.installer.sweep, touched))
         for channel in touched:
             self._attempt(channel.name, [channel], partial(self._sync_channel, channel))
         self._attempt("what other nodes do not list", touched, partial(self.permissions.touched, touched))
@@ -446,7 +446,7 @@ class Engine:
     def _sync_channel(self, channel: Channel) -> None:
         with self.node._wiring.lock:
             self.reaches.unwanted(channel)
-        self.asking.sync(channel)
+        self.requester.sync(channel)
 
     def _attempt(self, about: str, channels: Iterable[Channel], task: Callable[[], None]) -> None:
         """Do something; if it fails, its channels count as touched again, after a pause."""
@@ -454,7 +454,7 @@ class Engine:
             task()
         except Exception as error:  # whatever it is, others go on
             if not self.closed:
-                self.keeping.later(self.failures.failed(about, error), partial(self._touch, list(channels)))
+                self.scheduler.later(self.failures.failed(about, error), partial(self._touch, list(channels)))
         else:
             self.failures.succeeded(about)
 

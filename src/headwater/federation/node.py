@@ -102,9 +102,9 @@ class Node(LocalNode):
     def channel(self, name: str, type: Any = None) -> Channel:
         """As at any node; the type may also be left out for a channel that another node of the federation has."""
         if type is None and self._engine is not None and not self._has(name):
-            peer = self._engine.asking.known(name)
+            peer = self._engine.requester.known(name)
             if peer is not None:
-                return self._engine.asking.declare(peer, name)
+                return self._engine.requester.declare(peer, name)
             with suppress(ChannelError):
                 return super().channel(name)
             others = f"{len(self._engine.everyone())} other nodes{self._engine.permissions.hidden()}"
@@ -120,7 +120,7 @@ class Node(LocalNode):
 
     def has_channel(self, name: str) -> bool:
         """Whether this node, or one that it knows of, has such a channel."""
-        return self._has(name) or (self._engine is not None and self._engine.asking.known(name) is not None)
+        return self._has(name) or (self._engine is not None and self._engine.requester.known(name) is not None)
 
     def _add_channel(self, channel: Channel) -> Channel:
         made = super()._add_channel(channel)
@@ -134,7 +134,7 @@ class Node(LocalNode):
         """First every source learns the new interest, then sinks are judged by it: no event is judged by a mixture."""
         if self._engine is None or not any(self._remote(channel) for channel, _ in subscription._attachments):
             return super()._change(subscription, part, **what)
-        with self._engine.asking.changing(subscription, part, **what):
+        with self._engine.requester.changing(subscription, part, **what):
             return super()._change(subscription, part, **what)
 
     def _remote(self, channel: Channel) -> bool:
@@ -146,7 +146,7 @@ class Node(LocalNode):
         if options.order != "total":
             made = super()._start(kind, asked, options, name, *more)
             if self._engine is not None and any(isinstance(each.target, Pattern) for each in asked):
-                self._engine.asking.look_again()
+                self._engine.requester.look_again()
             return made
         from headwater.federation.order.total import in_order, until_sequenced
 
@@ -202,7 +202,7 @@ class Node(LocalNode):
         """Wait until a condition holds, which is looked at whenever something happens in the federation."""
         if self._engine is None:
             return bool(condition())
-        return self._engine.keeping.until(condition, timeout)
+        return self._engine.scheduler.until(condition, timeout)
 
     def ready(self, timeout: float = READY) -> bool:
         """Wait until every node that is there has taken up, or refused, what this node's sinks want; False if too late.

@@ -356,7 +356,7 @@ def _failed_messages(engine: Engine) -> dict[str, int]:
 
 def _peer(engine: Engine, peer: Peer) -> PeerReport:
     link, gone = peer.link, peer.gone
-    lanes, stand_ins = list(peer.lanes()), list(peer.standins.values())
+    lanes, stand_ins = list(peer.lanes()), list(peer.remote_sources.values())
     return PeerReport(
         name=peer.name,
         id=peer.id,

@@ -21,7 +21,7 @@ TICK = 0.02  # seconds between acknowledgements
 BEAT = 0.05  # seconds between promises of idle sources
 
 
-class Keeping:
+class Scheduler:
     """`later` and `work` have something done, `changed` tells those who wait in `until`."""
 
     def __init__(self, engine: Engine) -> None:
@@ -84,16 +84,16 @@ class Keeping:
                         self.guarded(self._acknowledge, peer)
             if now >= next_beat:
                 next_beat = now + BEAT
-                self.guarded(self._engine.installing.promise)
+                self.guarded(self._engine.installer.promise)
             if now >= next_ping:
                 next_ping = now + min(1.0, self._engine.network.lease / 3)
-                self.guarded(self._engine.installing.granting.measure)
+                self.guarded(self._engine.installer.granting.measure)
                 self.guarded(self._engine.membership.look_around)
                 self.guarded(self._engine.renew_security)
                 for peer in self._engine.everyone():
                     self.guarded(peer.date)
             first = min(first, next_ping, next_tick if self.ticking else first)
-            if self._engine.installing.promising:
+            if self._engine.installer.promising:
                 first = min(first, next_beat)
             if not due and not self._engine.touched:
                 self._wake.wait(max(0.0, first - monotonic()))

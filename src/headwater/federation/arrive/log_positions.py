@@ -40,7 +40,7 @@ def _streams(demand: Demand) -> list[int]:
     return tags if len(tags) == demand.wishes else [0, *tags]
 
 
-class Reached:
+class LogPosition:
     """Of one source. `at` is the last event of each tag that came; `since`, of an interest that runs there, the last
     event before it held, from where on its state counts."""
 
@@ -62,24 +62,24 @@ class Reached:
             self.at[tag] = seq
 
 
-class Reaches:
+class LogPositions:
     """Of one node, for as long as its process lasts."""
 
     def __init__(self, node: Node, demands: Demands) -> None:
         self._node, self._demands = node, demands
-        self._of: dict[str, Reached] = {}
+        self._of: dict[str, LogPosition] = {}
         self._lock = threading.Lock()
 
-    def of(self, key: str, channel: str) -> Reached:
+    def of(self, key: str, channel: str) -> LogPosition:
         with self._lock:
             found = self._of.get(key)
             if found is None:
                 while len(self._of) >= MOST:
                     del self._of[next(iter(self._of))]
-                found = self._of[key] = Reached(channel)
+                found = self._of[key] = LogPosition(channel)
             return found
 
-    def _all(self, prefix: str) -> dict[str, Reached]:
+    def _all(self, prefix: str) -> dict[str, LogPosition]:
         """By name of the source."""
         with self._lock:
             return {unquote(key.removeprefix(prefix)): each for key, each in self._of.items() if key.startswith(prefix)}
@@ -115,7 +115,7 @@ class Reaches:
         prefix = prefix_of(peer.name, logs.pop())
         for source in list(channel.sources.values()):
             if not source.local and (source.position_key or "").startswith(prefix):
-                there = source.peer.standins.get(source.sid) is source  # type: ignore[attr-defined]
+                there = source.peer.remote_sources.get(source.sid) is source  # type: ignore[attr-defined]
                 if not there or source.peer.incarnation != peer.incarnation:  # type: ignore[attr-defined]
                     self._node._wiring.withdraw(source)
         at: BySource = {}

@@ -23,7 +23,7 @@ from headwater.channel.source import Source
 from headwater.channel.subscription import SAMPLE
 from headwater.errors import ClosedError, EncodeError, FrameError, HeadwaterError
 from headwater.federation.arrive.deduplication import Verdict, node_of
-from headwater.federation.arrive.log_positions import Reached, key_of
+from headwater.federation.arrive.log_positions import LogPosition, key_of
 from headwater.federation.arrive.record_check import check_of
 from headwater.federation.send.past import PAST, of_the_past
 from headwater.federation.wire.control import Again, encode_control
@@ -64,7 +64,7 @@ class RemoteFlow(Flow):
 
     __slots__ = ("tags",)
 
-    def __init__(self, source: StandIn, channel: Channel, lineup: Lineup) -> None:
+    def __init__(self, source: RemoteSource, channel: Channel, lineup: Lineup) -> None:
         super().__init__(source, channel, lineup)
         self.tags: dict[int, Entry] = source.peer.tags(channel.name)
 
@@ -92,7 +92,7 @@ class RemoteFlow(Flow):
                 member.accept_chunk(chunk, len(chunk), ready)
 
 
-class StandIn(Source):
+class RemoteSource(Source):
     """Made when a peer announces a source whose events it sends here."""
 
     local = False
@@ -107,7 +107,7 @@ class StandIn(Source):
         self.node = peer.name
         self.place = peer.place(channel.name, ad.log)
         self.position_key = f"{peer.id}/{peer.incarnation}/{ad.sid}"
-        self.reached: Reached | None = None  # if it is logged, and so outlives its process
+        self.reached: LogPosition | None = None  # if it is logged, and so outlives its process
         if ad.log:
             self.position_key = key_of(peer.name, ad.log, ad.name)
             self.reached = peer.engine.reaches.of(self.position_key, channel.name)
@@ -353,7 +353,9 @@ class StandIn(Source):
         except FrameError as error:
             raise FrameError(f"{self}: {error}") from None
 
-    def _reach(self, reached: Reached, seqs: Sequence[int], tags: Sequence[tuple[int, ...]] | None, last: int) -> None:
+    def _reach(
+        self, reached: LogPosition, seqs: Sequence[int], tags: Sequence[tuple[int, ...]] | None, last: int
+    ) -> None:
         if tags is None:
             reached.reach(0, last)
             return
@@ -620,7 +622,7 @@ class StandIn(Source):
         return list(found)
 
 
-def _oldest(subscription: Subscription, source: StandIn) -> int | None:
+def _oldest(subscription: Subscription, source: RemoteSource) -> int | None:
     """The event before the oldest of this source that a sink has not done with; None if that cannot be told now."""
     box = subscription._mailbox
     if subscription._progress is not None:
@@ -681,4 +683,4 @@ def _handle(lone: Any, records: Any) -> tuple[int, int]:
 runs(_handle, lambda variables: variables["lone"].mailbox)
 
 
-__all__ = ["SAMPLE", "RemoteFlow", "StandIn"]
+__all__ = ["SAMPLE", "RemoteFlow", "RemoteSource"]

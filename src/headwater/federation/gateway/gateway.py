@@ -15,9 +15,9 @@ are ready too, or after a few seconds.
 
 Events of one origin come in the order of their source: where several gateways bring them, a node takes them by one way
 at a time (`paths.py`), and goes on by another one, from after the last event that it has taken, when that is gone or
-has fallen silent. Of two gateways with different filters, each brings its own in order. What a gateway has taken over and
-not passed on is lost if it is killed; with a second one beside it, which passes on the same, it is not. A durable sink
-behind two gateways that was killed may get events again of which it had one by the other gateway. Sinks that take
+has fallen silent. Of two gateways with different filters, each brings its own in order. What a gateway has taken over
+and not passed on is lost if it is killed; with a second one beside it, which passes on the same, it is not. A durable
+sink behind two gateways that was killed may get events again of which it had one by the other gateway. Sinks that take
 events in order of time should be on the side of their sources: what takes long through a gateway is late for them, and
 counted so.
 """

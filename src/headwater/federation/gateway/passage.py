@@ -93,7 +93,7 @@ class Passage:
 
     def start(self) -> None:
         for engine in (self._mine, self._theirs):
-            engine.keeping.watchers.append(self._wakes)
+            engine.scheduler.watchers.append(self._wakes)
         self._theirs.gates.append(self._gate)
         self._thread.start()
         self._wakes()
@@ -137,7 +137,7 @@ class Passage:
                 again = True
                 if not self._ends:
                     self.here._crashes.note(self._thread.name, error)
-            self._mine.keeping.nudge()
+            self._mine.scheduler.nudge()
         self._end()
 
     def _look(self) -> bool:
@@ -180,12 +180,12 @@ class Passage:
             self.there._close_source(relay)
         for engine in (self._mine, self._theirs):
             with suppress(ValueError):
-                engine.keeping.watchers.remove(self._wakes)
+                engine.scheduler.watchers.remove(self._wakes)
         with suppress(ValueError):
             self._theirs.gates.remove(self._gate)
         self.over = True
         for engine in (self._mine, self._theirs):
-            engine.keeping.changed()
+            engine.scheduler.changed()
 
     # ── the sources here that are advertised there ──
 
@@ -196,7 +196,7 @@ class Passage:
         """All sources here of channels that fit."""
         for peer in self._mine.everyone():
             ads = {ad.sid: ad for ad in peer.sources} if peer.gone is None else {}
-            for sid, standin in list(peer.standins.items()):
+            for sid, standin in list(peer.remote_sources.items()):
                 ads.setdefault(sid, standin.ad)
             for sid, ad in ads.items():
                 if self._fits(ad.channel):
@@ -439,7 +439,7 @@ class Passage:
             return False
         taken = [(name, relay) for name in names if (relay := self.taking.get(name)) is not None]
         channels = [channel for channel in self.here.channels() if any(channel.name == name for name, _ in taken)]
-        if not self._mine.asking.settled(channels, marks=True):
+        if not self._mine.requester.settled(channels, marks=True):
             return False
         if self in _ASKED.ways:  # a ring of gateways
             return True

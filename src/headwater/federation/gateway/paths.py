@@ -26,7 +26,7 @@ from headwater.federation.send.past import PAST
 
 if TYPE_CHECKING:
     from headwater.channel.routing.route import Ready
-    from headwater.federation.scheduler import Keeping
+    from headwater.federation.scheduler import Scheduler
 
 HELD = 65_536  # events of a way that is not taken, ahead of the one that is
 LOOKS = 4  # within a lease, whether a way has fallen silent
@@ -115,8 +115,8 @@ class Origin:
     `turn` is held from the question what becomes of an event until it is queued for all sinks, so that events of one
     origin keep their order, whichever way each comes. It is taken after the lock of a source."""
 
-    def __init__(self, keeping: Keeping, lease: float) -> None:
-        self._keeping, self._lease = keeping, lease
+    def __init__(self, scheduler: Scheduler, lease: float) -> None:
+        self._scheduler, self._lease = scheduler, lease
         self.seen = Seen()
         self.turn = self.seen.turn
         self.ways: list[Way] = []
@@ -153,7 +153,7 @@ class Origin:
         if end is not None and seqs[-1] >= end:
             if tag not in way.done:
                 way.done.add(tag)
-                self._keeping.later(0.0, self._look)
+                self._scheduler.later(0.0, self._look)
             if seqs[0] >= end:
                 return Verdict.HOLD, []
             seqs = [seq for seq in seqs if seq < end]
@@ -220,7 +220,7 @@ class Origin:
         """Something is held: look now and then whether it is time to hand it on."""
         if not self._watching:
             self._watching = True
-            self._keeping.later(self._lease / LOOKS, self._look)
+            self._scheduler.later(self._lease / LOOKS, self._look)
 
     def _look(self) -> None:
         self._watching = False

@@ -5,7 +5,7 @@ source sends what any of the rest passes, once, and this node decides among its 
 the source only; its results come with a tag.
 
     Demands    of a node: the Wanted of each channel, brought up to date when somebody looks
-    Wanted     of a channel: its wishes, kept in step with its interests one by one         (wanted.py)
+    Wanted     of a channel: its wishes, kept in step with its interests one by one         (wishes.py)
     Demand     of a channel and a peer: what is wanted there, as of a version
     Installation   what a peer was asked for, and its answer
 """

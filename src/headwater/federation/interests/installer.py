@@ -35,7 +35,7 @@ REFUSALS_TOLD = 100  # of one question, as control events
 GRACE = 3.0  # seconds for which a node that was started again may take to bring back all its durable sinks
 
 
-class Installing:
+class Installer:
     """The wishes of all peers."""
 
     def __init__(self, engine: Engine) -> None:
@@ -154,7 +154,7 @@ class Installing:
         first, crossing.deferred = crossing.deferred is None, question
         crossing.give_up = give_up
         if first:
-            self._engine.keeping.later(GRACE, lambda: crossing.give_up())
+            self._engine.scheduler.later(GRACE, lambda: crossing.give_up())
         return False
 
     def _change(self, peer: Peer, principal: Principal, crossing: Crossing, question: Question) -> Installed:

@@ -34,7 +34,7 @@ PAGE_BYTES = 512 << 10  # of wishes in one message, before they are packed
 REPEATED = 64  # refused wishes that are asked for again with each question
 
 
-class Asking:
+class Requester:
     """One task at a time for each peer and channel; what changes meanwhile goes into the next question."""
 
     def __init__(self, engine: Engine) -> None:
@@ -66,7 +66,7 @@ class Asking:
                 self._engine.offence(peer, f"channel {ad.name}: {error}")
             except Exception as error:  # whatever it is, the other channels are served
                 pause = self._engine.failures.failed(f"{ad.name}@{peer.name}", error)
-                self._engine.keeping.later(pause, partial(self.advertised, peer))
+                self._engine.scheduler.later(pause, partial(self.advertised, peer))
         with self._node._wiring.lock:
             concerned = [channel for channel in self._node.channels() if peer.has(channel.name)]
         for channel in concerned:
@@ -75,7 +75,7 @@ class Asking:
             if peer.incarnation == state.incarnation and patterns == self._patterns:
                 peer.considered = max(peer.considered, state.version)
         self._engine.permissions.consider(peer, patterns)
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
     def look_again(self) -> None:
         """There is a new pattern of names: channels that peers have said they have may fit it."""
@@ -85,7 +85,7 @@ class Asking:
                 peer.considered = 0
         if not self._looking:
             self._looking = True
-            self._engine.keeping.later(0.0, self._look)
+            self._engine.scheduler.later(0.0, self._look)
 
     def _look(self) -> None:
         self._looking = False
@@ -150,7 +150,7 @@ class Asking:
                 self._failed(channel, peer, error)
             else:
                 if asked is not None:
-                    self._engine.keeping.work(self._ask, peer, channel, asked, on=peer.id)
+                    self._engine.scheduler.work(self._ask, peer, channel, asked, on=peer.id)
 
     def _due(self, channel: Channel, peer: Peer) -> Installation | None:
         """What is to be asked of a peer now, if anything is; nobody else asks it meanwhile."""
@@ -172,7 +172,7 @@ class Asking:
             if demand.same(asked.demand) and asked.agreed == asked.version and not _doubtful(peer, channel.name, asked):
                 if begin and asked.marked >= asked.due:  # nothing was asked for them, and so nothing will come
                     asked.begins.append((asked.version, begin))
-                    self._engine.keeping.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
+                    self._engine.scheduler.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
                 self._engine.failures.succeeded(_place(channel, peer))
                 return None
             asked.busy = True
@@ -190,7 +190,7 @@ class Asking:
     def _failed(self, channel: Channel, peer: Peer, error: Exception) -> None:
         if not self._engine.closed:
             pause = self._engine.failures.failed(_place(channel, peer), error)
-            self._engine.keeping.later(pause, lambda: self.sync(channel, [peer]))
+            self._engine.scheduler.later(pause, lambda: self.sync(channel, [peer]))
 
     def _ask(self, peer: Peer, channel: Channel, asked: Installation) -> None:
         answered = False
@@ -203,7 +203,7 @@ class Asking:
             with peer.lock:
                 asked.busy = False
                 again, asked.again = asked.again, False
-            self._engine.keeping.changed()
+            self._engine.scheduler.changed()
         if failure is not None:
             with peer.lock:
                 asked.base = 0  # there is no telling what it knows
@@ -213,7 +213,7 @@ class Asking:
         if again or not answered:
             current = peer.asked.get(channel.name) is asked
             if current and peer.present and peer.gone is None and not self._engine.closed:
-                self._engine.keeping.later(0.0 if answered else AGAIN, lambda: self.sync(channel, [peer]))
+                self._engine.scheduler.later(0.0 if answered else AGAIN, lambda: self.sync(channel, [peer]))
 
     def _ask_once(self, peer: Peer, channel: Channel, asked: Installation) -> bool:
         """Whether the peer has answered."""
@@ -373,8 +373,8 @@ class Asking:
         for tag, why in refused.items():
             self._engine.control.interest(peer, channel.name, entries.get(tag), "refused", why)
         if retry:
-            self._engine.keeping.later(0.0, lambda: self.sync(channel, [peer]))
-            self._engine.keeping.later(RECONSIDER, lambda: self._reconsider(peer, channel))
+            self._engine.scheduler.later(0.0, lambda: self.sync(channel, [peer]))
+            self._engine.scheduler.later(RECONSIDER, lambda: self._reconsider(peer, channel))
 
     def _still_refused(self, asked: Installation, demand: Demand, changed: Changed | None) -> dict[int, str]:
         """Of what was refused before, that of which nothing was said this time."""
@@ -445,7 +445,7 @@ class Asking:
             node._wiring.changed([channel for channel, _ in ahead])
         channels = [channel for channel, _ in ahead]
         try:
-            if not self._engine.keeping.until(lambda: self.settled(channels, marks=True), CHANGE):
+            if not self._engine.scheduler.until(lambda: self.settled(channels, marks=True), CHANGE):
                 log.warning("node %s: not all nodes have taken up the change of %s", node.name, subscription.name)
             yield
         finally:

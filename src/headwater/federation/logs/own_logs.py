@@ -54,7 +54,7 @@ class Part:
         return self._reader.scan(node=self._node, source=source, after=after, upto=upto, columns=columns, rows=ROWS)
 
 
-class Shelf:
+class OwnLogs:
     """The parts that a node has."""
 
     def __init__(self, root: str | os.PathLike[str], node: str) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.channel.names import check_name
 from headwater.errors import FederationError, FrameError, HeadwaterError, SecurityError
-from headwater.federation.logs.own_logs import Shelf
+from headwater.federation.logs.own_logs import OwnLogs
 from headwater.federation.security.envelope import Verifier, question_name
 from headwater.federation.security.session import is_box
 from headwater.federation.wire import log_requests as log_messages
@@ -72,7 +72,7 @@ class Refused(FederationError):
 class LogServer:
     """Answers for one node. `answer` may be called by several threads."""
 
-    def __init__(self, engine: Engine, shelf: Shelf) -> None:
+    def __init__(self, engine: Engine, shelf: OwnLogs) -> None:
         self._engine, self._shelf = engine, shelf
         # Many processes of one user may ask at a time; they are no members, and are not remembered as such.
         self._verifier = Verifier(
@@ -256,7 +256,7 @@ class LogServer:
         for each in over:
             each.close()
         if sweep:
-            self._engine.keeping.later(IDLE, self._sweep)
+            self._engine.scheduler.later(IDLE, self._sweep)
 
     def _sweep(self) -> None:
         """Readings that nobody goes on with hold no files: others may be waiting to exchange them."""
@@ -269,7 +269,7 @@ class LogServer:
         for cursor in cursors:
             cursor.close()
         if again:
-            self._engine.keeping.later(IDLE / 2, self._sweep)
+            self._engine.scheduler.later(IDLE / 2, self._sweep)
 
     def _begin(self, principal: Principal, question: Read, key: tuple[Any, ...]) -> _Cursor:
         part = self._shelf.part(question.channel)

@@ -311,7 +311,7 @@ class Groups:
         for share in [] if lane is None else list(lane.crossing.shares.values()):
             if lane in share.announced:
                 share.tell(share.introduction(lane, 0), stir=False)
-                self.engine.keeping.later(0.0, share.peer.stir)
+                self.engine.scheduler.later(0.0, share.peer.stir)
 
     # ── time ──
 
@@ -320,7 +320,7 @@ class Groups:
         self.unsaid.add(lane)
         if not self._beating:
             self._beating = True
-            self.engine.keeping.later(PAUSE, self._beat)
+            self.engine.scheduler.later(PAUSE, self._beat)
 
     def _beat(self) -> None:
         self._beating = False
@@ -358,7 +358,7 @@ class Groups:
         for lane in list(self.lanes.values()):
             while lane.crossing.waits(lane) and monotonic() < end:
                 lane.wait(partial(_settled, lane), min(0.2, end - monotonic()))
-        self.engine.keeping.until(lambda: not self.rests, max(0.0, end - monotonic()))
+        self.engine.scheduler.until(lambda: not self.rests, max(0.0, end - monotonic()))
         return not self.rests and not any(lane.waiting for lane in self.lanes.values() if lane.crossing.reliable)
 
     def summary(self) -> dict[str, Any]:

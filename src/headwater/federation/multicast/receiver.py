@@ -18,7 +18,7 @@ from headwater.federation.wire.kinds import BATCH, BODY, EVENT, EVENTS, GROUP, R
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
-    from headwater.federation.arrive.remote_source import StandIn
+    from headwater.federation.arrive.remote_source import RemoteSource
     from headwater.federation.interests.demand import Demand
     from headwater.federation.multicast.groups import Groups
     from headwater.federation.peers.peer import Peer
@@ -87,7 +87,7 @@ class Hearing:
     def freeze(self, peer: Peer, channel: str, frozen: bool) -> None:
         """A peer is asked to send a channel in another way: what comes from the group meanwhile waits, for only the
         peer knows which frame was the last for this node; or it is not, after all."""
-        for source in list(peer.standins.values()):
+        for source in list(peer.remote_sources.values()):
             if source.channel.name == channel and source.track is not None:
                 source.track.freeze(frozen)
 
@@ -127,7 +127,7 @@ class Hearing:
             if frame[0] not in _EVENTS or len(frame) < 5:
                 raise FrameError(f"multicast: expected events, found a frame of kind {frame[0]}")
             (sid,) = _SOURCE.unpack_from(frame, 1)
-            source = peer.standins.get(sid & ~GROUP)
+            source = peer.remote_sources.get(sid & ~GROUP)
             track = None if source is None else source.track
             if not sid & GROUP:
                 raise FrameError("multicast: expected frames of a group, found one of a link")
@@ -155,11 +155,11 @@ class Hearing:
 
     def message(self, peer: Peer, message: Any) -> None:
         """Frames of a group that were asked for again, or that no datagram can take."""
-        source = peer.standins.get(message.source & ~GROUP)
+        source = peer.remote_sources.get(message.source & ~GROUP)
         if source is not None and source.track is not None:
             source.track.arrived(message, 0, asked=True)
 
-    def announced(self, peer: Peer, source: StandIn, message: Announce) -> None:
+    def announced(self, peer: Peer, source: RemoteSource, message: Announce) -> None:
         track = source.track
         if track is not None and track.begins(message.next - 1):
             return
@@ -169,20 +169,20 @@ class Hearing:
 
     def sent(self, peer: Peer, message: Sent) -> None:
         for sid, number in message.numbers.items():
-            source = peer.standins.get(sid & ~GROUP)
+            source = peer.remote_sources.get(sid & ~GROUP)
             if source is not None and source.track is not None:
                 source.track.told(number, message.totals.get(sid))
 
     def ends(self, peer: Peer, sid: int) -> None:
         """No more of a source comes by its group."""
-        source = peer.standins.get(sid & ~GROUP)
+        source = peer.remote_sources.get(sid & ~GROUP)
         track = None if source is None else source.track
         if track is not None:
             track.ends()
 
     def marked(self, peer: Peer, message: Mark, then: Callable[[], None]) -> None:
         """Wishes are in force, once everything is here that was sent before that."""
-        sources = [each for each in list(peer.standins.values()) if each.channel.name == message.channel]
+        sources = [each for each in list(peer.remote_sources.values()) if each.channel.name == message.channel]
         tracks = [track for each in sources if (track := each.track) is not None]
         left, lock = [len(tracks)], threading.Lock()
 
@@ -206,13 +206,13 @@ class Hearing:
         self._behind.add(track)
         if not self._beating:
             self._beating = True
-            self.engine.keeping.later(PATIENCE, self._beat)
+            self.engine.scheduler.later(PATIENCE, self._beat)
 
     def _beat(self) -> None:
         self._beating = False
         for track in list(self._behind):
             self._behind.discard(track)
-            self.engine.keeping.work(track.look)
+            self.engine.scheduler.work(track.look)
 
 
 __all__ = ["Hearing"]

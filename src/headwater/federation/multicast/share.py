@@ -252,7 +252,7 @@ class Share:
         if self.peer.link is not None:
             self.peer.control.append(frame)
             if stir:
-                self.peer.engine.keeping.later(0.0, self.peer.stir)
+                self.peer.engine.scheduler.later(0.0, self.peer.stir)
 
     def forget(self, lane: GroupLane) -> None:
         for known in (self.acked, self.start, self.base, self.announced):

@@ -15,7 +15,7 @@ from headwater.federation.wire.control import Repair
 from headwater.federation.wire.kinds import GROUP
 
 if TYPE_CHECKING:
-    from headwater.federation.arrive.remote_source import StandIn
+    from headwater.federation.arrive.remote_source import RemoteSource
     from headwater.federation.multicast.receiver import Hearing
     from headwater.federation.peers.peer import Peer
 
@@ -30,7 +30,7 @@ class Track:
     """One source's frames from its group. Whoever brings a frame hands on what is in order, unless somebody does so
     already; so events stay in order, and who reads a link never waits for who reads datagrams."""
 
-    def __init__(self, hearing: Hearing, peer: Peer, source: StandIn, frame: int) -> None:
+    def __init__(self, hearing: Hearing, peer: Peer, source: RemoteSource, frame: int) -> None:
         self._hearing, self.peer, self.source = hearing, peer, source
         self.sid = source.sid | GROUP
         self.frame = self.acknowledged = frame  # the last that came in order
@@ -178,7 +178,9 @@ class Track:
                 if not self._has_room():
                     with self._lock:
                         self._busy = False
-                    self._hearing.engine.keeping.later(0.005, partial(self._hearing.engine.keeping.work, self._again))
+                    self._hearing.engine.scheduler.later(
+                        0.005, partial(self._hearing.engine.scheduler.work, self._again)
+                    )
                     return
                 self._hand(*found)
         if self.over:
@@ -236,8 +238,8 @@ class Track:
             if self.unsaid >= PACE or self._bytes >= BYTES:
                 self._bytes = 0
                 self.peer.acknowledge([self])  # type: ignore[list-item]
-            elif not self._hearing.engine.keeping.ticking:
-                self._hearing.engine.keeping.tick_soon()
+            elif not self._hearing.engine.scheduler.ticking:
+                self._hearing.engine.scheduler.tick_soon()
 
     def _guarded(self, then: Callable[[], None]) -> None:
         try:

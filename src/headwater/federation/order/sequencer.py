@@ -168,7 +168,7 @@ class Sequencer:
         self._say = self._talk.source(self.rank)
         self._listening = self._talk.subscribe(self._heard, name=f"sequencer of {channel.name}, listening")
         self._taker = self._taking(RelayThreads(), self._take)
-        self._engine.keeping.watchers.append(self._event.set)
+        self._engine.scheduler.watchers.append(self._event.set)
         self._thread = Supervised(
             self._keep, f"headwater-{node.name}-sequencer", node._crashes, again=lambda: not self.closed
         )
@@ -214,7 +214,7 @@ class Sequencer:
         if self._engine is not None:
             self._resign()
             with suppress(ValueError):
-                self._engine.keeping.watchers.remove(self._event.set)
+                self._engine.scheduler.watchers.remove(self._event.set)
             self._electorate.close()
             self._listening.cancel()
             self._say.close()
@@ -349,7 +349,7 @@ class Sequencer:
     def _complete(self) -> bool:
         """Whether it gets the events of all sources that it knows."""
         assert self._engine is not None
-        return self._engine.asking.settled([self.channel, self._talk], marks=True)
+        return self._engine.requester.settled([self.channel, self._talk], marks=True)
 
     # ── who leads ──
 
@@ -470,7 +470,7 @@ class Sequencer:
         if self._renew(now=True):
             self._publish(self.place + 1, "", 0, PLACES)
         assert self._engine is not None
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
     def _recall(self) -> None:
         """What it has published in an earlier term is refused where it has not come yet: it is published again."""
@@ -568,7 +568,7 @@ class Sequencer:
             self._lock.notify_all()
         self._publish(self.place + 1, "", 0, PLACES)
         assert self._engine is not None
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
     def _resign(self) -> None:
         """It ends, with all done: others need not wait for its lease to end."""
@@ -615,7 +615,7 @@ class Sequencer:
         self._version += 1
         self._until = 0.0
         self._renew(now=True)
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
     def _brief(self, rank: str) -> None:
         """Tell one all that it needs to follow."""

@@ -47,12 +47,12 @@ def until_sequenced(node: Node, subscription: Subscription) -> None:
         if subscription.cancelled or _sequenced(node, channel):
             subscription.refused.pop(name, None)
             with suppress(ValueError):
-                engine.keeping.watchers.remove(look)
+                engine.scheduler.watchers.remove(look)
 
     subscription.refused[name] = (
         f"no node that is there sequences {name.removesuffix(ORDERED)}; have one do so: node.sequence(...)"
     )
-    engine.keeping.watchers.append(look)
+    engine.scheduler.watchers.append(look)
     look()
 
 

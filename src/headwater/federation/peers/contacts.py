@@ -157,7 +157,7 @@ class Contacts:
                 each.reached = not each.reached
                 self._note(each, now)
         if changed:
-            self._engine.keeping.changed()
+            self._engine.scheduler.changed()
             if any(not each.reached for each in changed):
                 self._pause = GRACE_SECONDS
                 self._schedule(GRACE_SECONDS)
@@ -202,7 +202,7 @@ class Contacts:
             if due >= self._due:
                 return
             self._due = due
-        self._engine.keeping.later(seconds, partial(self._examine, due))
+        self._engine.scheduler.later(seconds, partial(self._examine, due))
 
     def _missing(self) -> list[Contact]:
         with self._lock:
@@ -220,7 +220,7 @@ class Contacts:
             return
         self._try(missing)
         for each in missing:  # a name may take the system a while
-            self._engine.keeping.later(TELL_SECONDS, partial(self._tell, each))
+            self._engine.scheduler.later(TELL_SECONDS, partial(self._tell, each))
         self._schedule(self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
 
@@ -250,7 +250,7 @@ class Contacts:
             contact.accepting = min(contact.accepting, monotonic()) if accepts else inf
         self._compare()  # a name may resolve by now, or somebody have called who cannot be dialled
         if first:
-            self._engine.keeping.later(BESIDE_SECONDS, self._engine.keeping.changed)
+            self._engine.scheduler.later(BESIDE_SECONDS, self._engine.scheduler.changed)
         self._tell(contact)
 
     def _resolve_one(self, contact: Contact) -> None:
@@ -265,7 +265,7 @@ class Contacts:
             if own:
                 self._all = [each for each in self._all if each is not contact]
         self._compare()
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
     def _is_beside(self, contact: Contact) -> bool:
         with self._lock:

@@ -120,7 +120,7 @@ class Description:
                     if not is_wanted(channel, known.get(channel.name + ORDERED)):
                         continue
                     wants = True
-                    if self._engine.asking.is_offered(channel.name):
+                    if self._engine.requester.is_offered(channel.name):
                         continue  # whoever may know of it does
                 ad = self._channel_ad(channel)
                 if ad is not None:

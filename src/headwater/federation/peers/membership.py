@@ -27,7 +27,7 @@ from headwater.federation.wire.requests import Accepted, Card, Describe, News, S
 
 if TYPE_CHECKING:
     from headwater.channel.source import Source
-    from headwater.federation.arrive.remote_source import StandIn
+    from headwater.federation.arrive.remote_source import RemoteSource
     from headwater.federation.engine import Engine
 
 log = logging.getLogger("headwater.federation")
@@ -53,7 +53,7 @@ class Membership:
         self._telling = threading.Lock()  # one at a time
         self._appeared: dict[tuple[str, int], float] = {}  # runs of nodes that are said to be there, and since when
         self._calls = RollCalls(engine)
-        self.inquiries = Inquiries(self._ask_state, self._heard, self._unknown, engine.keeping.later)
+        self.inquiries = Inquiries(self._ask_state, self._heard, self._unknown, engine.scheduler.later)
 
     def start(self) -> None:
         """From here on changes are told."""
@@ -66,7 +66,7 @@ class Membership:
         late = partial(self._answered_roll, question)
         for reply in self._engine.fabric.roll_answers(question.payload, ANSWER, self._present, late):
             self._answered_roll(question, reply)
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
     def _present(self) -> list[str]:
         """The nodes that have proven to be there."""
@@ -78,13 +78,13 @@ class Membership:
             if self._heard(answered):
                 sender = answered.opened
                 self.inquiries.want(sender.sender, sender.incarnation, proven=True, anew=True)
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
     def look_round(self, source: Source) -> None:
         """Once others can know of a source of this node, hear from everyone what they have: of two nodes that do so at
         least one then knows of the other's."""
         told = self.description
-        self._engine.keeping.until(lambda: source.number in told.told[1] or self._engine.closed, ANSWER)
+        self._engine.scheduler.until(lambda: source.number in told.told[1] or self._engine.closed, ANSWER)
         self.roll_call()
 
     def describe(self, source: Source) -> SourceAd:
@@ -105,13 +105,13 @@ class Membership:
                 return
             news = News(self._engine.id, self._engine.incarnation, self.description.version)
             self._engine.fabric.tell(self._engine.seal("news", pack(news)))
-        self._engine.installing.sources_gone(gone)
+        self._engine.installer.sources_gone(gone)
 
     def look_at_wants(self) -> None:
         """What another node has is different now: channels that sinks here want may have become known by it, or are no
         longer."""
         if self.description.wants:
-            self._engine.keeping.later(0.0, self.tell_news)
+            self._engine.scheduler.later(0.0, self.tell_news)
 
     def latest(self) -> int:
         """The version of this node's state with all that there is now."""
@@ -170,7 +170,7 @@ class Membership:
             return True
         if not self._engine.fabric.is_alive(node, incarnation) or (node, incarnation) in self._silent:
             return False
-        self._engine.keeping.work(self._check_alive, peer, incarnation, on=node)
+        self._engine.scheduler.work(self._check_alive, peer, incarnation, on=node)
         return True
 
     def _check_alive(self, peer: Peer, incarnation: int) -> None:
@@ -195,8 +195,8 @@ class Membership:
             peer.asked.clear()
             peer.memory_there = 0
             peer.unwanted.clear()
-            gone = list(peer.standins.values())
-            peer.standins.clear()
+            gone = list(peer.remote_sources.values())
+            peer.remote_sources.clear()
             peer.over.clear()
             peer.unacknowledged.clear()
             link, peer.link = peer.link, None
@@ -205,11 +205,11 @@ class Membership:
         for source in gone:
             self._engine.node._wiring.withdraw(source)
             self._forget_positions(source)
-        self._engine.installing.restarted(peer)
+        self._engine.installer.restarted(peer)
         if self._engine.groups is not None:
             self._engine.groups.forget(peer)
 
-    def _forget_positions(self, source: StandIn) -> None:
+    def _forget_positions(self, source: RemoteSource) -> None:
         """A source will not come back: how far sinks were with it need not be remembered."""
         state = self._engine.node.state
         if state is not None and source.position_key is not None and not source.ad.log:
@@ -235,7 +235,7 @@ class Membership:
             self.inquiries.want(node, incarnation, peer.state.version, proven=True, anew=True)
             self._touch_all()
             self._link_again(peer)
-            self._engine.keeping.changed()
+            self._engine.scheduler.changed()
 
     def expected(self, since: float) -> set[tuple[str, int]]:
         """Runs of nodes that are said to be there since a time or later, and have not said anything themselves yet."""
@@ -253,7 +253,7 @@ class Membership:
         if peer.direct:
             peer.say(wire.encode_ping(self.description.version))  # it may be only Zenoh that does not reach it
             heard = peer.heard
-            self._engine.keeping.later(min(1.0, self._engine.network.lease), lambda: self._still_there(peer, heard))
+            self._engine.scheduler.later(min(1.0, self._engine.network.lease), lambda: self._still_there(peer, heard))
         else:
             self._away(peer)
 
@@ -272,12 +272,12 @@ class Membership:
             link = peer.link
         if link is not None:
             peer.link_down(link, "the other node is not there any more")
-        self._engine.installing.away(peer)
-        for source in list(peer.standins.values()):
+        self._engine.installer.away(peer)
+        for source in list(peer.remote_sources.values()):
             source.promised(None)
         self._engine.control.node(peer, "left")
         self.look_at_wants()
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
     def link_lost(self, peer: Peer) -> None:
         """A link to a peer has ended."""
@@ -287,7 +287,7 @@ class Membership:
             self._away(peer)
         elif self._engine.links.wanted(peer):
             self._engine.links.connect(peer)
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
     def said_bye(self, peer: Peer, reason: str) -> None:
         """A peer leaves in an orderly way."""
@@ -295,19 +295,19 @@ class Membership:
         link = peer.link
         if link is not None:
             peer.link_down(link, f"it said goodbye: {reason}")
-        self._engine.keeping.later(0.0, lambda: self._forget(peer, orderly=True))
+        self._engine.scheduler.later(0.0, lambda: self._forget(peer, orderly=True))
 
     def _forget(self, peer: Peer, *, orderly: bool = False) -> None:
         """It will not come back, or too late."""
         if peer.gone is None:
             return
-        for source in list(peer.standins.values()):
+        for source in list(peer.remote_sources.values()):
             self._engine.node._wiring.withdraw(source)
-        peer.standins.clear()
+        peer.remote_sources.clear()
         peer.over.clear()
         peer.unacknowledged.clear()
         self._engine.permissions.forget(peer)
-        kept = self._engine.installing.gone(peer, orderly=orderly)
+        kept = self._engine.installer.gone(peer, orderly=orderly)
         if self._engine.groups is not None:
             self._engine.groups.forget(peer)
             self._engine.groups.hearing.forget(peer)
@@ -319,7 +319,7 @@ class Membership:
             with self._engine.lock:
                 if self._engine.peers.get(peer.id) is peer and peer.gone is not None:
                     del self._engine.peers[peer.id]
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
     # ── what others say of themselves ──
 
@@ -445,7 +445,7 @@ class Membership:
         for ad in state.sources:
             if known.get(ad.sid) == ad:
                 continue
-            source = peer.standins.get(ad.sid)
+            source = peer.remote_sources.get(ad.sid)
             told = source is None or source.linked or source.track is not None  # among its events, where it counts
             if source is not None and not told and source.zones != frozenset(ad.zones):
                 self._engine.node._wiring.rezone(source, frozenset(ad.zones))
@@ -526,7 +526,9 @@ class Membership:
         """Wait until a peer has said what it has, and where it can be called; or too late."""
         if not peer.described:
             self.inquiries.want(peer.id, peer.incarnation, proven=True, anew=True)
-            self._engine.keeping.until(lambda: peer.described or self._engine.closed or peer.link is not None, timeout)
+            self._engine.scheduler.until(
+                lambda: peer.described or self._engine.closed or peer.link is not None, timeout
+            )
 
     def _link_again(self, peer: Peer) -> None:
         """It is back: what was kept for it, or is still wanted of it, needs a link."""
@@ -537,9 +539,9 @@ class Membership:
         """What it has may concern sinks here."""
         self._compare_names(peer)
         self._link_again(peer)
-        self._engine.keeping.later(0.0, lambda: self._engine.asking.advertised(peer))
+        self._engine.scheduler.later(0.0, lambda: self._engine.requester.advertised(peer))
         self.look_at_wants()
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
     def _compare_names(self, peer: Peer) -> None:
         """Two nodes of one name work, each by its id, and are told apart by nobody who reads a report or a log."""

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import ClosedError, FederationError, FrameError, HeadwaterError
-from headwater.federation.arrive.remote_source import StandIn
+from headwater.federation.arrive.remote_source import RemoteSource
 from headwater.federation.peers.inquiries import Pace
 from headwater.federation.send.crossing import Crossing
 from headwater.federation.send.lane import Lane
@@ -85,9 +85,11 @@ class Peer:
         self.memory = new_memory()  # in which they are kept: another one as soon as this node gives one up by itself
         self.unwanted: dict[str, int] = {}  # by channel of which it wants nothing more, the version of that question
         self.by_sid: dict[int, Lane] = {}
-        self.standins: dict[int, StandIn] = {}
-        self.over: dict[int, StandIn] = {}  # the last that have ended: the other end may not know what came of them
-        self.unacknowledged: set[StandIn] = set()
+        self.remote_sources: dict[int, RemoteSource] = {}
+        self.over: dict[
+            int, RemoteSource
+        ] = {}  # the last that have ended: the other end may not know what came of them
+        self.unacknowledged: set[RemoteSource] = set()
         self._acknowledging = threading.Lock()
         # what this node has asked for there
         self.asked: dict[str, Any] = {}  # by channel: a demand.Installation
@@ -310,7 +312,7 @@ class Peer:
             with self.building:
                 self.control.clear()
                 self.control.append(self._resume())
-                known = [*self.standins.items(), *self._ended()]
+                known = [*self.remote_sources.items(), *self._ended()]
                 said = [(sid, source.acknowledged) for sid, source in known if source.acknowledged]
                 if said:  # it may have been lost with the link
                     self.control.append(wire.encode_ack(said))
@@ -322,7 +324,7 @@ class Peer:
             self._let_go(link, "its node was closed")
             return
         self.stir()
-        self.engine.keeping.changed()
+        self.engine.scheduler.changed()
 
     def _resume(self) -> bytes:
         return wire.encode_control(Resume(self.positions(), memory=self.memory))
@@ -338,12 +340,12 @@ class Peer:
 
     def positions(self) -> dict[int, int]:
         """The last frame of each source that came."""
-        sources = list(self.standins.items())
+        sources = list(self.remote_sources.items())
         found = {sid: source.frame for sid, source in [*sources, *self._ended()] if source.frame or source.linked}
         found.update({track.sid: track.frame for _, source in sources if (track := source.track) is not None})
         return found
 
-    def ended(self, sid: int, source: StandIn) -> None:
+    def ended(self, sid: int, source: RemoteSource) -> None:
         """A source is no more, and everything it sent has come."""
         source.linked = False
         self.over.pop(sid, None)
@@ -351,13 +353,13 @@ class Peer:
         if len(self.over) > OVER:
             del self.over[next(iter(self.over))]
 
-    def _ended(self) -> list[tuple[int, StandIn]]:
+    def _ended(self) -> list[tuple[int, RemoteSource]]:
         """Sources that are no more, of which not all may be acknowledged yet: none of it is to come again. One that
         only was not wanted any more may come anew, from its first frame on."""
-        if not self.over or len(self.standins) > SOURCES // 2:  # there is a limit to what can be said
+        if not self.over or len(self.remote_sources) > SOURCES // 2:  # there is a limit to what can be said
             return []
         there = {each.sid for each in self.sources}
-        there.update(self.standins)
+        there.update(self.remote_sources)
         return [(sid, source) for sid, source in list(self.over.items()) if sid not in there]
 
     def link_down(self, link: Link, reason: str) -> None:
@@ -419,7 +421,7 @@ class Peer:
                     self.control.append(wire.encode_control(Ends(sid)))
             self.control.extend(shared)
             self.resumed, self.memory_there = True, memory
-        self.engine.keeping.later(0.0, partial(self.engine.asking.confirm, self))
+        self.engine.scheduler.later(0.0, partial(self.engine.requester.confirm, self))
         for crossing in marked:
             self.engine.mark(self, crossing)
         self.stir()
@@ -431,7 +433,7 @@ class Peer:
         self.heard = monotonic()
         if frame[0] in ONE and len(frame) >= wire.EVENT_AT:
             sid, number, seq, _ = wire.event_head(frame, 1)
-            source = self.standins.get(sid)
+            source = self.remote_sources.get(sid)
             if source is not None and source.one(number, seq, frame):
                 self._came(source, 1)
                 return
@@ -448,7 +450,7 @@ class Peer:
                         self.engine.groups.acknowledged(self, sid, number)
             case wire.Promise():
                 for sid, time in message.pairs:
-                    if (found := self.standins.get(sid)) is not None:
+                    if (found := self.remote_sources.get(sid)) is not None:
                         found.promised(time)
             case wire.Ping():
                 self.say(wire.encode_pong(message.number))
@@ -459,7 +461,7 @@ class Peer:
                 self._on_control(message, link)
 
     def _on_events(self, message: wire.Events | wire.Batch) -> None:
-        source = self.standins.get(message.source)
+        source = self.remote_sources.get(message.source)
         if source is None:
             if message.source & GROUP and self.engine.groups is not None:
                 self.engine.groups.hearing.message(self, message)
@@ -468,7 +470,7 @@ class Peer:
         elif source.track is None or not source.track.hold(0, partial(self._deliver, source, message)):
             self._deliver(source, message)
 
-    def _deliver(self, source: StandIn, message: wire.Events | wire.Batch) -> None:
+    def _deliver(self, source: RemoteSource, message: wire.Events | wire.Batch) -> None:
         number = message.number
         if 0 < number <= source.frame:
             source.repeated += 1  # it was here already
@@ -523,7 +525,7 @@ class Peer:
 
     def _on_mark(self, message: Mark) -> None:
         for sid, seq in message.points.items():
-            if (source := self.standins.get(sid)) is not None:
+            if (source := self.remote_sources.get(sid)) is not None:
                 source.passed_by(seq)
         self.engine.marked(self, message.channel, message.version)
 
@@ -533,7 +535,7 @@ class Peer:
             if self.engine.groups is not None:
                 self.engine.groups.hearing.ends(self, sid)
             return
-        source = self.standins.get(sid)
+        source = self.remote_sources.get(sid)
         if source is not None:
             source.linked = False
             if source.track is None:
@@ -541,18 +543,18 @@ class Peer:
 
     def _on_announce(self, message: Announce) -> None:
         ad = message.ad
-        source = self.standins.get(ad.sid)
+        source = self.remote_sources.get(ad.sid)
         if source is None:
             try:
-                if len(self.standins) >= SOURCES:
+                if len(self.remote_sources) >= SOURCES:
                     raise FrameError(f"expected at most {SOURCES:,} sources of a node, found more")
-                source = self.engine.stand_in(self, ad, unpack_type(message.type))
+                source = self.engine.remote_source(self, ad, unpack_type(message.type))
             except HeadwaterError as error:
                 self.engine.refused_source(self, ad, str(error))
                 return
             if source is None:
                 return
-            self.standins[ad.sid] = source
+            self.remote_sources[ad.sid] = source
         source.window = message.window
         source.pace = max(1, min(PACE, message.window // 4))
         if source.zones != (zones := frozenset(ad.zones)):
@@ -570,15 +572,15 @@ class Peer:
         elif message.dropped > source.dropped:
             source.dropped = message.dropped
 
-    def _came(self, source: StandIn, events: int) -> None:
+    def _came(self, source: RemoteSource, events: int) -> None:
         self.unacknowledged.add(source)
         source.unsaid += events
         if source.unsaid >= source.pace:
             self.acknowledge([source])
-        if not self.engine.keeping.ticking and source in self.unacknowledged:
-            self.engine.keeping.tick_soon()
+        if not self.engine.scheduler.ticking and source in self.unacknowledged:
+            self.engine.scheduler.tick_soon()
 
-    def acknowledge(self, sources: Iterable[StandIn] | None = None) -> bool:
+    def acknowledge(self, sources: Iterable[RemoteSource] | None = None) -> bool:
         """Tell the other end what no sink of this node needs again; whether there may be more to tell soon."""
         pairs = []
         with self._acknowledging:  # the reader and the keeper
@@ -594,7 +596,7 @@ class Peer:
             self.say(wire.encode_ack(pairs))
         return bool(self.unacknowledged)
 
-    def wait_for_room(self, source: StandIn, record: bytes | None) -> None:
+    def wait_for_room(self, source: RemoteSource, record: bytes | None) -> None:
         """Until every sink that may want the source's next events has room for them."""
         while (mailbox := source.full(record)) is not None and not self.engine.closing:
             if mailbox.inline:

@@ -147,7 +147,7 @@ class Permissions:
             if unlisted.busy or not unlisted.waiting:
                 return
             unlisted.busy = True
-        self._engine.keeping.later(GATHER_SECONDS, partial(self._ask, peer, unlisted))
+        self._engine.scheduler.later(GATHER_SECONDS, partial(self._ask, peer, unlisted))
 
     def _ask(self, peer: Peer, unlisted: Unlisted) -> None:
         """One question for all that are waiting, as far as they fit; no thread waits for its answer."""
@@ -157,10 +157,10 @@ class Permissions:
                 unlisted.busy = False  # if the peer comes back, it is begun again
                 return
             names = _page(unlisted.waiting, self._engine.security.limit // 4)
-        dialogue, keeping = self._engine.dialogue, self._engine.keeping
+        dialogue, scheduler = self._engine.dialogue, self._engine.scheduler
 
         def answered(result: Answered | FederationError) -> None:
-            keeping.later(0.0, partial(self._answered, peer, unlisted, names, result))
+            scheduler.later(0.0, partial(self._answered, peer, unlisted, names, result))
 
         try:
             question = dialogue.question(peer, MaySubscribe(names))
@@ -173,7 +173,7 @@ class Permissions:
         log.info("node %s: %s has not said what may be subscribed to: %s", self._node.name, peer.name, error)
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(unlisted.failures, 16))
         unlisted.failures += 1
-        self._engine.keeping.later(pause, partial(self._ask, peer, unlisted))
+        self._engine.scheduler.later(pause, partial(self._ask, peer, unlisted))
 
     def _answered(self, peer: Peer, unlisted: Unlisted, names: list[str], result: Answered | FederationError) -> None:
         if isinstance(result, FederationError):
@@ -200,7 +200,7 @@ class Permissions:
                         next(iter(refused.values())))  # fmt: skip
             self._show(peer, refused)
         self._start(peer, unlisted)
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
     # ── where it is seen ──
 

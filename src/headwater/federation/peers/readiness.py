@@ -46,7 +46,7 @@ class Readiness:
     def wait(self, timeout: float) -> bool:
         """Whether it came to that in time."""
         try:
-            found = self._engine.keeping.until(self._reached, timeout)
+            found = self._engine.scheduler.until(self._reached, timeout)
             self._engine.unready = [] if found else self._reasons()
             return found
         finally:
@@ -67,7 +67,7 @@ class Readiness:
         if self._expects_others():
             found.append("a node that is said to be there has not proven who it is")
         for channel in engine.node.channels():
-            if not engine.asking.settled([channel], marks=True):
+            if not engine.requester.settled([channel], marks=True):
                 found.append(f"what is wanted of channel {channel.name} is not in force at all of its sources")
         return found or ["what was waited for has just happened"]
 
@@ -79,7 +79,7 @@ class Readiness:
             return False
         if engine.contacts.awaited():
             return False
-        return engine.asking.settled(engine.node.channels(), marks=True)
+        return engine.requester.settled(engine.node.channels(), marks=True)
 
     def _matters(self, peer: Peer) -> bool:
         """Whether there may be sources of a peer, as far as the rules go: else it could only keep this one waiting."""
@@ -114,7 +114,7 @@ class Readiness:
             return True
         if peer not in self._asked:
             self._asked.add(peer)
-            self._engine.keeping.work(self._ask, peer, on=peer.id)
+            self._engine.scheduler.work(self._ask, peer, on=peer.id)
         return False
 
     def _ask(self, peer: Peer) -> None:
@@ -125,7 +125,7 @@ class Readiness:
                 self._engine.membership.version_said(peer, answer.version)
         except (Unreachable, SecurityError):
             if not self.over and not self._engine.closed:
-                self._engine.keeping.later(AGAIN_SECONDS, partial(self._asked.discard, peer))
+                self._engine.scheduler.later(AGAIN_SECONDS, partial(self._asked.discard, peer))
             return
         except FederationError:
             pass  # it does not let this node in, and so it has nothing for it
@@ -133,7 +133,7 @@ class Readiness:
             return
         self._confirmed.add((peer, incarnation))
         self._asked.discard(peer)
-        self._engine.keeping.changed()
+        self._engine.scheduler.changed()
 
 
 __all__ = ["Readiness"]

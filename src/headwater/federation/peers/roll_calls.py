@@ -31,7 +31,7 @@ class RollCalls:
             self._ignored = fabric.ignored_tokens
             self._pause = min(LAST_PAUSE, 2 * self._pause)
             self._next, self._calling = now + self._pause, True
-            if not self._engine.keeping.work(self._call):
+            if not self._engine.scheduler.work(self._call):
                 self._calling = False
 
     def _call(self) -> None:

@@ -279,8 +279,8 @@ class Security:
         if shown and not self.proves and not self.open:
             hint = (
                 "give Security(certificate=, key=, authority=) (headwater.federation.security.certificates makes them) "
-                "or Security(user=, password=, users=), with rules=[...]; or stay on this machine: tcp/127.0.0.1:{}; or, "
-                "if really everybody may come in and do everything, Security(open=True)"
+                "or Security(user=, password=, users=), with rules=[...]; or stay on this machine: tcp/127.0.0.1:{}; "
+                "or, if really everybody may come in and do everything, Security(open=True)"
             )
             expected = "only endpoints of this machine, for there is no security"
             if self.rules is not None:

@@ -30,7 +30,7 @@ RUN = 4096  # events in a frame at most
 BYTES = 1 << 20  # bytes of records in a frame, about
 
 
-class Behind:
+class CatchUp:
     """Used by whoever builds the lane's frames, one thread at a time.
 
     `after` is by tag the last event that the peer has; of what it wants beside that, `rest`. `since` is by tag from

@@ -102,7 +102,7 @@ class Wire(LonePart):
         lane.mark()
         # Records without a number, and without a time, follow on this.
         lane.pending.append(Pause(flow.seen, flow.source._stamp()))
-        lane.peer.engine.keeping.later(0.0, lane.go)  # so that the next record is the first in the list, and told of
+        lane.peer.engine.scheduler.later(0.0, lane.go)  # so that the next record is the first in the list, and told of
         lane.weight = SAMPLE + 1
         self.out, self.stirred = lane.pending, lane.first
         self.token, self.items, self.special = [None], deque(), []
@@ -248,7 +248,7 @@ class Crossing:
         """A lane has read all that the log has."""
         follower = self._following.pop(lane, None)
         if follower is not None:
-            self.peer.engine.keeping.later(0.0, follower.go)
+            self.peer.engine.scheduler.later(0.0, follower.go)
         if self.unmarked and not any(lane.behind is not None for lane in self.active()):
             self.unmarked = False
             self.peer.marks.append(self)

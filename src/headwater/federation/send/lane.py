@@ -19,7 +19,7 @@ from headwater.channel.routing.letter import Chunk
 from headwater.errors import FrameError
 from headwater.federation.send import pending as numbering
 from headwater.federation.send.batch_rows import few_records, picked_frame, picker_of
-from headwater.federation.send.catch_up import Behind
+from headwater.federation.send.catch_up import CatchUp
 from headwater.federation.send.pending import BYTES, RECORDS, Item, Pause, root_of, union
 from headwater.federation.wire import frames as wire
 from headwater.late import asyncio, np
@@ -79,7 +79,7 @@ class Lane:
         self._back = False  # some of what waits was taken out and put back
         self.tagging = False  # one event may be put in several times, with different tags
         self.ended = False
-        self.behind: Behind | None = None  # while its events come from the log
+        self.behind: CatchUp | None = None  # while its events come from the log
         self.live = 0  # the last event before it began to send what the peer had missed
         self.again_asked = 0  # the last time that it was to begin again, by number, and from where
         self.restart: tuple[dict[int, int], dict[int, int]] | None = None
@@ -193,7 +193,7 @@ class Lane:
         self.settle(self._unsettled)
         self.peer.full.discard(self)
         self.live = self.crossing.rest(self.source)
-        self.behind = Behind(self, after, since, self.live, again=True)
+        self.behind = CatchUp(self, after, since, self.live, again=True)
         self.behind.begun = True
 
     def begin_again(self) -> None:
@@ -208,7 +208,7 @@ class Lane:
     def follow(self, earlier: Lane) -> None:
         """Its source was closed and made again while what it had published before is read from the log: that goes
         first, and what it publishes now is read from there as well."""
-        self.behind = Behind(self, {}, {}, self.crossing.rest(self.source), again=False)
+        self.behind = CatchUp(self, {}, {}, self.crossing.rest(self.source), again=False)
         self.behind.begun, self.behind.follows = True, earlier
 
     def give_way(self) -> bool:
@@ -219,7 +219,7 @@ class Lane:
         for entry, _ in self.crossing.wishes.values():
             if entry.interest is not None and entry.interest.program.stateful:
                 return False  # its state has gone on
-        self.behind = Behind(self, {}, {}, source.flows[self.crossing.channel].seen, again=False)
+        self.behind = CatchUp(self, {}, {}, source.flows[self.crossing.channel].seen, again=False)
         self.peer.full.discard(self)
         return True
 
@@ -570,7 +570,7 @@ class Lane:
             self.settle(done)
         if self.behind is not None:
             if not self.dirty and self._unsettled < self.limit:
-                self.peer.engine.keeping.later(0.0, self.go)
+                self.peer.engine.scheduler.later(0.0, self.go)
         elif self.ended and not kept and not self.pending:
             self.crossing.drop(self)
 

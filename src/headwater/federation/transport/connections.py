@@ -30,7 +30,7 @@ RESUMED = 1.0  # seconds in which the other end of a link over Zenoh has said wh
 CALL = 2.0  # seconds for a direct stream to be made
 
 
-class Links:
+class Connections:
     """Of one node."""
 
     def __init__(self, engine: Engine) -> None:
@@ -39,7 +39,7 @@ class Links:
     def link_wanted(self, peer: Peer) -> None:
         """A peer wants events of this node: if it could not make a link, perhaps this node can."""
         if peer.link is None:
-            self._engine.keeping.later(RETRY, lambda: self.connect(peer) if peer.link is None else None)
+            self._engine.scheduler.later(RETRY, lambda: self.connect(peer) if peer.link is None else None)
 
     def established(self, opened: Opened, stream: Stream, *, dialled: bool) -> Peer:
         """A stream whose other end has proven who it is."""
@@ -64,7 +64,7 @@ class Links:
             if peer.calling or self._engine.closed or peer.direct:
                 return
             peer.calling = True
-        if not self._engine.keeping.work(self._connect, peer, pace, on=f"link to {peer.id}"):
+        if not self._engine.scheduler.work(self._connect, peer, pace, on=f"link to {peer.id}"):
             peer.calling = False
 
     def _connect(self, peer: Peer, pace: float) -> None:
@@ -74,7 +74,7 @@ class Links:
             peer.calling = False
         if not reached and not self._engine.closed and (peer.present or peer.gone is None):
             again = min(SELDOM, 2 * pace)
-            self._engine.keeping.later(
+            self._engine.scheduler.later(
                 pace, lambda: None if peer.direct or not self.wanted(peer) else self.connect(peer, again)
             )
 
@@ -97,7 +97,7 @@ class Links:
             except (HeadwaterError, OSError) as error:
                 peer.trouble = f"{endpoint}: {error}"
                 continue
-            if self._engine.keeping.until(partial(_linked, peer, links, stream), CALL) and peer.direct:
+            if self._engine.scheduler.until(partial(_linked, peer, links, stream), CALL) and peer.direct:
                 return True
             peer.trouble = f"{endpoint}: it has not said who it is within {CALL:g} s, or has hung up"
             stream.close("the other node did not answer")
@@ -138,7 +138,7 @@ class Links:
             partial(self._on_routed, peer),
         )
         peer.link_up(link, dialled=True)
-        self._engine.keeping.later(RESUMED, partial(self._ensure_resumed, peer, link))
+        self._engine.scheduler.later(RESUMED, partial(self._ensure_resumed, peer, link))
         peer.trouble = why
         peer.fallback.began(self._engine.node.name, peer.name, why, wanted=wanted)
 
@@ -146,12 +146,12 @@ class Links:
         """Nothing goes before the other end has said what it has. It may not know of this link, or what it said was
         lost: it is asked again until it has."""
         if peer.link is link and link.ended is None and not peer.resumed and not self._engine.closed:
-            self._engine.keeping.work(self._ask_to_resume, peer, link, on=f"link to {peer.id}")
+            self._engine.scheduler.work(self._ask_to_resume, peer, link, on=f"link to {peer.id}")
 
     def _ask_to_resume(self, peer: Peer, link: RoutedLink) -> None:
         with suppress(Unreachable, FederationError):
             self._engine.ask(peer, messages.Routed(peer.trouble[:MAX_WHY], self._engine.network.direct == ()))
-        self._engine.keeping.later(RESUMED, partial(self._ensure_resumed, peer, link))
+        self._engine.scheduler.later(RESUMED, partial(self._ensure_resumed, peer, link))
 
     def use_routed(self, peer: Peer, request: messages.Routed) -> messages.Accepted:
         if peer.direct:

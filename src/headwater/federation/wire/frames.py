@@ -2,7 +2,7 @@
 
 `encode_...` make whole frames, with the prefix that streams need; `decode` takes one without it, and `Splitter` finds
 them in what a stream gives. Whatever is malformed is a `FrameError`, and nothing else; what a frame takes in memory is
-bounded by its size and the bounds in `wire_kinds`, where the kinds of frames are listed.
+bounded by its size and the bounds in `kinds`, where the kinds of frames are listed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from headwater.errors import FrameError
-from headwater.federation.wire import kinds as wire_kinds
+from headwater.federation.wire import kinds
 from headwater.federation.wire.batch import Batch, decode_batch, encode_batch, encode_batches
 from headwater.federation.wire.control import (
     VERSION,
@@ -199,29 +199,29 @@ def decode(frame: Data, limit: int = MAX_FRAME) -> Frame:
 
 def _body(kind: int, data: Data, at: int) -> Frame:
     match kind:
-        case wire_kinds.EVENTS:
+        case kinds.EVENTS:
             return decode_events(data, at)
-        case wire_kinds.EVENT:
+        case kinds.EVENT:
             return decode_event(data, at, False)
-        case wire_kinds.BATCH:
+        case kinds.BATCH:
             return decode_batch(data, at)
-        case wire_kinds.ACK:
+        case kinds.ACK:
             return Ack(_decode_pairs(_ACK, data, at, "ack"))
-        case wire_kinds.PROMISE:
+        case kinds.PROMISE:
             return Promise(_decode_pairs(_PROMISE, data, at, "promise"))
-        case wire_kinds.GAP:
+        case kinds.GAP:
             return _decode_gap(data, at)
-        case wire_kinds.PING:
+        case kinds.PING:
             return Ping(_decode_beat(data, at))
-        case wire_kinds.PONG:
+        case kinds.PONG:
             return Pong(_decode_beat(data, at))
-        case wire_kinds.CONTROL:
+        case kinds.CONTROL:
             return decode_control(data, at)
-        case wire_kinds.RETOLD:
+        case kinds.RETOLD:
             return decode_event(data, at, True)
-        case wire_kinds.BODY:
+        case kinds.BODY:
             return decode_event(data, at, False, True)
-        case wire_kinds.REBODY:
+        case kinds.REBODY:
             return decode_event(data, at, True, True)
         case _:
             raise FrameError(

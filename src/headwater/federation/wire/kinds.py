@@ -2,17 +2,17 @@
 
 On a stream a frame is `u32 length | u8 kind | body`, all numbers little endian; the length counts kind and body.
 
-    CONTROL  1   a control message, msgpack                                        wire_control
-    EVENTS   2   a run of events of one source                                     wire_events
-    BATCH    3   rows of one source, an Arrow record batch                         wire_batch
-    ACK      4   (source u32, number u64)...                                       wire
+    CONTROL  1   a control message, msgpack                                        control.py
+    EVENTS   2   a run of events of one source                                     events.py
+    BATCH    3   rows of one source, an Arrow record batch                         batch.py
+    ACK      4   (source u32, number u64)...                                       frames.py
     GAP      5   source u32, first u64, last u64, lost u64
     PROMISE  6   (source u32, time i64)...
     PING     7   u64
     PONG     8   u64
-    EVENT    9   one event of one source, in the fewest bytes                      wire_events
+    EVENT    9   one event of one source, in the fewest bytes                      events.py
     RETOLD  10   the same, of an event that may have arrived before
-    BODY    11   as EVENT, the record without its header                           wire_bare
+    BODY    11   as EVENT, the record without its header                           headerless.py
     REBODY  12   as RETOLD, the record without its header
 
     kind | 0x80  the body is compressed: codec u8, u32 length of the body, compressed body

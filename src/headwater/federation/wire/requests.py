@@ -1,7 +1,7 @@
 """What nodes say to each other beside events: who they are, what they have, and requests. Nothing here is trusted yet.
 
-Every message travels in a signed envelope (`security/envelope.py`), or on a direct stream whose other end has proven who
-it is.
+Every message travels in a signed envelope (`security/envelope.py`), or on a direct stream whose other end has proven
+who it is.
 In the clear go only a node's `Card`, by which others can begin to talk with it, and its `News`, that something of it
 has changed. All else is for one node, and in a box that only that one can open (`security/session.py`).
 """

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 # Imported when they are first asked for: a node without a log does without Parquet.
 _LATER = {
-    "ChannelLog": "writing",
-    "ChannelReader": "reading",
-    "LogFiles": "files",
-    "Progress": "progress",
-    "Recovered": "writing",
+    "ChannelLog": "channel_log",
+    "ChannelReader": "reader",
+    "LogFiles": "log_folder",
+    "Progress": "progress_bar",
+    "Recovered": "channel_log",
     "channels": "layout",
 }
 
