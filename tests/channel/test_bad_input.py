@@ -496,3 +496,67 @@ def test_the_world_goes_on_after_all_that(world: World) -> None:
             world.source.publish(wrong)
     assert world.source.publish(**GOOD) == 2 and len(world.got) == 2
     assert world.subscription.counts == Counts(evaluated=2, passed=2, delivered=2)
+
+
+def test_a_period_that_is_no_time_at_all_is_an_error_and_nothing_is_done() -> None:
+    with Node() as node:
+        for seconds in (1e-12, 5e-324):
+            with pytest.raises(SubscriptionError, match="every: period: expected a number of seconds, above 0"):
+                node.every("clock", seconds)
+        assert node.channels() == []
+
+
+def test_facts_are_of_fields_of_any_name() -> None:
+    with Node() as node:
+        channel = node.channel("a", "and: i64, in: i64, meta: i64, input: i64")
+        facts = {"and": 1, "in": 2, "meta": 3, "input": 4}
+        source = channel.source(facts=facts)
+        source.publish(facts)
+        with pytest.raises(FactError, match="and = 1, in = 2, meta = 3, input = 4"):
+            source.publish(facts | {"meta": 4})
+        with pytest.raises(SubscriptionError, match=r"facts: 'in': expected .*, found 'two'"):
+            channel.source(facts={"and": 1, "in": "two"})
+        with pytest.raises(SubscriptionError, match=r"facts: 'in': expected .*, found None"):
+            channel.source(facts={"in": None})
+
+
+def test_a_node_may_have_any_name_that_a_configuration_may_give_it() -> None:
+    for node in (Node("the lab"), Node(config={"name": "the lab"})):
+        with node:
+            assert node.name == "the lab"
+    for name in (" lab", "a\nb", 5):
+        with pytest.raises(ConfigError, match="node: name: expected a name of 1 to 255 printable characters"):
+            Node(name)  # type: ignore[arg-type]
+
+
+def test_a_handler_that_cannot_take_an_event_is_an_error_at_the_call() -> None:
+    class Method:
+        def none(self) -> None: ...
+
+        def __call__(self, event: object) -> None: ...
+
+    async def coroutine() -> None: ...
+
+    with Node() as node:
+        channel = node.channel("a", Sighting)
+        for handler in (lambda: None, lambda a, b, c: None, Method().none, coroutine, lambda event, *, key: None):
+            with pytest.raises(SubscriptionError, match=r"handler: expected a function of the event, or .*, found"):
+                channel.subscribe(handler)
+        with pytest.raises(SubscriptionError, match="handler: expected a function of the event and an About, found"):
+            channel.subscribe(lambda event: None, about=True)
+        with pytest.raises(SubscriptionError, match="before: expected a function of the event, found"):
+            channel.subscribe(print, before=lambda: True)
+        with pytest.raises(SubscriptionError, match="after: expected a function of the event and the result, found"):
+            channel.subscribe(print, after=lambda event: True)
+        rights: list[Any] = [Method(), print, [].append, lambda *events: None, lambda event, about=None: None, dict]
+        for right in rights:
+            channel.subscribe(right)
+        assert len(node.subscriptions) == 6
+
+
+def test_what_is_no_filter_tree_is_an_error_of_the_call_that_was_made() -> None:
+    with (
+        Node() as node,
+        pytest.raises(SubscriptionError, match=r"^correlate\(\): part 1: expected on\(…\), .* found str"),
+    ):
+        node.correlate("a", print)  # type: ignore[arg-type]

@@ -1,0 +1,90 @@
+"""Sources that end while their link breaks, or while sinks still have events of theirs."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from headwater.errors import FrameError
+from tests.federation.nodes import Log, eventually, nodes
+from tests.federation.pairs import cut, pair
+
+
+def test_a_source_that_has_ended_leaves_nothing_behind() -> None:
+    log = Log()
+    with nodes() as make:
+        source, a, there, here = pair(make, bytes, log)
+        source.publish(b"1")
+        log.wait(1)
+        assert a.flush(10.0)
+        source.close()
+        eventually(lambda: not here.remote_sources and not there.by_sid and not list(there.lanes()))
+
+
+def test_a_link_breaks_while_a_sink_still_has_events_of_a_source_that_has_ended() -> None:
+    log, go = Log(), threading.Event()
+    with nodes() as make:
+        source, a, there, here = pair(make, bytes, lambda event: (go.wait(20.0), log(event)))
+        other = a.channel("c").source("other")
+        for n in range(5):
+            source.publish(b"%d" % n)
+        eventually(lambda: any(each.received == 5 for each in here.remote_sources.values()))
+        source.close()
+        eventually(lambda: not any(each.name == "s" for each in here.remote_sources.values()))
+        eventually(lambda: not any(each.name == "s" for each in here.sources))
+        cut(there, here)
+        other.publish(b"last")
+        go.set()
+        log.until(lambda events: b"last" in events)
+        assert a.flush(10.0)
+        cut(there, here)  # now all of it is acknowledged
+        other.publish(b"very last")
+        log.until(lambda events: b"very last" in events)
+        assert log.events == [b"0", b"1", b"2", b"3", b"4", b"last", b"very last"]
+        eventually(lambda: [each.name for each in here.remote_sources.values()] == ["other"])
+        assert [lane.source.name for lane in there.lanes()] == ["other"]
+
+
+def test_the_end_of_a_source_is_lost_with_the_link() -> None:
+    log = Log()
+    with nodes() as make:
+        source, a, there, here = pair(make, bytes, log)
+        other = a.channel("c").source("other")
+        source.publish(b"1")
+        log.wait(1)
+        assert a.flush(10.0)
+        gone = there.link
+        assert gone is not None
+        with there.building:
+            there.resumed = False
+            source.close()
+            # It is told, but not sent: as if the link had swallowed it.
+            lane = there.by_sid[source.number]
+            lane.ended = True
+            lane.crossing.drop(lane)
+        cut(there, here)
+        other.publish(b"2")
+        log.wait(2)
+        eventually(lambda: [each.name for each in here.remote_sources.values()] == ["other"])
+
+
+def test_who_asks_again_and_again_for_what_it_does_not_take_is_refused() -> None:
+    """What was sent and not acknowledged is not copied more often than it can be sent."""
+    go, log = threading.Event(), Log()
+    with nodes() as make:
+        source, a, there, here = pair(make, bytes, lambda event: (go.wait(20.0), log(len(event))))
+        sizes = [9 << 20] * 8
+        for size in sizes:
+            source.publish(b"x" * size)
+        eventually(lambda: any(each.received == len(sizes) for each in here.remote_sources.values()))
+        link = there.link
+        assert link is not None
+        with there.sender._turn:  # nothing goes out
+            there.on_resume({}, link)
+            with pytest.raises(FrameError, match="again and again"):
+                there.on_resume({}, link)
+        go.set()
+        assert log.wait(len(sizes)) == sizes
+        assert a.flush(10.0)
+        assert log.events == sizes
