@@ -1,7 +1,12 @@
 """Imports point down only. Prints every import that does not, and exits 1 if there is one.
 
-A room may import rooms below it in ROOMS and nothing above or beside it. Some third-party packages belong to one
-room each, so that the rest of the project does not depend on them. Heavy ones are loaded when they are first used.
+A room may import rooms below it in ROOMS and nothing above or beside it. A large room has rooms of its own, its inner
+rooms, for which the same holds: INNER. Modules that import each other, directly or by way of others, are a cycle: none
+may have more than LARGEST_CYCLE modules. What is imported for type checkers only (`if TYPE_CHECKING:`) counts like any
+other import: who reads one module has to know the other.
+
+Some third-party packages belong to one room each, so that the rest of the project does not depend on them. Heavy ones
+are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -28,6 +33,11 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("explanation",),
     ("cli",),
 )
+# The rooms of a room, as above: its packages and modules, all of them. Not listed here: a room of a few modules.
+INNER: dict[str, tuple[tuple[str, ...], ...]] = {}
+LARGEST_CYCLE = 5  # modules
+# Rooms that have a larger one, to be undone: how large it may be until then.
+UNDONE: dict[str, int] = {"channel": 23, "federation": 40}
 OWNERS = {
     "llvmlite": ("native",),
     "sqlglot": ("lang",),
@@ -136,9 +146,108 @@ def problems(root: Path) -> list[str]:
     return lines
 
 
+# ── inner rooms, and cycles ──
+
+Graph = dict[str, dict[str, int]]  # by module: the modules of the package that it imports, and the line where it does
+
+
+def graph(root: Path) -> Graph:
+    """What each module of the package imports of it, type checking included."""
+    paths = {".".join(path.relative_to(root.parent).with_suffix("").parts): path for path in root.rglob("*.py")}
+    found: Graph = {}
+    for module, path in paths.items():
+        edges = found[module] = {}
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            for name in names:
+                if name in paths and name != module:
+                    edges.setdefault(name, node.lineno)  # type: ignore[attr-defined]
+    return found
+
+
+def inner_problems(root: Path, edges: Graph, inner: dict[str, tuple[tuple[str, ...], ...]]) -> list[str]:
+    """Imports between the rooms of a room that do not point down, and rooms that no table has."""
+    lines: list[str] = []
+    for room, rows in inner.items():
+        level = {name: at for at, names in enumerate(rows) for name in names}
+        folder, prefix = root.joinpath(*room.split(".")), f"{root.name}.{room}."
+        there = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+        there -= {FACE}
+        for name in sorted(there - set(level)):
+            lines.append(f"{folder / name}: room {room}.{name} is not in INNER[{room!r}] of tools/check_imports.py")
+        for name in sorted(set(level) - there):
+            lines.append(f"{folder}: INNER[{room!r}] of tools/check_imports.py has {name!r}, which is not there")
+        for module, imported in sorted(edges.items()):
+            own = module.removeprefix(prefix).partition(".")[0]
+            if not module.startswith(prefix) or own not in level:
+                continue
+            for name, line in sorted(imported.items()):
+                other = name.removeprefix(prefix).partition(".")[0]
+                if name.startswith(prefix) and other != own and other in level and level[other] >= level[own]:
+                    where = "above" if level[other] > level[own] else "beside"
+                    lines.append(
+                        f"{_path(root, module)}:{line}: {room}.{own} may not import {room}.{other}, which is {where} "
+                        "it (also not for type checkers): pass in what is needed, or declare it as a protocol below"
+                    )
+    return lines
+
+
+def _path(root: Path, module: str) -> Path:
+    return root.parent.joinpath(*module.split(".")).with_suffix(".py")
+
+
+def cycles(edges: Graph) -> list[list[str]]:
+    """Sets of modules that import each other, directly or by way of others (strongly connected components)."""
+    index: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        index[module] = lowest[module] = len(index)
+        stack.append(module)
+        for other in edges.get(module, ()):
+            if other not in index:
+                visit(other)
+                lowest[module] = min(lowest[module], lowest[other])
+            elif other in stack:
+                lowest[module] = min(lowest[module], index[other])
+        if lowest[module] == index[module]:
+            at = stack.index(module)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    sys.setrecursionlimit(10_000)
+    for module in edges:
+        if module not in index:
+            visit(module)
+    return found
+
+
+def cycle_problems(edges: Graph, most: int, undone: dict[str, int]) -> list[str]:
+    """Cycles that are too large."""
+    lines = []
+    for modules in cycles(edges):
+        room = modules[0].split(".")[1]
+        limit = max(most, undone.get(room, 0))
+        if len(modules) > limit:
+            lines.append(
+                f"{len(modules)} modules of {room} import each other, more than {limit}: {', '.join(modules)}; have "
+                "parts get what they need as arguments, or declare it as a protocol in the lower one"
+            )
+    return lines
+
+
 def main() -> int:
     root = Path(__file__).resolve().parent.parent / "src" / "headwater"
-    found = problems(root)
+    edges = graph(root)
+    inner = {module: to for module, to in edges.items() if not module.endswith(FACE)}
+    found = problems(root) + inner_problems(root, edges, INNER) + cycle_problems(inner, LARGEST_CYCLE, UNDONE)
     print("\n".join(found) if found else "imports point down only: ok")
     return 1 if found else 0
 
