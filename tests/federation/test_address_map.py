@@ -10,13 +10,13 @@ from ipaddress import IPv4Address
 import pytest
 
 from headwater.errors import ConfigError
-from headwater.federation.multicast.address_map import AddressMap, FixedGroups, Group, HashedGroups
+from headwater.federation.address_map import AddressMap, FixedGroups, Group, HashedGroups
 
 
 def test_hashed_groups_are_the_same_in_every_process() -> None:
     groups = HashedGroups()
     script = (
-        "from headwater.federation.multicast.address_map import HashedGroups\n"
+        "from headwater.federation.address_map import HashedGroups\n"
         "print([str(HashedGroups().group(f'ie.tcd.{n}')) for n in range(50)])"
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout

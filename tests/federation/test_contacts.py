@@ -11,9 +11,9 @@ import pytest
 
 from headwater.federation.network import Network
 from headwater.federation.node import Node
-from headwater.federation.peers import contacts
 from headwater.federation.report import ContactReport
 from headwater.federation.security.settings import Security
+from headwater.federation.transport import contacts
 from tests.federation.nodes import GUARD, Log, eventually, nodes
 from tests.federation.test_endpoints import free_port
 

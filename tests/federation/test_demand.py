@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headwater.channel.node import Node
-from headwater.federation.interests import wishes as wanted_module
-from headwater.federation.interests.demand import NOTHING, Demand, Demands
+from headwater.federation.demand import wishes as wanted_module
+from headwater.federation.demand.demand import NOTHING, Demand, Demands
 from headwater.interest import Interest
 
 TYPE = "level: i64, room: i64"

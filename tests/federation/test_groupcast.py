@@ -20,7 +20,7 @@ import headwater
 from headwater import ConfigError, Event, Reliable, u32
 from headwater.channel.options.config import Queue
 from headwater.channel.options.delivery import BestEffort
-from headwater.federation.multicast.address_map import FixedGroups, Group, HashedGroups
+from headwater.federation.address_map import FixedGroups, Group, HashedGroups
 from headwater.federation.multicast.groups import check
 from headwater.federation.network import Network
 from headwater.federation.security.settings import Rule, Security
@@ -489,7 +489,7 @@ def test_sources_that_come_and_go() -> None:
 
 CHILD = """
 import json, sys
-from headwater.federation.multicast.address_map import HashedGroups
+from headwater.federation.address_map import HashedGroups
 from headwater.federation.network import Network
 from headwater.federation.node import Node
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import headwater
 from headwater.errors import ChannelError, ConfigError, EncodeError, StoreError, Unreachable
-from headwater.federation.logs.journal import Journal
-from headwater.federation.logs.publisher import Publisher, publisher_name
 from headwater.federation.node import Node
 from headwater.federation.security.identity import legal_name
+from headwater.spark.live.journal import Journal
+from headwater.spark.live.publisher import Publisher, publisher_name
 from headwater.store.log.log_folder import LogFiles
 from tests.federation.nodes import Log, nodes
 
@@ -206,7 +206,7 @@ def test_without_a_log_the_journal_says_how_far(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 import pyarrow as pa
-from headwater.federation.logs.publisher import Publisher
+from headwater.spark.live.publisher import Publisher
 root, channel, query, type, batch, before = *sys.argv[1:5], int(sys.argv[5]), int(sys.argv[6])
 events = pa.record_batch({
     "n": pa.array(range(100_000 * batch, 100_000 * batch + 50_000), pa.int64()), "room": ["room"] * 50_000

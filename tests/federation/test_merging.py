@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater import Interest
-from headwater.federation.interests.cover import Changes, Cover, cheaper, merged_cost, minimal, separate_cost
+from headwater.federation.demand.cover import Changes, Cover, cheaper, merged_cost, minimal, separate_cost
 from headwater.interest import as_event_type
 from headwater.ir import interp
 from headwater.ir.covers import covers

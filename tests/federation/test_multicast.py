@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import ClosedError, ConfigError, FederationError, FrameError
-from headwater.federation.multicast.address_map import AddressMap, Group, HashedGroups
+from headwater.federation.address_map import AddressMap, Group, HashedGroups
 from headwater.federation.multicast.datagram import (
     HEAD,
     MAGIC,
@@ -261,7 +261,7 @@ def test_a_node_does_not_hear_itself_but_its_neighbours_in_the_process(net: Net)
 
 CHILD = """
 import json, queue, sys
-from headwater.federation.multicast.address_map import Group, HashedGroups
+from headwater.federation.address_map import Group, HashedGroups
 from headwater.federation.multicast.sockets import Multicast
 
 group, count = Group.parse(sys.argv[1]), int(sys.argv[2])

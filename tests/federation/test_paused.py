@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headwater import Event, Log, Node, Pool, Queue, Reliable, Subscription, i64
-from headwater.federation.multicast.address_map import HashedGroups
+from headwater.federation.address_map import HashedGroups
 from headwater.federation.network import Network
 from tests.federation.nodes import GUARD, eventually, nodes, see
 from tests.federation.nodes import Log as Seen

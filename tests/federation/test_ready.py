@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import zenoh
 
+from headwater.federation import readiness
 from headwater.federation.node import Node
-from headwater.federation.peers import readiness
 from tests.federation.nodes import GUARD, Log, nodes
 
 TYPE = "n: i64"

@@ -15,12 +15,12 @@ import pytest
 import zenoh
 
 from headwater.errors import ConfigError
+from headwater.federation.endpoints import is_loopback, loopback_only
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.security.identity import same_key
 from headwater.federation.security.proof import login_key
 from headwater.federation.security.rules import ACTIONS, Principal, Rule, Rules
 from headwater.federation.security.settings import Security, User, tls_contexts, zenoh_settings
-from headwater.federation.transport.endpoints import is_loopback, loopback_only
 
 USERS = {"ann": "correct horse: battery", "bob": "staple"}
 

@@ -14,11 +14,11 @@ from headwater import Event, u32
 from headwater.errors import FederationError, Unreachable
 from headwater.federation.fabric.fabric import UNPROVEN_TOKENS
 from headwater.federation.fabric.worker import WAITING_BYTES, Worker
-from headwater.federation.logs.publisher import Publisher
 from headwater.federation.node import Node
 from headwater.federation.peers.inquiries import FIRST_TIMEOUT, UNPROVEN_UNDER_WAY, UNPROVEN_WAITING, Inquiries, Inquiry
 from headwater.federation.peers.membership import Membership
 from headwater.federation.worker_pool import Workers
+from headwater.spark.live.publisher import Publisher
 from headwater.types import event_type
 from tests.federation.nodes import Log, eventually, nodes
 

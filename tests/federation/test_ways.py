@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.federation.arrive import paths as ways
 from headwater.federation.arrive.deduplication import Verdict
-from headwater.federation.gateway import paths as ways
-from headwater.federation.gateway.paths import Origin, Way
+from headwater.federation.arrive.paths import Origin, Way
 from tests.effort import examples
 
 

@@ -35,13 +35,14 @@ from headwater.errors import (
 )
 from headwater.federation.arrive.deduplication import PlacesOfTerm, order_of
 from headwater.federation.arrive.log_positions import LogPositions
+from headwater.federation.arrive.paths import Origin, Way
 from headwater.federation.arrive.remote_source import RemoteSource
 from headwater.federation.control_events import ControlEvents
+from headwater.federation.demand.demand import Demands
+from headwater.federation.endpoints import ENCRYPTED, protocol, resolve
 from headwater.federation.fabric.fabric import Fabric
 from headwater.federation.fabric.incarnation import next_incarnation
 from headwater.federation.failures import Failures
-from headwater.federation.gateway.paths import Origin, Way
-from headwater.federation.interests.demand import Demands
 from headwater.federation.interests.installer import Installer
 from headwater.federation.interests.requester import Requester
 from headwater.federation.logs.own_logs import OwnLogs
@@ -49,7 +50,7 @@ from headwater.federation.logs.server import LogServer
 from headwater.federation.multicast.groups import Groups
 from headwater.federation.network import Network
 from headwater.federation.order.election import Ballots
-from headwater.federation.peers.contacts import Contacts
+from headwater.federation.peers.connections import Connections
 from headwater.federation.peers.dialogue import ANSWER, Dialogue
 from headwater.federation.peers.membership import Membership
 from headwater.federation.peers.peer import Peer
@@ -62,8 +63,7 @@ from headwater.federation.security.session import Exchange
 from headwater.federation.security.tls import zenoh_settings
 from headwater.federation.send.lane import Lane
 from headwater.federation.transport.addresses import stream_endpoints
-from headwater.federation.transport.connections import Connections
-from headwater.federation.transport.endpoints import ENCRYPTED, protocol, resolve
+from headwater.federation.transport.contacts import Contacts
 from headwater.federation.transport.handshake import Reception
 from headwater.federation.transport.listener import Listener
 from headwater.federation.transport.sender import Pulse

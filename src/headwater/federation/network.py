@@ -15,9 +15,9 @@ from headwater.channel.options.config import Queue
 from headwater.channel.options.settings import Choice, Count, Seconds, Settings, near, show
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.extras import require
-from headwater.federation.multicast.address_map import AddressMap, FixedGroups, HashedGroups
+from headwater.federation.address_map import AddressMap, FixedGroups, HashedGroups
+from headwater.federation.endpoints import Locator, parse_locator
 from headwater.federation.security.settings import Security
-from headwater.federation.transport.endpoints import Locator, parse_locator
 
 FEDERATION = "headwater"
 LINK = Queue(limit=65_536, policy="block")

@@ -210,11 +210,11 @@ class Node(LocalNode):
         That is so of every source that was advertised anywhere before this is called, as far as its node is known by
         then: each node is asked what it has. From then on sinks miss nothing that those sources publish. An endpoint of
         `connect` at which nobody has ever been reached is waited for too. `unready()` says what was not so in time;
-        what is waited for in detail: `federation/peers/readiness.py`."""
+        what is waited for in detail: `federation/readiness.py`."""
         engine = self._engine
         if engine is None:
             return True
-        from headwater.federation.peers.readiness import Readiness
+        from headwater.federation.readiness import Readiness
 
         return Readiness(engine).wait(timeout)
 

@@ -19,7 +19,7 @@ from headwater.channel.names import is_pattern
 from headwater.channel.reports.table import Cell, block, table
 from headwater.channel.routing.attachment import Attachment
 from headwater.errors import FederationError, SecurityError, Unreachable
-from headwater.federation.interests.wishes import sinks_behind
+from headwater.federation.demand.wishes import sinks_behind
 from headwater.federation.wire.requests import Ask, Told
 from headwater.threads import PROCESS
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from headwater.channel.subscription import Subscription
     from headwater.federation.engine import Engine
     from headwater.federation.node import Node
-    from headwater.federation.peers.contacts import Contact
     from headwater.federation.peers.peer import Peer
+    from headwater.federation.transport.contacts import Contact
 
 SHOWN = 100  # rows of a table for people
 

@@ -10,12 +10,12 @@ import threading
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from headwater.federation.interests.demand import sinks_behind
+from headwater.federation.demand.demand import sinks_behind
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.node import Node
-    from headwater.federation.interests.demand import Demand, Demands, Installation
+    from headwater.federation.demand.demand import Demand, Demands, Installation
     from headwater.federation.peers.peer import Peer
 
 MOST = 65_536  # sources that are remembered

@@ -25,11 +25,10 @@ from headwater.errors import ClosedError, EncodeError, FrameError, HeadwaterErro
 from headwater.federation.arrive.deduplication import Verdict, node_of
 from headwater.federation.arrive.log_positions import LogPosition, key_of
 from headwater.federation.arrive.record_check import check_of
-from headwater.federation.send.past import PAST, of_the_past
 from headwater.federation.wire.control import Again, encode_control
 from headwater.federation.wire.events import EVENT_AT
 from headwater.federation.wire.headerless import header_of
-from headwater.federation.wire.kinds import BODY
+from headwater.federation.wire.kinds import BODY, PAST
 from headwater.types import EventType
 from headwater.types.layout import HEADER_SIZE
 
@@ -365,7 +364,7 @@ class RemoteSource(Source):
 
     def _deliver_past(self, events: Events) -> None:
         """Events from before a sink came that has asked for the past."""
-        if not of_the_past(events):
+        if not events.of_the_past:
             raise FrameError(f"{self}: expected the number of a frame of events, found none")
         assert events.tags is not None
         more = {seq: (rank - PAST, turn - PAST) for seq, (_, rank, turn) in zip(events.seqs, events.tags, strict=True)}

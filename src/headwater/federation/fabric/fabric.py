@@ -54,12 +54,12 @@ from headwater.errors import (
     SecurityError,
     Unreachable,
 )
+from headwater.federation.endpoints import Locator, parse_locator
 from headwater.federation.fabric import settings as wiring
 from headwater.federation.fabric.queries import BROKEN, BUSY, FAILED, REFUSED, TOO_LARGE, Answer, Questions
 from headwater.federation.fabric.reconnection import Reunion
 from headwater.federation.fabric.settings import Mode, Ports, Wiring, plain
 from headwater.federation.fabric.worker import KINDS, Counters, Worker, bounded
-from headwater.federation.transport.endpoints import Locator, parse_locator
 from headwater.threads import PROCESS, Crashes, Supervised
 
 log = logging.getLogger("headwater.federation")

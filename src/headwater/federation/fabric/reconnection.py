@@ -20,8 +20,8 @@ from typing import Any
 
 import zenoh
 
+from headwater.federation.endpoints import DATAGRAMS, STREAMS, Locator
 from headwater.federation.fabric.settings import matchmaker_config, plain
-from headwater.federation.transport.endpoints import DATAGRAMS, STREAMS, Locator
 from headwater.threads import PROCESS, Crashes, Supervised
 
 log = logging.getLogger("headwater.federation")

@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from typing import Any, Literal
 
 from headwater.errors import ConfigError, ConfigProblem
-from headwater.federation.transport.endpoints import STREAMS, Locator, parse_locator
+from headwater.federation.endpoints import STREAMS, Locator, parse_locator
 from headwater.federation.transport.file_limit import share_of_files
 
 Mode = Literal["peer", "router", "client"]

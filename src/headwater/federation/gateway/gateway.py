@@ -31,8 +31,8 @@ from typing import Any
 
 from headwater.channel.names import Pattern
 from headwater.errors import FederationError
+from headwater.federation.arrive.relay import Relay
 from headwater.federation.gateway.passage import Passage, federation_name
-from headwater.federation.gateway.relay import Relay
 from headwater.federation.node import READY, Node
 
 TTL = 8

@@ -18,7 +18,7 @@ from headwater.channel.options.subscribe import Asked, interest_for, make_option
 from headwater.channel.queues.forms import fitting
 from headwater.errors import ChannelError, ClosedError, FederationError, HeadwaterError
 from headwater.federation.arrive.deduplication import federation_of, origin_of
-from headwater.federation.gateway.relay import Relay, RelaySource, RelayThreads, Routes
+from headwater.federation.arrive.relay import Relay, RelaySource, RelayThreads, Routes
 from headwater.federation.interests.conjunction import combined
 from headwater.federation.wire.control import SourceAd
 from headwater.threads import Supervised

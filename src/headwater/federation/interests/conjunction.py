@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headwater.errors import HeadwaterError
-from headwater.federation.interests.cover import minimal
+from headwater.federation.demand.cover import minimal
 from headwater.interest import Interest
 from headwater.ir import walk
 from headwater.ir.covers import union

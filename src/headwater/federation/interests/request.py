@@ -36,7 +36,7 @@ class Question:
     def special(self, crossing: Crossing) -> set[int]:
         """The wishes that are more than a filter from now on, afterwards."""
         before = crossing.special.difference(self.request.gone) if self.request.base else set()
-        return before | {wish.tag for wish in self.wishes if is_special(wish)}
+        return before | {wish.tag for wish in self.wishes if wish.special}
 
     def gone(self, crossing: Crossing, *, anew: bool) -> list[int]:
         """The wishes that are to go: those that are not named, or are named as gone; all, if it begins anew."""
@@ -44,10 +44,6 @@ class Question:
             return [tag for tag in dict.fromkeys(self.request.gone) if tag in crossing.wishes]
         wanted = {wish.tag for wish in self.wishes}
         return [tag for tag in crossing.wishes if anew or tag not in wanted]
-
-
-def is_special(wish: Wish) -> bool:
-    return bool(wish.tagged or wish.zones or wish.history)
 
 
 class Pages:
@@ -100,4 +96,4 @@ class Pages:
             self._staged.pop(peer.id, None)
 
 
-__all__ = ["MOST", "Pages", "Question", "is_special"]
+__all__ = ["MOST", "Pages", "Question"]

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from headwater.channel.names import Pattern
 from headwater.channel.queues.forms import fitting
 from headwater.errors import FederationError, HeadwaterError, SecurityError, Unreachable
-from headwater.federation.interests.demand import NOTHING, Demand, Installation
-from headwater.federation.interests.wishes import Changed
+from headwater.federation.demand.demand import NOTHING, Demand, Installation
+from headwater.federation.demand.wishes import Changed
 from headwater.federation.wire.requests import Install, Installed, Wish, pack_wishes, unpack_interest, unpack_type
 
 if TYPE_CHECKING:

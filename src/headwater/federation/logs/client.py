@@ -38,6 +38,7 @@ from headwater.errors import (
     SecurityError,
     Unreachable,
 )
+from headwater.federation.endpoints import Locator
 from headwater.federation.fabric import settings as wiring
 from headwater.federation.fabric.answers import Answers
 from headwater.federation.fabric.settings import plain
@@ -49,7 +50,6 @@ from headwater.federation.security.session import Exchange, is_box
 from headwater.federation.security.settings import Security
 from headwater.federation.security.tls import zenoh_settings
 from headwater.federation.security.trust import Stamp, stamp
-from headwater.federation.transport.endpoints import Locator
 from headwater.federation.wire import log_requests as log_messages
 from headwater.federation.wire import requests as messages
 from headwater.federation.wire.log_requests import ChannelLogged, Head, Listing, Logged, Question, Read

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from headwater.federation.multicast.address_map import Group
+from headwater.federation.address_map import Group
 
 MAGIC, VERSION = 0x5748, 1  # "HW"
 KEYED = 1

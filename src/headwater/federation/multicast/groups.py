@@ -37,8 +37,8 @@ from headwater.federation.wire.requests import Install
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.source import Source
+    from headwater.federation.address_map import Group
     from headwater.federation.engine import Engine
-    from headwater.federation.multicast.address_map import Group
     from headwater.federation.multicast.lane import GroupLane
     from headwater.federation.network import Network
     from headwater.federation.peers.peer import Peer

@@ -17,7 +17,7 @@ from headwater.federation.wire.kinds import GROUP
 
 if TYPE_CHECKING:
     from headwater.channel.source import Source
-    from headwater.federation.multicast.address_map import Group
+    from headwater.federation.address_map import Group
     from headwater.federation.multicast.share import GroupCrossing, Outlet
     from headwater.federation.multicast.sockets import Multicast
 

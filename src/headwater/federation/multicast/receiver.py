@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import ClosedError, FederationError, FrameError
-from headwater.federation.multicast.address_map import Group
+from headwater.federation.address_map import Group
 from headwater.federation.multicast.datagram import Datagram, node_number
 from headwater.federation.multicast.track import PATIENCE, Track
 from headwater.federation.wire import frames as wire
@@ -19,7 +19,7 @@ from headwater.federation.wire.kinds import BATCH, BODY, EVENT, EVENTS, GROUP, R
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.federation.arrive.remote_source import RemoteSource
-    from headwater.federation.interests.demand import Demand
+    from headwater.federation.demand.demand import Demand
     from headwater.federation.multicast.groups import Groups
     from headwater.federation.peers.peer import Peer
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.routing.route import Entry
     from headwater.channel.source import Source
-    from headwater.federation.multicast.address_map import Group
+    from headwater.federation.address_map import Group
     from headwater.federation.multicast.groups import Groups
     from headwater.federation.multicast.sockets import Multicast
     from headwater.federation.peers.peer import Peer

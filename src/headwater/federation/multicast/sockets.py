@@ -26,7 +26,7 @@ from types import MappingProxyType
 
 from headwater.channel.options.settings import Count, show
 from headwater.errors import ClosedError, ConfigError, ConfigProblem, FederationError, FrameError
-from headwater.federation.multicast.address_map import AddressMap, Group
+from headwater.federation.address_map import AddressMap, Group
 from headwater.federation.multicast.datagram import (
     ETHERNET,
     HEAD,

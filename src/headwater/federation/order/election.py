@@ -34,8 +34,7 @@ from msgspec.structs import replace
 
 from headwater.errors import FederationError, SecurityError
 from headwater.federation.arrive.deduplication import Fence
-from headwater.federation.order.total import ORDERED, ORDERING
-from headwater.federation.wire.requests import Lead, Stand, Vote
+from headwater.federation.wire.requests import ORDERED, ORDERING, Lead, Stand, Vote
 
 if TYPE_CHECKING:
     from headwater.federation.engine import Engine

@@ -50,10 +50,9 @@ from headwater.channel.subscription import Subscription
 from headwater.errors import ChannelError, ClosedError, HeadwaterError
 from headwater.federation.arrive.deduplication import order_origin, origin_of
 from headwater.federation.arrive.log_positions import key_of
-from headwater.federation.gateway.relay import RelaySource, RelayThreads
+from headwater.federation.arrive.relay import RelaySource, RelayThreads
 from headwater.federation.order.election import Electorate, sequencers_of
-from headwater.federation.order.total import ORDERED, ORDERING
-from headwater.federation.wire.requests import Lead, Stand, Vote
+from headwater.federation.wire.requests import ORDERED, ORDERING, Lead, Stand, Vote
 from headwater.threads import Supervised
 from headwater.types import Event, i64
 

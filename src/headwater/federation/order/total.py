@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from headwater.channel.channel import Channel
 from headwater.errors import SubscriptionError
+from headwater.federation.wire.requests import ORDERED
 
 if TYPE_CHECKING:
     from headwater.channel.options.subscribe import Asked, Options
     from headwater.channel.subscription import Subscription
     from headwater.federation.node import Node
-
-ORDERED, ORDERING = ".ordered", ".ordering"
 
 
 def in_order(node: Node, asked: Asked, options: Options) -> Asked:

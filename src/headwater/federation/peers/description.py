@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from headwater.channel.routing.attachment import Attachment
-from headwater.federation.order.total import ORDERED, ORDERING
 from headwater.federation.transport.addresses import announced
 from headwater.federation.wire.control import SourceAd
 from headwater.federation.wire.kinds import takes_columns
-from headwater.federation.wire.requests import Card, ChannelAd, Cursor, State, pack_params, pack_type
+from headwater.federation.wire.requests import ORDERED, ORDERING, Card, ChannelAd, Cursor, State, pack_params, pack_type
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from headwater.channel.names import Pattern, check_name, is_pattern
 from headwater.errors import ChannelError, FederationError, HeadwaterError
-from headwater.federation.interests.wishes import sinks_behind
+from headwater.federation.demand.wishes import sinks_behind
 from headwater.federation.peers.dialogue import ANSWER, Answered
 from headwater.federation.wire.requests import MAX_NAMES, MayNot, MaySubscribe
 

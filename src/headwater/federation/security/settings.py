@@ -38,11 +38,7 @@ from cryptography.x509 import verification
 from headwater.channel.names import Pattern, is_pattern
 from headwater.channel.options.settings import Count, Name, Seconds, Settings, near, show
 from headwater.errors import ConfigError, ConfigProblem
-from headwater.federation.security.identity import Identity, read_certificates
-from headwater.federation.security.proof import Credential, VouchError, vouched
-from headwater.federation.security.rules import ACTIONS, Action, Decision, Principal, Rule, Rules
-from headwater.federation.security.tls import tls_contexts, zenoh_settings
-from headwater.federation.transport.endpoints import (
+from headwater.federation.endpoints import (
     ENCRYPTED,
     Locator,
     is_local_scouting,
@@ -50,6 +46,10 @@ from headwater.federation.transport.endpoints import (
     loopback_only,
     protocol,
 )
+from headwater.federation.security.identity import Identity, read_certificates
+from headwater.federation.security.proof import Credential, VouchError, vouched
+from headwater.federation.security.rules import ACTIONS, Action, Decision, Principal, Rule, Rules
+from headwater.federation.security.tls import tls_contexts, zenoh_settings
 
 log = logging.getLogger("headwater.federation")
 

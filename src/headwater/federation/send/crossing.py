@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Bystander, Entry, Flow, Ready
 from headwater.channel.subscription import SAMPLE
-from headwater.federation.interests.remote_counts import Counting
-from headwater.federation.interests.request import is_special
 from headwater.federation.send.lane import Lane
 from headwater.federation.send.pending import Pause
+from headwater.federation.send.remote_counts import Counting
 from headwater.native.python.publish import LonePart
 
 if TYPE_CHECKING:
@@ -300,7 +299,7 @@ class Crossing:
         self.costs[tag], self._sizes[tag], self.turns[tag] = grant.cost, grant.size, wish.turn
         self.cost, self.size = self.cost + grant.cost, self.size + grant.size
         self._standing[entry, member] += 1
-        if is_special(wish):
+        if wish.special:
             self.special.add(tag)
 
     def forget(self, tag: int) -> tuple[Entry, Merged | Tagged]:

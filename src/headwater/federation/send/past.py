@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.routing.past import Recollection
 from headwater.federation.send.lane import LARGEST
 from headwater.federation.wire import frames as wire
+from headwater.federation.wire.kinds import PAST
 from headwater.federation.wire.requests import Wish
 
 if TYPE_CHECKING:
     from headwater.federation.send.crossing import Crossing
     from headwater.federation.send.lane import Lane
 
-# In a tag: this is of the past, for the interest of that tag. Two more say how many are still to come, and up to which
-# sink they are for.
-PAST = 1 << 31
 RUN = 1024  # events in a frame
 
 Remembered = tuple[int, int, Any, tuple[int, int, int]]  # sequence number, time, record, tags
@@ -66,8 +64,3 @@ def _put(crossing: Crossing, lane: Lane, remembered: list[Remembered]) -> None:
             )
             lane.pending.append((frame,))
             crossing.peer.stir_later(lane)
-
-
-def of_the_past(events: wire.Events) -> bool:
-    """Whether it is such a frame, as it should be."""
-    return events.tags is not None and all(len(marks) == 3 and min(marks) >= PAST for marks in events.tags)

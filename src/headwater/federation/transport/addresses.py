@@ -6,8 +6,8 @@ import socket
 from collections.abc import Iterable
 from contextlib import suppress
 
+from headwater.federation.endpoints import is_loopback
 from headwater.federation.network import Network
-from headwater.federation.transport.endpoints import is_loopback
 from headwater.federation.transport.link import Endpoint, parse_endpoint
 
 _ANY = ("0.0.0.0", "::", "")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from headwater.errors import ConfigError, ConfigProblem
-from headwater.federation.transport.endpoints import Locator, parse_locator
+from headwater.federation.endpoints import Locator, parse_locator
 
 FORMS = "tcp/host:port, tls/host:port or unix//path"
 LONGEST_PATH = 107  # bytes of a Unix socket's path that every Linux takes

@@ -30,7 +30,7 @@ from time import monotonic
 from weakref import WeakSet
 
 from headwater.errors import ConfigError, ConfigProblem, FrameError, LinkDown, SecurityError, Unreachable
-from headwater.federation.transport.endpoints import is_loopback
+from headwater.federation.endpoints import is_loopback
 from headwater.federation.transport.link import Endpoint, parse_endpoint
 from headwater.federation.wire.frames import MAX_FRAME, Splitter
 from headwater.threads import PROCESS, Supervised

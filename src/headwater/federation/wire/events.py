@@ -34,6 +34,7 @@ from headwater.federation.wire.kinds import (
     MAX_RUN,
     MAX_SEQ,
     MAX_TAGS,
+    PAST,
     REBODY,
     RESENT,
     RETOLD,
@@ -84,6 +85,11 @@ class Events(msgspec.Struct, gc=False):
     tags: list[tuple[int, ...]] | None = None
     resent: bool = False
     bare: bool = False
+
+    @property
+    def of_the_past(self) -> bool:
+        """Whether it is a frame of remembered events, as it should be: three tags, see `PAST`."""
+        return self.tags is not None and all(len(tags) == 3 and min(tags) >= PAST for tags in self.tags)
 
     def dress(self, header: Header | None) -> None:
         """Put the headers back on: those of the source's event type, None if it has none."""

@@ -44,6 +44,9 @@ MAX_PAIRS = 1 << 16  # pairs in an ACK or a PROMISE
 MAX_SEQ = 1 << 62
 U32 = (1 << 32) - 1
 GROUP = 1 << 31  # in the number of a source: its frames that go to a multicast group, which are numbered by themselves
+# In a tag: this is of the past, for the interest of that tag. Two more say how many are still to come, and up to which
+# sink they are for.
+PAST = 1 << 31
 MAX_BASE = (1 << 63) - 1 - U32  # a first stamp that a difference cannot carry beyond 64 bits
 
 PREFIX = struct.Struct("<I")

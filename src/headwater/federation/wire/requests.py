@@ -35,6 +35,8 @@ Zones = Annotated[list[Name], Meta(max_length=4096)]
 ByTag = Annotated[dict[Name, dict[Tag, Number]], Meta(max_length=MAX_LIST)]
 Lease = Annotated[float, Meta(gt=0, le=3600)]  # seconds
 _ALL = "true"  # the program that carries a type
+# Beside a channel that a node sequences: the one with its events in their order, and what its sequencers say.
+ORDERED, ORDERING = ".ordered", ".ordering"
 
 
 class ChannelAd(msgspec.Struct, frozen=True, array_like=True):
@@ -107,6 +109,11 @@ class Wish(msgspec.Struct, frozen=True, array_like=True):
     zones: Zones = []
     history: Annotated[int, Meta(ge=-1, le=MAX_TAG)] = 0  # events of the past to begin with; -1 for all there are
     turn: Tag = 0  # grows with each sink that is to begin with the past
+
+    @property
+    def special(self) -> bool:
+        """Whether it is more than a filter from now on."""
+        return bool(self.tagged or self.zones or self.history)
 
 
 class Install(msgspec.Struct, frozen=True, tag=True):

@@ -13,11 +13,11 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
 from headwater.errors import ChannelError, ConfigError, ConfigProblem, StoreError
-from headwater.federation.logs.publisher import Publisher, publisher_name
 from headwater.interest import as_event_type
 from headwater.late import pa
 from headwater.spark.live.options import WriteOptions
 from headwater.spark.live.places import RAW, open_place
+from headwater.spark.live.publisher import Publisher, publisher_name
 from headwater.spark.live.ranges import patiently
 from headwater.spark.live.shaping import NAMES, arrow_of
 from headwater.spark.live.staging import Staged, discard, stage, staged_batches, sweep

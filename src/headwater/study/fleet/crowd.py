@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
-from headwater.federation.multicast.address_map import HashedGroups
+from headwater.federation.address_map import HashedGroups
 from headwater.federation.network import Network
 from headwater.federation.node import Node
 from headwater.federation.security.settings import Rule, Security

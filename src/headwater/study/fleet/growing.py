@@ -21,8 +21,8 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.channel.source import Source
+from headwater.federation.address_map import HashedGroups
 from headwater.federation.gateway.gateway import Gateway
-from headwater.federation.multicast.address_map import HashedGroups
 from headwater.federation.network import Network
 from headwater.federation.node import Node
 from headwater.study.fleet.node import CHANNEL, WAIT, Nodes, Sample

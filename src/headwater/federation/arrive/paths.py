@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.channel.queues.mailbox import go_all
 from headwater.federation.arrive.deduplication import Seen, Verdict
-from headwater.federation.send.past import PAST
+from headwater.federation.wire.kinds import PAST
 
 if TYPE_CHECKING:
     from headwater.channel.routing.route import Ready

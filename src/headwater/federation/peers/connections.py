@@ -9,9 +9,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from headwater.errors import FederationError, FrameError, HeadwaterError, LinkDown, SecurityError, Unreachable
+from headwater.federation.endpoints import is_loopback
 from headwater.federation.security.envelope import Opened
 from headwater.federation.security.offences import who_sent
-from headwater.federation.transport.endpoints import is_loopback
 from headwater.federation.transport.handshake import Introduction
 from headwater.federation.transport.stream import Stream, dial
 from headwater.federation.transport.zenoh_link import RoutedLink, read_head

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from headwater.federation.interests.cover import Cover
+from headwater.federation.demand.cover import Cover
 from headwater.federation.wire.requests import Wish, pack_params
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
-    from headwater.federation.interests.demand import Demands
+    from headwater.federation.demand.demand import Demands
 
 EVERYTHING = Wish(0, None)
 ALL, FILTER, THERE, HERE = "all", "filter", "there", "here"  # what an interest is: where it runs follows from it
@@ -316,7 +316,7 @@ def _keep(known: dict[Entry, Part], entry: Entry, part: Part, given: Iterable[ob
 
 
 def _special(wish: Wish | None) -> bool:
-    return wish is not None and bool(wish.tagged or wish.zones or wish.history)
+    return wish is not None and wish.special
 
 
 def _past(sinks: Iterable[Subscription]) -> tuple[int, int]:

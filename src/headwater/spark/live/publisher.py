@@ -32,12 +32,12 @@ from headwater.errors import (
     StoreError,
     Unreachable,
 )
-from headwater.federation.logs.journal import Journal, Staged
 from headwater.federation.node import Node
-from headwater.federation.peers.readiness import STRANGER_SECONDS
+from headwater.federation.readiness import STRANGER_SECONDS
 from headwater.federation.security.identity import MAX_NAME, legal_name
 from headwater.federation.wire.requests import Heard
 from headwater.late import pa
+from headwater.spark.live.journal import Journal, Staged
 from headwater.store.log.layout import ChannelFolder, encode_name
 from headwater.store.log.schema import read_table
 from headwater.store.log.settings import Log

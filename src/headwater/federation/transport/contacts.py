@@ -20,8 +20,8 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from headwater.federation.endpoints import DATAGRAMS, Locator, parse_locator, resolve
 from headwater.federation.transport.addresses import own_addresses
-from headwater.federation.transport.endpoints import DATAGRAMS, Locator, parse_locator, resolve
 from headwater.threads import Supervised
 
 if TYPE_CHECKING:

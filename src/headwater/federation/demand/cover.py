@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headwater.channel.routing.route import key_of
-from headwater.federation.interests.cover_index import CoverIndex
+from headwater.federation.demand.cover_index import CoverIndex
 from headwater.interest import Interest
 from headwater.ir.covers import Prepared
 

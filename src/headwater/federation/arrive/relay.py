@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headwater.channel.options.subscribe import Asked, Options
     from headwater.channel.queues.mailbox import Item
     from headwater.channel.routing.attachment import Attachment
-    from headwater.federation.gateway.paths import Way
+    from headwater.federation.arrive.paths import Way
 
 PATIENCE = 10.0  # seconds that an event waits for room, after which it goes in all the same
 Routes = tuple[tuple[str, ...], ...]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from headwater.federation.interests.wishes import EVERYTHING, HERE, Changed, Wanted, sinks_behind
+from headwater.federation.demand.wishes import EVERYTHING, HERE, Changed, Wanted, sinks_behind
 from headwater.federation.wire.requests import Wish
 
 if TYPE_CHECKING:

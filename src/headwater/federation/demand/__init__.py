@@ -1,0 +1,1 @@
+"""What the sinks of this node want of a channel: as few wishes as say it, kept in step with them."""
