@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 PIP    := $(PY) -m pip --disable-pip-version-check --quiet
-SOURCES := $(shell find src -name '*.py' -o -name 'py.typed')
+SOURCES := $(shell find src studies -type f ! -name '*.pyc')
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test check format format-check lint types imports browser unit peers performance soak soak-federation clean
@@ -14,7 +14,7 @@ SOURCES := $(shell find src -name '*.py' -o -name 'py.typed')
 help: ## list the chores
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
 
-$(VENV)/.dependencies: pyproject.toml tools/check_java.py
+$(VENV)/.dependencies: pyproject.toml studies/pyproject.toml tools/check_java.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Headwater needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "making $(VENV) and installing what Headwater needs (a minute or two, once)"
@@ -26,10 +26,10 @@ $(VENV)/.dependencies: pyproject.toml tools/check_java.py
 	@touch $@
 
 $(VENV)/.package: $(VENV)/.dependencies $(SOURCES) README.md
-	@$(PIP) install --no-deps --force-reinstall .
+	@$(PIP) install --no-deps --force-reinstall . ./studies
 	@touch $@
 
-env: $(VENV)/.package ## make the environment and install Headwater into it
+env: $(VENV)/.package ## make the environment and install Headwater and its studies into it
 
 demo: env ## run the main job: a recorded day played through a federation and run on Spark, with a report
 	@$(BIN)/headwater study badges --out build/badges

@@ -24,8 +24,8 @@ from typing import Any
 
 from federation_interests import interests
 from harness import Report
-from headwater.study.fleet.peers import SYSTEMS, installed
-from headwater.study.fleet.worker import PICKS, WANTED, Gone, Worker, workers
+from headwater_studies.fleet.peers import SYSTEMS, installed
+from headwater_studies.fleet.worker import PICKS, WANTED, Gone, Worker, workers
 
 EVPATH = 43_000.0  # events/s it evaluates against 100 filters of 1% on ten nodes; measured elsewhere, not run here
 NAMES = {key: system.name for key, system in SYSTEMS.items()}
@@ -111,7 +111,7 @@ class Bench:
 
     def ours(self, *, direct: bool = True) -> Pair:
         """Two nodes, a source at the first."""
-        near, far = (self.start("headwater.study.fleet.node") for _ in range(2))
+        near, far = (self.start("headwater_studies.fleet.node") for _ in range(2))
         at = near.call("open", names=["near"], direct=direct)["endpoint"]
         near.call("source")
         far.call("open", names=["far"], connect=at, direct=direct)
@@ -440,10 +440,10 @@ class Fleet:
 def _fleet(bench: Bench, count: int) -> Fleet:
     bench.say(f"starting {count + 1} nodes")
     nodes = [each for each in (count - count // 2, count // 2) if each]
-    near = bench.start("headwater.study.fleet.node")
+    near = bench.start("headwater_studies.fleet.node")
     at = near.call("open", names=["near"])["endpoint"]
     near.call("source")
-    fars = [bench.start("headwater.study.fleet.node") for _ in nodes]
+    fars = [bench.start("headwater_studies.fleet.node") for _ in nodes]
     for index, (far, each) in enumerate(zip(fars, nodes, strict=True)):
         far.ask("open", names=[f"far{index}x{number}" for number in range(each)], connect=at)
     for far in fars:

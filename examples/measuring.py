@@ -1,10 +1,11 @@
 """What does it cost here? A part of a study from Python: its tables, and how we stand beside others in the same run.
-Run it: `python examples/measuring.py` (a short run; leave out `quick` for figures that mean something)."""
+Run it: `python examples/measuring.py` (a short run; leave out `quick` for figures that mean something). It needs
+`headwater-studies`: `pip install ./studies`."""
 
 from __future__ import annotations
 
-from headwater.study.performance.page import text, worst
-from headwater.study.performance.run import study
+from headwater_studies.harness.page import text, worst
+from headwater_studies.harness.run import study
 
 
 def main() -> None:

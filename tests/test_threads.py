@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 import headwater
+import headwater_studies
 from headwater import Node
 from headwater.federation.fabric.worker import Worker
 from headwater.store.log.background import Worker as LogWorker
 from headwater.threads import PROCESS, Crashes, Supervised
 from tests.federation.nodes import eventually
 
-SOURCE = Path(headwater.__file__).parent
+SOURCES = [Path(package.__file__).parent for package in (headwater, headwater_studies)]
 GUARD = 30.0
 # Where threads may be made in another way, and why nothing is lost there.
 JUSTIFIED = {
@@ -26,14 +27,14 @@ JUSTIFIED = {
     ("federation/security/proof.py", "ThreadPoolExecutor"): "every result is taken",
     ("native/batch.py", "ThreadPoolExecutor"): "every result is taken",
     ("study/player.py", "ThreadPoolExecutor"): "every result is taken",
-    ("study/fleet/worker.py", "Timer"): "it ends the process",
+    ("fleet/worker.py", "Timer"): "it ends the process",
 }
 MAKERS = {"Thread", "Timer", "ThreadPoolExecutor", "ProcessPoolExecutor", "start_new_thread"}
 
 
 def test_every_thread_is_supervised() -> None:
     found = set()
-    for path in SOURCE.rglob("*.py"):
+    for path in (path for folder in SOURCES for path in folder.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if not any(maker in text for maker in MAKERS):
             continue
@@ -48,8 +49,13 @@ def test_every_thread_is_supervised() -> None:
             if name in MAKERS:
                 module = getattr(getattr(called, "value", None), "id", "")
                 if name != "Timer" or module == "threading":  # there are timers of channels, which are no threads
-                    found.add((path.relative_to(SOURCE).as_posix(), name))
+                    found.add((_short(path), name))
     assert found == set(JUSTIFIED), "use headwater.threads.Supervised, or say here why nothing is lost"
+
+
+def _short(path: Path) -> str:
+    """From its package on."""
+    return next(path.relative_to(folder).as_posix() for folder in SOURCES if path.is_relative_to(folder))
 
 
 class Boom(BaseException):

@@ -44,7 +44,7 @@ OWNERS = {
     "pycparser": ("lang",),
     "pyspark": ("spark",),
     "sqlite3": ("store",),
-    "zenoh": ("federation", "study"),  # a study measures bare Zenoh beside our nodes
+    "zenoh": ("federation",),
     "cryptography": ("federation",),
 }
 # Heavy packages, by the name under which `headwater.late` has them loaded when they are first used. Elsewhere nobody
@@ -62,6 +62,17 @@ HEAVY = frozenset(LATE.values())
 ENTERED_FOR_THEM = ("late", "study")
 # The package's own face re-exports what users need; it is not a room.
 FACE = "__init__"
+
+# The second distribution, which measures the first.
+STUDIES = "headwater_studies"
+STUDIES_ROOMS: tuple[tuple[str, ...], ...] = (
+    ("fleet", "scale"),
+    ("harness",),
+    ("latency", "filters", "overhead", "growth", "peers"),
+    ("model",),
+    ("command",),
+    ("extension",),
+)
 
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 
@@ -141,6 +152,8 @@ def problems(root: Path) -> list[str]:
                     lines.append(f"{path}:{line}: imports {name!r}, which is no room")
                 elif other != room and LEVEL[other] >= LEVEL[room]:
                     lines.append(f"{path}:{line}: {room} may not import {other}: imports point down only")
+            if top == STUDIES:
+                lines.append(f"{path}:{line}: {STUDIES} measures Headwater, which does not know it")
             if package in OWNERS and room not in (*OWNERS[package], "late"):
                 lines.append(f"{path}:{line}: only {', '.join(OWNERS[package])} may import {package}")
     return lines
@@ -243,11 +256,34 @@ def cycle_problems(edges: Graph, most: int, undone: dict[str, int]) -> list[str]
     return lines
 
 
+# ── the studies ──
+
+
+def studies_problems(root: Path) -> list[str]:
+    """The studies are a distribution of their own: they import Headwater, and the rooms of theirs that are below."""
+    lines: list[str] = []
+    level = {room: number for number, rooms in enumerate(STUDIES_ROOMS) for room in rooms}
+    for path in sorted(root.rglob("*.py")):
+        room = path.relative_to(root).with_suffix("").parts[0]
+        for line, name in imports(ast.parse(path.read_text(encoding="utf-8"))):
+            top, _, rest = name.partition(".")
+            other = rest.partition(".")[0]
+            if name.startswith("."):
+                lines.append(f"{path}:{line}: relative import {name!r}: write it from {STUDIES}")
+            elif room != FACE and room not in level:
+                lines.append(f"{path}:{line}: room {room!r} is not in STUDIES_ROOMS of tools/check_imports.py")
+            elif top == STUDIES and other != room and level[other] >= level[room]:
+                lines.append(f"{path}:{line}: {room} may not import {other}: imports point down only")
+    return lines
+
+
 def main() -> int:
-    root = Path(__file__).resolve().parent.parent / "src" / "headwater"
+    top = Path(__file__).resolve().parent.parent
+    root, studies = top / "src" / "headwater", top / "studies" / "src" / STUDIES
     edges = graph(root)
     inner = {module: to for module, to in edges.items() if not module.endswith(FACE)}
     found = problems(root) + inner_problems(root, edges, INNER) + cycle_problems(inner, LARGEST_CYCLE, UNDONE)
+    found += studies_problems(studies) + cycle_problems(graph(studies), LARGEST_CYCLE, {})
     print("\n".join(found) if found else "imports point down only: ok")
     return 1 if found else 0
 

@@ -1,6 +1,7 @@
 """Prints what pyproject.toml asks for, one requirement a line: the package, all its extras, and dependency groups.
 
-`python tools/requirements.py` lists what the tests need; `python tools/requirements.py bench` lists that group only.
+`python tools/requirements.py` lists what the tests need; `python tools/requirements.py bench` what benchmarks and
+studies need beside: that group, and the peers of studies/pyproject.toml.
 """
 
 from __future__ import annotations
@@ -13,16 +14,21 @@ from pathlib import Path
 from typing import Any
 
 OWN = re.compile(r"headwater\[(.*)\]")
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
-    project = tomllib.loads((Path(__file__).resolve().parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    project, studies = (read(each) for each in ("pyproject.toml", "studies/pyproject.toml"))
     groups = project["dependency-groups"]
-    if sys.argv[1:]:
-        print("\n".join(requirement for name in sys.argv[1:] for requirement in groups[name]))
+    if sys.argv[1:] == ["bench"]:
+        print("\n".join([*groups["bench"], *studies["project"]["optional-dependencies"]["peers"]]))
         return
     wanted = [*project["project"]["dependencies"], *extra("all", project), *groups["test"], *groups["lint"]]
     print("\n".join(dict.fromkeys(wanted)))
+
+
+def read(path: str) -> dict[str, Any]:
+    return tomllib.loads((ROOT / path).read_text(encoding="utf-8"))
 
 
 def extra(name: str, project: dict[str, Any]) -> Iterator[str]:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-SPARK = ("tests/spark", "tests/study", "tests/test_examples.py")
+SPARK = ("tests/spark", "tests/studies", "tests/study", "tests/test_examples.py")
 
 
 def main(arguments: list[str]) -> int:

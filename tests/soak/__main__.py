@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 
-from headwater.study.performance.bench import now
+from headwater_studies.harness.bench import now
 from tests.soak import federation, inputs, properties, report
 from tests.soak.plan import PHASES, Phase, Plan, Say, derived
 

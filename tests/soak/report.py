@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.study.performance.bench import machine, versions
-from headwater.study.performance.result import Axis, Block, Plot, Result, Section, Series, content
 from headwater.study.report.html import Notes, Text
 from headwater.study.report.plain import plain
 from headwater.study.report.table import Column, Row, Table, rows
+from headwater_studies.harness.bench import machine, versions
+from headwater_studies.harness.result import Axis, Block, Plot, Result, Section, Series, content
 from tests.federation.faults import SINKS
 from tests.soak.federation import LASTING, Faulted
 from tests.soak.inputs import Mutated

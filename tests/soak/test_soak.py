@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headwater.federation.security.session import Exchange
-from headwater.study.performance.result import Result
 from headwater.study.report.table import Table
+from headwater_studies.harness.result import Result
 from tests.federation import attacks
 from tests.federation.faults import Outcome, Tally, count
 from tests.federation.hostile import Frames, Mallory, Target

@@ -10,11 +10,11 @@ import pytest
 
 from headwater.study.badges.page import page as badge_page
 from headwater.study.own_page import page as own_page
-from headwater.study.performance.page import page as performance_page
-from headwater.study.performance.result import Result
-from headwater.study.performance.run import STUDIES
 from headwater.study.report.html import Page, Section, render
 from headwater.study.report.table import Column, Row, Table
+from headwater_studies.harness.page import page as performance_page
+from headwater_studies.harness.result import Result
+from headwater_studies.harness.run import STUDIES
 from tests.browser import Browser
 from tests.study.results import own_result, result
 

@@ -1,4 +1,4 @@
-"""`headwater study`: a report on a recording and its subscriptions, on Spark and live; and studies of performance."""
+"""`headwater study`: a report on a recording and its subscriptions, on Spark and live; and studies that others add."""
 
 from __future__ import annotations
 
@@ -7,42 +7,40 @@ import sys
 from pathlib import Path
 from typing import Any
 
-BADGES, ALL = "badges", "performance"
-MEASURED = ("latency", "filters", "overhead", "interests", "peers")
+from headwater.study.extension import ELSEWHERE, Extensions, extensions
+
+BADGES, FILE = "badges", "a FILE"
 EXAMPLES = """\
 examples:
   headwater study badges                        the active badge study, beside what was published
   headwater study badges --speed 600            watch it: ten hours in a minute
   headwater study office.toml                   a log and subscriptions of your own
   headwater study office.toml --no-live --bucket 15m --out report/
-  headwater study latency                       what a round trip takes here, beside raw TCP and bare Zenoh
-  headwater study peers --quick                 a short run, to see what is there and that it works
-  headwater study interests --part model        one part of a study anew
-  headwater study performance --page docs       all studies of performance, and a page of their results
-
-latency: round trips, many consumers, thin links. filters: moved code, and when it pays. overhead: operations, control
-messages, size. interests: growth of subscriptions, sources, sinks and nodes. peers: NATS, ZeroMQ, Zenoh, Redis,
-Mosquitto and omniEvents, those that are installed.
-
+"""
+A_FILE = """
 A file is as for `headwater backtest`, with `log`, the folder of a log relative to the file, and maybe `title`.
 """
 
 
-def add_study(commands: Any) -> None:
-    """Add the command to a parser's sub-commands."""
+def add_study(commands: Any, more: Extensions | None = None) -> None:
+    """Add the command to a parser's sub-commands, with the studies that `more` has: by default, all installed ones."""
+    found = extensions() if more is None else more
+    names = [name for each in found.usable for name in each.studies]
     sub = commands.add_parser(
         "study",
-        help="play a recording live and on Spark, or measure what things cost, and write a report",
+        help=f"play a recording live and on Spark{', or measure what things cost' * bool(names)}, and write a report",
         description="Try subscriptions on a recording: on Spark, and live in a federation of real nodes; compare the "
-        "two, and write a report: one HTML file, its tables as CSV, and all of it as JSON. Exit code 1 if they differ. "
-        "Or measure latency, filters, overhead, growth and other systems here; the report is of the same kind.",
-        epilog=EXAMPLES,
+        "two, and write a report: one HTML file, its tables as CSV, and all of it as JSON. Exit code 1 if they differ."
+        + " Or run a study that is installed beside; the report is of the same kind."
+        * bool(names),
+        epilog=EXAMPLES + "".join(each.examples for each in found.usable) + A_FILE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     sub.add_argument(
         "what",
-        metavar="badges|FILE|latency|filters|overhead|interests|peers|performance",
-        help="the active badge study, a TOML or Python file, or a study of performance",
+        type=lambda name: _there(name, found),
+        metavar="|".join((BADGES, "FILE", *names)),
+        help="the active badge study, a TOML or Python file" + ", or a study that is installed" * bool(names),
     )
     sub.add_argument("--out", type=Path, metavar="DIR", help="where the report goes (default: studies/NAME)")
     sub.add_argument("--no-live", action="store_true", help="on Spark only (for a FILE)")
@@ -52,56 +50,49 @@ def add_study(commands: Any) -> None:
                      "auto)")  # fmt: skip
     sub.add_argument("--master", default="local[*]", help="of a Spark cluster (default: %(default)s)")
     sub.add_argument("--remote", help="of a Spark Connect server, as in sc://host:15002")
-    measured = sub.add_argument_group("studies of performance")
-    measured.add_argument("--part", action="append", default=[], metavar="NAME", help="this part only; several times "
-                          "for more")  # fmt: skip
-    measured.add_argument("--quick", action="store_true", help="a short run, to see that everything works")
-    measured.add_argument("--rounds", type=int, metavar="N", help="rounds in which everybody takes a turn (default: 3)")
-    measured.add_argument("--page", type=Path, metavar="DIR", help="write performance.md and its plots there, from the "
-                          "results in --out (for performance)")  # fmt: skip
-    measured.add_argument("--no-run", action="store_true", help="only write the page, from results that are there (for "
-                          "performance)")  # fmt: skip
-    sub.set_defaults(run=run)
+    for each in found.usable:
+        each.add_options(sub)
+    sub.set_defaults(run=lambda args: run(args, found))
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, more: Extensions) -> int:
     """Run the command."""
-    kind = _kind(args.what)
-    _check(args, kind)
-    if kind == "badges":
-        return _badges(args)
-    if kind == "a FILE":
-        return _own(args)
-    from headwater.study.performance.command import run_all, run_one
-
-    return run_all(args, _say) if kind == "performance" else run_one(args, _say)
+    extension = more.having(args.what)
+    kind = BADGES if args.what == BADGES else extension.studies[args.what] if extension is not None else FILE
+    _check_options(args, kind, more)
+    if extension is not None:
+        return extension.run(args, _say)
+    return _badges(args) if kind == BADGES else _own(args)
 
 
-def _kind(what: str) -> str:
-    if what in (BADGES, ALL):
-        return what
-    return "a study of performance" if what in MEASURED else "a FILE"
+def _there(name: str, more: Extensions) -> str:
+    """The name of a study, or of a file. One that is known to be somewhere else is said to be missing, whatever options
+    of its own are given with it."""
+    if (distribution := ELSEWHERE.get(name)) is None or more.having(name) is not None:
+        return name
+    why = more.broken.get(distribution)
+    found = "is not installed" if why is None else f"cannot be loaded ({why})"
+    raise argparse.ArgumentTypeError(f"{name} is a study of {distribution}, which {found}: pip install {distribution}")
 
 
 # What options are for, beside those that are for everything.
 _FOR = {
-    "no_live": ("a FILE",),
-    "bucket": ("a FILE",),
-    "speed": ("a FILE", "badges"),
-    "remote": ("a FILE", "badges"),
-    "part": ("a study of performance",),
-    "quick": ("a study of performance", "performance"),
-    "rounds": ("a study of performance", "performance"),
-    "page": ("performance",),
-    "no_run": ("performance",),
+    "no_live": (FILE,),
+    "bucket": (FILE,),
+    "speed": (FILE, BADGES),
+    "remote": (FILE, BADGES),
 }
 
 
-def _check(args: argparse.Namespace, kind: str) -> None:
+def _check_options(args: argparse.Namespace, kind: str, more: Extensions) -> None:
     """Every option that was given is for what is to be done."""
     from headwater.errors import ConfigError, ConfigProblem
 
-    wrong = [name for name, kinds in _FOR.items() if kind not in kinds and getattr(args, name) not in (None, False, [])]
+    meant = dict(_FOR)
+    for each in more.usable:
+        meant |= each.options
+    given = [name for name in meant if getattr(args, name) not in (None, False, [])]
+    wrong = [name for name in given if kind not in meant[name]]
     if wrong:
         raise ConfigError(
             [
@@ -109,7 +100,7 @@ def _check(args: argparse.Namespace, kind: str) -> None:
                     f"study {args.what}",
                     "options of this study",
                     f"--{name.replace('_', '-')}",
-                    f"it is for {' and '.join(_FOR[name])}",
+                    f"it is for {' and '.join(meant[name])}",
                 )
                 for name in wrong
             ]

@@ -1,0 +1,1 @@
+"""More subscriptions, sources, sinks and nodes, as far as one machine goes."""

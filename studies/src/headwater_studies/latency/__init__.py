@@ -1,0 +1,1 @@
+"""How long until an event is there: round trips, many consumers, links that are slow and thin."""

@@ -1,0 +1,1 @@
+"""What the service itself costs: its operations, its control messages, its size."""

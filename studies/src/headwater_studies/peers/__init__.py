@@ -1,0 +1,1 @@
+"""Other systems beside ours, in the same run."""
