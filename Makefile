@@ -69,8 +69,8 @@ bench-%: peers ## a benchmark by name: make bench-interests
 	@$(PY) benchmarks/$*.py
 
 # The result of `make soak` is shown as well, if there is one.
-performance: peers ## all studies of performance, about half an hour; writes docs/performance.md
-	@$(BIN)/headwater study performance --out build --page docs
+performance: peers ## all studies of performance, about half an hour; writes build/performance.md, plots and reports
+	@$(BIN)/headwater study performance --out build --page build
 
 # A seed replays what happened; a number of faults or rounds ends a phase early; PHASES=faults,inputs,properties chooses.
 soak: env ## faults, mutated inputs and harder property tests for MINUTES (default 20), counted; a SEED replays a failure

@@ -23,8 +23,12 @@ from headwater_studies.harness.bench import regression
 from headwater_studies.harness.page import markdown, page, standalone, text, worst
 from headwater_studies.harness.result import Axis, Bars, Plot, Ratio, Result, Section, Series, content
 from headwater_studies.harness.run import STUDIES, chosen
+from tests.studies.recorded import NAMES, recorded
 
 DOCS = Path(__file__).parents[2] / "docs"
+
+# A number and what it is of.
+FIGURE = re.compile(r"\d[\d,.]*(?: (?:ns|µs|ms|s|M/s|k/s|B|kB|MB|%|×)(?![\w/])|/s)")
 
 AHEAD = Ratio(case="quick", reference="tcp", ours=(1.0, 2.0), theirs=(2.0, 3.0), kind="seconds", why="not shown")
 BEHIND = Ratio(case="slow", reference="zmq", ours=(50.0,), theirs=(100.0,), kind="per second", why="packed | by hand")
@@ -150,17 +154,26 @@ def test_writing_the_page_removes_what_an_earlier_one_had(tmp_path: Path) -> Non
     assert [path.name for path in (tmp_path / "performance").iterdir()] == ["latency.json"]
 
 
-def test_the_documents_page_is_made_from_the_results_beside_it() -> None:
-    """Run `make performance`, or `headwater study performance --no-run --page docs`, and commit what it makes."""
-    order = [*STUDIES, "soak"]
-    found = sorted((DOCS / "performance").glob("*.json"), key=lambda path: order.index(path.stem))
-    assert [path.stem for path in found] == order
-    results = [Result.read(path) for path in found]
+def test_a_page_of_a_whole_run_has_all_its_plots_and_says_each_reason_once(tmp_path: Path) -> None:
+    results = [recorded(name) for name in NAMES]
     assert not any(result.quick for result in results)
-    for name, expected in markdown(results).items():
-        assert (DOCS / name).read_text(encoding="utf-8") == expected, name
-    drawn = {f"performance/{path.name}" for path in (DOCS / "performance").glob("*.svg")}
-    assert drawn == {name for name in markdown(results) if name.endswith(".svg")}
+    page = write_page(results, tmp_path).read_text(encoding="utf-8")
+    drawn = {f"performance/{path.name}" for path in (tmp_path / "performance").glob("*.svg")}
+    assert drawn == set(re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page)) and len(drawn) > 30
+    assert {path.stem for path in (tmp_path / "performance").glob("*.json")} == set(NAMES)
+    behind = page[page.index("## Where we are behind") : page.index("## Latency")]
+    reasons = [ratio.why for ratio in worst(results)]
+    assert re.findall(r"^\d+\. (.*)$", behind, re.MULTILINE) == list(dict.fromkeys(reasons)) and len(reasons) == 50
+
+
+def test_the_figures_of_the_documents_are_those_of_the_run_they_name() -> None:
+    """A figure that is changed in docs/performance.md is of another run: then the results here are, too."""
+    text = (DOCS / "performance.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 250
+    found = markdown([recorded(name) for name in NAMES])["performance.md"]
+    figures = set(FIGURE.findall(text))
+    assert len(figures) > 100
+    assert [each for each in figures if not re.search(rf"(?<![\d.,]){re.escape(each)}", found)] == []
 
 
 def test_all_parts_are_there() -> None:

@@ -178,7 +178,7 @@ def _intro(results: Sequence[Result]) -> list[str]:
         "",
         "```sh no-run: each takes minutes",
         commands,
-        "headwater study performance --page docs  # all studies, and this page; make performance",
+        "headwater study performance --page .  # all studies, and this page; make performance",
         "```",
         "",
         *(f"- {name}: {said}" for name, said in machine.items()),
@@ -202,9 +202,13 @@ def _summary(results: Sequence[Result]) -> list[str]:
         "(within 3 % counts as equal).",
         "",
     ]
+    if not behind:
+        return lines
+    reasons = {why: number for number, why in enumerate(dict.fromkeys(each.why for each in behind if each.why), 1)}
     columns = (*_COLUMNS, Column("why", "text"))
-    rows = tuple(Row((*_ratio(each).values, each.why)) for each in behind)
-    return [*lines, *_table(Table(name="behind", title="", columns=columns, rows=rows)), ""] if behind else lines
+    rows = tuple(Row((*_ratio(each).values, f"({reasons[each.why]})" if each.why else "")) for each in behind)
+    why = [f"{number}. {_cell(reason)}" for reason, number in reasons.items()]
+    return [*lines, *_table(Table(name="behind", title="", columns=columns, rows=rows)), "", "Why:", "", *why, ""]
 
 
 def _lines(block: Block, prefix: str, made: dict[str, str]) -> list[str]:
