@@ -34,7 +34,59 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 # The rooms of a room, as above: its packages and modules, all of them. Not listed here: a room of a few modules.
-INNER: dict[str, tuple[tuple[str, ...], ...]] = {}
+INNER: dict[str, tuple[tuple[str, ...], ...]] = {
+    "ir": (
+        ("domain", "functions", "library", "nodes", "outputs"),
+        ("interp", "intervals", "notes", "walk"),
+        ("functional", "operators"),
+        ("build", "params", "show"),
+        ("encode", "flow", "uses", "value", "verify"),
+        ("loops", "rebind", "simplify", "unserial"),
+        ("analyse",),
+        ("cost", "rewrite"),
+        ("serial",),
+        ("covers",),
+        ("certainty",),
+    ),
+    "lang": (
+        ("names", "pyloops", "source"),
+        ("ecode_text", "predicate_tokens", "pysource"),
+        ("ecode_types", "predicate_terms", "pyconst", "pyrecovery"),
+        ("ecode_expr", "predicate", "pyexpr"),
+        ("ecode_decl", "ecode_recovery", "infer", "pystmt"),
+        ("ecode", "pyfunc"),
+    ),
+    "native": (
+        ("cache", "emit", "engine", "once"),
+        ("env", "kernels", "python"),
+        ("codegen",),
+        ("record",),
+        ("batch", "table"),
+        ("rowwise",),
+        ("program",),
+    ),
+    "spark": (
+        ("schema", "session", "sql"),
+        ("arithmetic", "columns", "compare", "ingest", "validity", "worker"),
+        ("arrow", "library"),
+        ("column",),
+        ("frame",),
+        ("backtest", "declared", "live", "log"),
+    ),
+    "store.log": (
+        ("background", "folder_exchange", "location", "progress_bar", "seal"),
+        ("layout", "parquet_footer", "settings"),
+        ("schema",),
+        ("footers", "ordered_merge", "table_rows", "wal"),
+        ("interest_scan", "parquet_segment", "wal_writer"),
+        ("recovery", "staging", "tail"),
+        ("snapshot",),
+        ("orphan_segments", "reader", "retention", "rewrite"),
+        ("channel_log", "compact", "log_folder"),
+        ("export", "repair", "verify"),
+        ("command",),
+    ),
+}
 LARGEST_CYCLE = 5  # modules
 # Rooms that have a larger one, to be undone: how large it may be until then.
 UNDONE: dict[str, int] = {"channel": 23, "federation": 40}
