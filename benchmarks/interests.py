@@ -202,7 +202,7 @@ def batch(report: Report) -> None:
     rng = np.random.default_rng(2)
     level, zone = rng.random(ROWS), rng.integers(0, 10, ROWS, dtype=np.int32)
     table = pa.table({"level": level, "zone": zone})
-    on = hw.EventType.from_arrow_schema(
+    on = hw.types.EventType.from_arrow_schema(
         pa.schema([pa.field("level", pa.float64(), False), pa.field("zone", pa.int32(), False)]), name="Row"
     )
     rows = on.conform(table)

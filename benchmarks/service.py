@@ -20,7 +20,8 @@ import pyarrow as pa
 
 import matching
 from harness import Report, times, versus
-from headwater import AsyncLoop, Event, Node, Pool, Queue, f32, f64, timestamp, u32
+from headwater import Event, Node, Queue, f32, f64, timestamp, u32
+from headwater.dispatch import AsyncLoop, Pool
 
 NOW = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from headwater import Event, Log, ManualClock, Node
+from headwater import Event, Log, Node
 from headwater.spark.backtest import backtest, load
+from headwater.testing import ManualClock
 
 
 class Sighting(Event, name="orl.Sighting"):

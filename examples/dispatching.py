@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 
-from headwater import Config, Event, Node, Priority, Queue, u8
+from headwater import Config, Event, Node, Queue, u8
+from headwater.dispatch import ByPriority
 
 logging.basicConfig(level=logging.CRITICAL)  # failures are expected below; the node's hook prints them
 
@@ -36,7 +37,7 @@ with Node(config=Config.parse(CONFIG), on_error=lambda sub, error, event: print(
         go_on.wait(10)
         order.append(event.name)
 
-    worker = jobs.subscribe(work, priority="urgency", dispatch=Priority(maximum=1), name="worker")
+    worker = jobs.subscribe(work, priority="urgency", dispatch=ByPriority(maximum=1), name="worker")
     source.publish(name="first", urgency=0)
     begun.wait(10)
     for name, urgency in (("tea", 1), ("fire", 9), ("post", 3)):

@@ -64,7 +64,7 @@ class OldSighting(Event):
     floor: i32 | None  # the source does not know it
 
 
-plan = hw.evolution(kind.record, hw.event_type(OldSighting).record)
+plan = hw.types.evolve(Sighting, OldSighting)
 old = hw.event_type(OldSighting).decode(plan.convert(record))
 print("\nthe same event for an older sink:", old)
 
@@ -77,12 +77,12 @@ class Strict(Event):
 
 
 try:
-    hw.evolution(kind.record, hw.event_type(Strict).record)
-except hw.EvolutionError as error:
+    hw.types.evolve(Sighting, Strict)
+except hw.errors.EvolutionError as error:
     print(f"\n{error}")
 
 # Bytes from elsewhere are checked before anything is read from them.
 try:
     kind.decode(record[:40])
-except hw.DecodeError as error:
+except hw.errors.DecodeError as error:
     print(f"\n{error}")

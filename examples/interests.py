@@ -62,7 +62,7 @@ print("without a limit:", over.interpret(Reading(sensor="a", value=3.0, limit=No
 # Everything wrong with an interest is said at once, with its place.
 try:
     Interest("sensr = 'a' and value > 'high' and speed(value) > 1", Reading)
-except hw.InterestError as error:
+except hw.errors.InterestError as error:
     print(f"\n{error}\n")
 
 # What is allowed and hardly meant is a warning: nobody's value is both. `subscribe` issues these as HeadwaterWarning.
@@ -71,7 +71,7 @@ print(*Interest("value > 5 and sensor = 'a' and sensor = 'b'", Reading).warnings
 # An endless loop never gets as far as a source.
 try:
     Interest("{ while (1) { } }", Reading)
-except hw.InterestRefused as error:
+except hw.errors.InterestRefused as error:
     print(f"{error}\n")
 
 # One filter may cover another: what the narrow one passes, the wide one passes too.

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import duckdb
 
-from headwater import Event, Node, replay, u32
+from headwater import Event, Node, u32
 from headwater.cli import main as headwater
+from headwater.logs import replay
 
 
 class Sighting(Event):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from headwater import Event, FactError, ManualClock, Match, Node, Timeout, all_of, f32, on, u32
+from headwater import Event, Node, f32, u32
+from headwater.correlation import Match, all_of, on
+from headwater.errors import FactError
+from headwater.testing import ManualClock
+from headwater.timers import Timeout
 
 
 class Sighting(Event, name="ie.tcd.Sighting"):

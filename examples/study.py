@@ -9,11 +9,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from headwater import Event, Log, ManualClock, Node
+from headwater import Event, Log, Node
 from headwater.study.own import study
 from headwater.study.own_page import page, summary
 from headwater.study.report.files import write
 from headwater.study.report.plain import plain
+from headwater.testing import ManualClock
 
 
 class Reading(Event, name="office.Reading"):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from headwater.ir.build import Builder
 from headwater.ir.functions import FUNCTIONS
-from headwater.ir.interp import EventMeta
+from headwater.ir.interp import EventContext
 from headwater.ir.nodes import NOWHERE, Break, Const, Continue, Expr, Missing, ParamDecl, Program, Stmt
 from headwater.types import model as m
 from tests import strategies as s
@@ -56,10 +56,10 @@ class Case(NamedTuple):
     params: dict[str, Any]
 
 
-def meta() -> st.SearchStrategy[EventMeta]:
+def meta() -> st.SearchStrategy[EventContext]:
     none = st.none()
     return st.builds(
-        EventMeta,
+        EventContext,
         source=none | s.texts(),
         node=none | s.texts(),
         seq=none | s.integers(0, 2**63 - 1),
@@ -526,7 +526,7 @@ def cases(
     transforming: bool = False,
     events: int = 4,
     **flags: bool,
-) -> tuple[Case, list[tuple[dict[str, Any], EventMeta]]]:
+) -> tuple[Case, list[tuple[dict[str, Any], EventContext]]]:
     """A program over a random record, with events and their meta."""
     record = draw(records if records is not None else s.records())
     case = draw(transforms(record, **flags) if transforming else filters(record, **flags))

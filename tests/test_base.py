@@ -120,7 +120,8 @@ def test_what_the_base_lacks_is_named_with_the_way_to_get_it() -> None:
         SIGHTINGS
         + """
 import headwater
-from headwater import Interest, Log, MissingExtra, event_type
+from headwater import Interest, Log, event_type
+from headwater.errors import MissingExtra
 
 one = Sighting(badge=1, level=1.0, network="a")
 node = Node("lab")
@@ -129,8 +130,8 @@ calls = {
     "listen": lambda: Node("desk", listen="tcp/127.0.0.1:0"),
     "connect": lambda: Node("desk", connect="tcp/127.0.0.1:7447"),
     "Network": lambda: headwater.Network,
-    "Security": lambda: headwater.Security,
-    "LogClient": lambda: headwater.LogClient,
+    "Security": lambda: headwater.security.Security,
+    "LogClient": lambda: headwater.logs.LogClient,
     "log": lambda: Node("desk", log="events"),
     "batch": lambda: channel.subscribe(print, batch=True),
     "get_batch": lambda: channel.subscribe().get_batch(),

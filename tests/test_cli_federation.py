@@ -16,12 +16,13 @@ from typing import IO, Any
 
 import pytest
 
-from headwater import Node, Security
+from headwater import Node
 from headwater.cli import main
 from headwater.errors import FederationError
 from headwater.federation.command.command import await_sinks
 from headwater.federation.command.json_lines import from_line, to_line
 from headwater.interest import as_event_type
+from headwater.security import Security
 from headwater.signals import End
 from headwater.types import EventType, event_type
 from tests.federation.nodes import Log
@@ -264,7 +265,7 @@ def test_lines_of_json_give_back_what_they_were_made_of() -> None:
 
 
 def test_what_is_no_line_of_an_event() -> None:
-    from headwater import EncodeError
+    from headwater.errors import EncodeError
 
     kind: EventType = as_event_type(TYPE)
     for bad in (

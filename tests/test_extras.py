@@ -62,7 +62,8 @@ for command in {commands}:
 
 def test_functions_that_need_it_say_so(bare: Without) -> None:
     program = """
-from headwater import Event, Interest, MissingExtra, f64
+from headwater import Event, Interest, f64
+from headwater.errors import MissingExtra
 from headwater.spark import column_of, declared, register, session, spark_schema
 from headwater.types import event_type
 

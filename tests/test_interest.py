@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import headwater as hw
-from headwater import Event, Interest, Limits, State, f32, f64, i32, i64
+from headwater import Event, Interest, State, f32, f64, i32, i64
+from headwater.interest import Limits
 from headwater.native import cache
 
 
@@ -58,7 +59,7 @@ def test_equal_interests_share_one_compilation() -> None:
 
 
 def test_problems_come_all_at_once() -> None:
-    with pytest.raises(hw.InterestError) as caught:
+    with pytest.raises(hw.errors.InterestError) as caught:
         Interest("valeu > 3 and sensor > 3 and no_such(value) = 1", Reading)
     assert len(caught.value.problems) == 3
     assert [p.column for p in caught.value.problems] == [1, 15, 30]
@@ -69,17 +70,17 @@ def test_serial_form_survives_the_journey() -> None:
     moved = Interest.loads(interest.dumps(), {"least": 3, "sensors": {"a"}})
     assert moved.fingerprint == interest.fingerprint and moved.text == interest.text
     assert moved.test(reading(4)) and not moved.test(reading(4, "b"))
-    with pytest.raises(hw.SerialError):
+    with pytest.raises(hw.errors.SerialError):
         Interest.loads(interest.dumps()[:-3])
-    with pytest.raises(hw.ParameterError, match="expected a value for parameter 'least', 'sensors'"):
+    with pytest.raises(hw.errors.ParameterError, match="expected a value for parameter 'least', 'sensors'"):
         Interest.loads(interest.dumps())
 
 
 def test_a_source_of_a_poorer_type_lacks_what_it_lacks() -> None:
     interest = Interest("value > 3 or zone = 7", Reading)
     there = interest.on(Poor)
-    assert there.interpret(Poor(sensor="a", value=4.0)).status is hw.Status.PASSED
-    assert there.interpret(Poor(sensor="a", value=2.0)).status is hw.Status.UNDECIDED
+    assert there.interpret(Poor(sensor="a", value=4.0)).status is hw.interest.Status.PASSED
+    assert there.interpret(Poor(sensor="a", value=2.0)).status is hw.interest.Status.UNDECIDED
 
 
 def test_parameters_change_between_events() -> None:
@@ -91,9 +92,9 @@ def test_parameters_change_between_events() -> None:
         assert not running.test(record)
         running.set_params(least=3)
         running.wait()
-    with pytest.raises(hw.ParameterError, match="did you mean 'least'"):
+    with pytest.raises(hw.errors.ParameterError, match="did you mean 'least'"):
         running.set_params(leats=1)
-    with pytest.raises(hw.ParameterError, match="expected f64, found 'x'"):
+    with pytest.raises(hw.errors.ParameterError, match="expected f64, found 'x'"):
         running.set_params(least="x")
 
 
@@ -109,7 +110,7 @@ def test_state_belongs_to_one_running_copy() -> None:
     one.wait()
     assert [one.test(record) for _ in range(3)] == [False, True, False], "the state crosses over to native code"
     assert [two.test(record) for _ in range(3)] == [False, False, True]
-    with pytest.raises(hw.ExecutionError, match="lives at one source"):
+    with pytest.raises(hw.errors.ExecutionError, match="lives at one source"):
         interest.test(reading(1))
 
 
@@ -120,7 +121,7 @@ def test_counts_add_up() -> None:
         running.run(kind.encode(event))
     counts = running.counts
     assert (counts.evaluated, counts.passed, counts.rejected, counts.undecided) == (3, 1, 0, 2)
-    assert counts.faults == {hw.Fault.DIVISION: 2}
+    assert counts.faults == {hw.interest.Fault.DIVISION: 2}
 
 
 def test_select_takes_events_batches_and_tables() -> None:
@@ -141,7 +142,7 @@ def test_a_transformation_gives_events_of_another_type() -> None:
 def test_limits_refuse_what_costs_too_much() -> None:
     text = "{ int i; int n = 0; for (i = 0; i < 100000; i++) n += i % 7; return n > 1; }"
     assert Interest(text, Reading).cost.worst > 100_000
-    with pytest.raises(hw.InterestRefused, match="at worst this takes"):
+    with pytest.raises(hw.errors.InterestRefused, match="at worst this takes"):
         Interest(text, Reading, limits=Limits(max_worst=10_000))
 
 
@@ -149,7 +150,7 @@ def test_a_loop_whose_end_only_the_normal_form_disproves_has_fuel() -> None:
     """Once accepted, an interest runs in all executions; rewriting may drop what made a loop look as if it ended."""
     text = "{ int n = 0; while (input.zone == 1 || (n > 3 && false)) { n = n + 1; } return 1; }"
     interest = Interest(text, "zone: i32", limits=Limits(fuel=50))
-    expected = (hw.Status.UNDECIDED, hw.Fault.FUEL)
+    expected = (hw.interest.Status.UNDECIDED, hw.interest.Fault.FUEL)
     for outcome in (interest.interpret({"zone": 1}), interest.native().wait().run(interest.type.encode({"zone": 1}))):
         assert (outcome.status, outcome.faults) == expected
 
@@ -168,10 +169,10 @@ def test_notations_are_checked() -> None:
 
 
 def test_meta_in_python() -> None:
-    interest = Interest(lambda e: hw.meta.seq > 3, Reading)
-    assert interest.interpret(reading(1), meta=hw.EventMeta(seq=4)).passed
+    interest = Interest(lambda e: hw.interest.meta.seq > 3, Reading)
+    assert interest.interpret(reading(1), meta=hw.interest.EventContext(seq=4)).passed
     with pytest.raises(AttributeError, match="only inside an interest"):
-        _ = hw.meta.seq
+        _ = hw.interest.meta.seq
 
 
 def test_threads_may_share_a_running_interest() -> None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import headwater as hw
+from headwater.correlation import all_of, on
 
 PAGE = Path(__file__).parent.parent / "docs" / "service.md"
 
@@ -31,7 +32,7 @@ def test_nodes_and_subscriptions_show_what_is_documented() -> None:
         assert shown(node) == shown(alone) == documented("node")
         channel = node.channel("ie.tcd.level", Level)
         pulled, pushed = channel.subscribe(), channel.subscribe(print, "level > 0.5", name="loud")
-        matches = node.correlate(hw.all_of(hw.on(channel)))
+        matches = node.correlate(all_of(on(channel)))
         assert shown(matches) == documented("subscription")
         assert shown(pulled) == shown(pushed) == documented("subscription") - {"remembered"}
 

@@ -28,6 +28,8 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("store",),
     ("channel",),
     ("federation",),
+    # What users import beside the names at the top: each of these modules gathers one subject.
+    ("correlation", "dispatch", "logs", "network", "reports", "security", "testing", "timers"),
     ("spark",),
     ("study",),
     ("explanation",),

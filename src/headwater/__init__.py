@@ -15,216 +15,36 @@ from headwater.extras import installed, require
 from headwater.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from headwater.channel import (
-        WAIT,
-        About,
-        AsyncLoop,
-        Channel,
-        Config,
-        Correlation,
-        Counts,
-        Deadline,
-        Inline,
-        Latency,
-        ManualClock,
-        Match,
-        Pool,
-        Priority,
-        Queue,
-        Source,
-        Subscription,
-        SystemClock,
-        Timeout,
-        all_of,
-        any_of,
-        on,
-    )
-    from headwater.channel.options.delivery import (
-        BestEffort,
-        Reliable,
-    )
-    from headwater.channel.replay import (
-        replay,
-    )
-    from headwater.errors import (
-        ChannelError,
-        ClosedError,
-        ConfigError,
-        DecodeError,
-        EncodeError,
-        EvolutionError,
-        ExecutionError,
-        FactError,
-        FederationError,
-        FrameError,
-        HeadwaterError,
-        HeadwaterWarning,
-        InterestError,
-        InterestRefused,
-        LinkDown,
-        MissingExtra,
-        ParameterError,
-        Problem,
-        QueueFull,
-        SecurityError,
-        SerialError,
-        ServiceError,
-        StoreError,
-        SubscriptionError,
-        TypeDeclarationError,
-        Unreachable,
-    )
-    from headwater.explanation import (
-        explain,
-    )
-    from headwater.federation.gateway.gateway import (
-        Gateway,
-    )
-    from headwater.federation.logs.client import (
-        LogClient,
-    )
-    from headwater.federation.network import (
-        Budget,
-        Network,
-    )
-    from headwater.federation.node import (
-        Node,
-    )
-    from headwater.federation.security.rules import (
-        Rule,
-    )
-    from headwater.federation.security.settings import (
-        Security,
-    )
-    from headwater.interest import (
-        Interest,
-        Limits,
-    )
-    from headwater.ir.interp import (
-        EventMeta,
-        Fault,
-        Outcome,
-        Status,
-    )
-    from headwater.ir.params import (
-        MapOf,
-        SetOf,
-    )
-    from headwater.lang.names import (
-        meta,
-    )
-    from headwater.lang.pyconst import (
-        State,
-    )
-    from headwater.store import (
-        NodeState,
-    )
-    from headwater.store.log import (
-        Log,
-    )
-    from headwater.store.log.log_folder import (
-        LogFiles,
-    )
-    from headwater.store.log.reader import (
-        ChannelReader,
-    )
-    from headwater.types import (
-        Array,
-        Event,
-        EventType,
-        event_type,
-        f32,
-        f64,
-        i8,
-        i16,
-        i32,
-        i64,
-        timestamp,
-        u8,
-        u16,
-        u32,
-        u64,
-    )
-    from headwater.types.evolution import (
-        plan as evolution,
-    )
+    from headwater.channel import About, Channel, Config, Queue, Source, Subscription
+    from headwater.channel.options.delivery import BestEffort, Reliable
+    from headwater.errors import HeadwaterError, HeadwaterWarning
+    from headwater.explanation import explain
+    from headwater.federation.network import Network
+    from headwater.federation.node import Node
+    from headwater.interest import Interest, State
+    from headwater.store.log.settings import Log
+    from headwater.types import Array, Event, event_type, f32, f64, i8, i16, i32, i64, timestamp, u8, u16, u32, u64
 
 __all__ = [
-    "WAIT",
     "About",
     "Array",
-    "AsyncLoop",
     "BestEffort",
-    "Budget",
     "Channel",
-    "ChannelError",
-    "ChannelReader",
-    "ClosedError",
     "Config",
-    "ConfigError",
-    "Correlation",
-    "Counts",
-    "Deadline",
-    "DecodeError",
-    "EncodeError",
     "Event",
-    "EventMeta",
-    "EventType",
-    "EvolutionError",
-    "ExecutionError",
-    "FactError",
-    "Fault",
-    "FederationError",
-    "FrameError",
-    "Gateway",
     "HeadwaterError",
     "HeadwaterWarning",
-    "Inline",
     "Interest",
-    "InterestError",
-    "InterestRefused",
-    "Latency",
-    "Limits",
-    "LinkDown",
     "Log",
-    "LogClient",
-    "LogFiles",
-    "ManualClock",
-    "MapOf",
-    "Match",
-    "MissingExtra",
     "Network",
     "Node",
-    "NodeState",
-    "Outcome",
-    "ParameterError",
-    "Pool",
-    "Priority",
-    "Problem",
     "Queue",
-    "QueueFull",
     "Reliable",
-    "Rule",
-    "Security",
-    "SecurityError",
-    "SerialError",
-    "ServiceError",
-    "SetOf",
     "Source",
     "State",
-    "Status",
-    "StoreError",
     "Subscription",
-    "SubscriptionError",
-    "SystemClock",
-    "Timeout",
-    "TypeDeclarationError",
-    "Unreachable",
     "__version__",
-    "all_of",
-    "any_of",
     "event_type",
-    "evolution",
     "explain",
     "f32",
     "f64",
@@ -232,9 +52,6 @@ __all__ = [
     "i16",
     "i32",
     "i64",
-    "meta",
-    "on",
-    "replay",
     "timestamp",
     "u8",
     "u16",
@@ -244,40 +61,18 @@ __all__ = [
 
 # Where each name is from: imported when it is first asked for. `import headwater` itself loads nothing.
 _MODULES = {
-    "headwater.channel": (
-        "WAIT About AsyncLoop Channel Config Correlation Counts Deadline Inline Latency ManualClock Match "
-        "Pool Priority Queue Source Subscription SystemClock Timeout all_of any_of on"
-    ),
+    "headwater.channel": "About Channel Config Queue Source Subscription",
     "headwater.channel.options.delivery": "BestEffort Reliable",
-    "headwater.channel.replay": "replay",
-    "headwater.errors": (
-        "ChannelError ClosedError ConfigError DecodeError EncodeError EvolutionError ExecutionError FactError "
-        "FederationError FrameError HeadwaterError HeadwaterWarning InterestError InterestRefused LinkDown "
-        "MissingExtra ParameterError Problem QueueFull SecurityError SerialError ServiceError StoreError "
-        "SubscriptionError TypeDeclarationError Unreachable"
-    ),
+    "headwater.errors": "HeadwaterError HeadwaterWarning",
     "headwater.explanation": "explain",
-    "headwater.federation.gateway.gateway": "Gateway",
-    "headwater.federation.logs.client": "LogClient",
-    "headwater.federation.network": "Budget Network",
+    "headwater.federation.network": "Network",
     "headwater.federation.node": "Node",
-    "headwater.federation.security.rules": "Rule",
-    "headwater.federation.security.settings": "Security",
-    "headwater.interest": "Interest Limits",
-    "headwater.ir.interp": "EventMeta Fault Outcome Status",
-    "headwater.ir.params": "MapOf SetOf",
-    "headwater.lang.names": "meta",
-    "headwater.lang.pyconst": "State",
-    "headwater.store": "NodeState",
-    "headwater.store.log": "Log",
-    "headwater.store.log.log_folder": "LogFiles",
-    "headwater.store.log.reader": "ChannelReader",
-    "headwater.types": "Array Event EventType event_type f32 f64 i8 i16 i32 i64 timestamp u8 u16 u32 u64",
-    "headwater.types.evolution": "evolution",
+    "headwater.interest": "Interest State",
+    "headwater.store.log.settings": "Log",
+    "headwater.types": "Array Event event_type f32 f64 i8 i16 i32 i64 timestamp u8 u16 u32 u64",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
-_OTHERWISE = {"evolution": "plan"}  # names that are others where they are from
-_FEDERATED = ("Budget", "Gateway", "LogClient", "Network", "Rule", "Security")  # which need that extra
+_FEDERATED = ("Network",)  # which need that extra
 if not installed("federation"):  # `from headwater import *` gives what there is
     __all__ = [name for name in __all__ if name not in _FEDERATED]
 
@@ -293,7 +88,7 @@ def _home_of(name: str) -> Any:
         return import_module(f"headwater.{name}")
     if name in _FEDERATED:
         require("federation", name)
-    found = globals()[name] = getattr(import_module(_HOMES[name]), _OTHERWISE.get(name, name))
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return found
 
 

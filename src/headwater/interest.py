@@ -19,12 +19,15 @@ from headwater.ir.build import Builder
 from headwater.ir.certainty import remarks
 from headwater.ir.cost import Cost, Limits, check_limits, surely_within
 from headwater.ir.covers import covers
+from headwater.ir.interp import EventContext, Fault, Outcome, Status
 from headwater.ir.nodes import ParamDecl, Program
-from headwater.ir.params import bind, declare
+from headwater.ir.params import MapOf, SetOf, bind, declare
 from headwater.ir.rebind import rebind
 from headwater.ir.rewrite import normalise
 from headwater.ir.show import show
 from headwater.ir.uses import by_use, check_used, is_flexible
+from headwater.lang.names import meta
+from headwater.lang.pyconst import State
 from headwater.types import Event, EventType, event_type
 from headwater.types.declaration import parse_record
 from headwater.types.model import Record
@@ -167,7 +170,7 @@ class Interest:
         self,
         event: Any,
         *,
-        meta: interp.EventMeta | None = None,
+        meta: interp.EventContext | None = None,
         state: interp.State | None = None,
     ) -> interp.Outcome:
         """By the reference interpreter: slow, and by definition right."""
@@ -305,4 +308,19 @@ def _one_line(text: str) -> str:
     return line if len(line) <= 60 else line[:57] + "…"
 
 
-__all__ = ["NOTATIONS", "Event", "Interest", "Limits", "Notation", "as_event_type"]
+__all__ = [
+    "NOTATIONS",
+    "Event",
+    "EventContext",
+    "Fault",
+    "Interest",
+    "Limits",
+    "MapOf",
+    "Notation",
+    "Outcome",
+    "SetOf",
+    "State",
+    "Status",
+    "as_event_type",
+    "meta",
+]

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from headwater import AsyncLoop, Channel, Deadline, Event, Inline, Node, Pool, Priority, Subscription, i64
+from headwater import Channel, Event, Node, Subscription, i64
 from headwater.channel.options.config import Dispatch
+from headwater.dispatch import AsyncLoop, ByDeadline, ByPriority, Inline, Pool
 
 GUARD = 30.0  # seconds, against hanging; nothing here takes long
 
@@ -18,8 +19,8 @@ STRATEGIES: dict[str, Dispatch] = {
     "inline": Inline(),
     "pool": Pool(maximum=3),
     "pool of one": Pool(maximum=1),
-    "priority": Priority(maximum=3),
-    "deadline": Deadline(maximum=3),
+    "priority": ByPriority(maximum=3),
+    "deadline": ByDeadline(maximum=3),
     "asyncio": AsyncLoop(),
     "coroutines": AsyncLoop(),
 }

@@ -17,33 +17,35 @@ import pyarrow as pa
 import pytest
 
 from headwater import (
-    ChannelError,
-    ClosedError,
-    ConfigError,
-    Counts,
-    EncodeError,
     Event,
-    EvolutionError,
-    FactError,
     HeadwaterError,
     Interest,
-    InterestError,
-    InterestRefused,
     Node,
-    ParameterError,
     Queue,
-    QueueFull,
     Source,
     Subscription,
-    SubscriptionError,
-    TypeDeclarationError,
     event_type,
     f32,
     i8,
-    on,
     timestamp,
     u32,
 )
+from headwater.correlation import on
+from headwater.errors import (
+    ChannelError,
+    ClosedError,
+    ConfigError,
+    EncodeError,
+    EvolutionError,
+    FactError,
+    InterestError,
+    InterestRefused,
+    ParameterError,
+    QueueFull,
+    SubscriptionError,
+    TypeDeclarationError,
+)
+from headwater.reports import Counts
 from tests.channel.events import Alarm, Brief, Sighting, sighting
 
 
@@ -441,7 +443,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"queue": "long"}, "queue: expected a Queue or a limit, found 'long'"),
     ({"queue": True}, "queue: expected a Queue or a limit, found True"),
     ({"dispatch": "threads"}, "dispatch: expected one of inline, pool, priority, deadline, asyncio, found 'threads'"),
-    ({"dispatch": 5}, "dispatch: expected one of Inline, Pool, Priority, Deadline, AsyncLoop, found 5"),
+    ({"dispatch": 5}, "dispatch: expected one of Inline, Pool, ByPriority, ByDeadline, AsyncLoop, found 5"),
     ({"name": ""}, "name: expected a text of 1 to 255 printable characters, found ''"),
     ({"name": 5}, "name: expected a text"),
     ({"name": "mine"}, "name: expected one that no subscription of this node has, found 'mine' in use"),

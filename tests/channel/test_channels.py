@@ -6,16 +6,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from headwater import (
-    ChannelError,
-    ClosedError,
-    EncodeError,
-    EvolutionError,
-    Interest,
-    Node,
-    SubscriptionError,
-    event_type,
-)
+from headwater import Interest, Node, event_type
+from headwater.errors import ChannelError, ClosedError, EncodeError, EvolutionError, SubscriptionError
 from tests.channel.events import Alarm, Brief, Detailed, Sighting, badges, sighting
 
 # ── declaring and opening ──

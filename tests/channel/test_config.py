@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.channel.options.config import STRATEGIES, AsyncLoop, Config, Deadline, Inline, Pool, Priority, Queue
+from headwater.channel.options.config import STRATEGIES, AsyncLoop, ByDeadline, ByPriority, Config, Inline, Pool, Queue
 from headwater.channel.time.clock import SystemClock
 from headwater.errors import ConfigError, HeadwaterError, ServiceError
 from headwater.store.log import Log
 from headwater.store.log.location import misplaced
 
-POOLS = [Pool, Priority, Deadline]
+POOLS = [Pool, ByPriority, ByDeadline]
 
 
 def problems(make: Any, *args: Any, **kwargs: Any) -> list[str]:
@@ -50,7 +50,7 @@ def test_only_the_policy_that_blocks_waits() -> None:
 
 
 def test_values_are_frozen_and_equal_by_content() -> None:
-    assert Pool(maximum=3) == Pool(maximum=3) != Priority(maximum=3)
+    assert Pool(maximum=3) == Pool(maximum=3) != ByPriority(maximum=3)
     assert hash(Config(queue=Queue(limit=5))) == hash(Config(queue=Queue(limit=5)))
     with pytest.raises(dataclasses.FrozenInstanceError):
         Pool().maximum = 5  # type: ignore[misc]
@@ -109,9 +109,9 @@ def test_every_strategy_by_name(name: str, cls: type) -> None:
 
 
 def test_a_dict_may_hold_values() -> None:
-    config = Config.of({"dispatch": Priority(maximum=2), "queue": Queue(limit=3), "failures": 0})
-    assert config == Config(dispatch=Priority(maximum=2), queue=Queue(limit=3), failures=0)
-    assert Config.of({"dispatch": {"strategy": "deadline", "idle": 1}}).dispatch == Deadline(idle=1)
+    config = Config.of({"dispatch": ByPriority(maximum=2), "queue": Queue(limit=3), "failures": 0})
+    assert config == Config(dispatch=ByPriority(maximum=2), queue=Queue(limit=3), failures=0)
+    assert Config.of({"dispatch": {"strategy": "deadline", "idle": 1}}).dispatch == ByDeadline(idle=1)
 
 
 def test_what_holds_can_be_shown() -> None:
@@ -177,7 +177,7 @@ def test_no_field_is_left_out() -> None:
     log = Log("events", channels=("a", "b"), sync="roll", interval=2.0, roll_bytes=9999, roll_seconds=3.0,
               rest_seconds=6.0, keep_seconds=4.0, keep_bytes=5)  # fmt: skip
     queue = Queue(limit=7, policy="block", wait=1.5)
-    pool = Priority(minimum=2, maximum=5, low=1, high=3, idle=0.5)
+    pool = ByPriority(minimum=2, maximum=5, low=1, high=3, idle=0.5)
     config = Config(name="n", dispatch=pool, queue=queue, failures=3, history=77, close_timeout=1.25, log=log)
     for value in (config, log, queue, pool):
         default = type(value)("other") if value is log else type(value)()
@@ -357,7 +357,7 @@ def test_other_values_made_in_code() -> None:
     ]
     assert problems(Config, dispatch="pool", queue=5, failures=1.5) == [
         "Config: failures: expected a whole number from 0 to 2147483647, found 1.5",
-        'Config: dispatch: expected one of Inline, Pool, Priority, Deadline, AsyncLoop, found "pool"',
+        'Config: dispatch: expected one of Inline, Pool, ByPriority, ByDeadline, AsyncLoop, found "pool"',
         "Config: queue: expected a Queue, found 5",
     ]
     assert problems(AsyncLoop, loop=5) == ["AsyncLoop: loop: expected an asyncio event loop or None, found 5"]

@@ -8,21 +8,11 @@ from typing import Any
 
 import pytest
 
-from headwater import (
-    WAIT,
-    About,
-    ChannelError,
-    ClosedError,
-    Correlation,
-    ManualClock,
-    Match,
-    Node,
-    SubscriptionError,
-    all_of,
-    any_of,
-    event_type,
-    on,
-)
+from headwater import About, Node, event_type
+from headwater.correlation import Correlation, Match, all_of, any_of, on
+from headwater.dispatch import WAIT
+from headwater.errors import ChannelError, ClosedError, SubscriptionError
+from headwater.testing import ManualClock
 from tests.channel.events import GUARD, Alarm, Brief, Sighting, badges, sighting
 
 

@@ -11,22 +11,13 @@ from typing import Any
 
 import pytest
 
-from headwater import (
-    WAIT,
-    About,
-    ClosedError,
-    Config,
-    ConfigError,
-    ManualClock,
-    Node,
-    Pool,
-    Subscription,
-    SubscriptionError,
-    all_of,
-    on,
-)
+from headwater import About, Config, Node, Subscription
 from headwater.channel.options.delivery import ALL, BestEffort, Reliable
+from headwater.correlation import all_of, on
+from headwater.dispatch import WAIT, Pool
+from headwater.errors import ClosedError, ConfigError, SubscriptionError
 from headwater.store import NodeState
+from headwater.testing import ManualClock
 from tests.channel.events import GUARD, Sighting, badges, sighting
 from tests.channel.far import DURABLE, KEY, MANUAL, far, kept, publish
 

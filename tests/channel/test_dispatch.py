@@ -14,7 +14,7 @@ import pytest
 
 from headwater.channel.dispatch.dispatcher import DEPTH, Dispatcher
 from headwater.channel.dispatch.pool import by_priority
-from headwater.channel.options.config import AsyncLoop, Deadline, Dispatch, Inline, Pool, Priority
+from headwater.channel.options.config import AsyncLoop, ByDeadline, ByPriority, Dispatch, Inline, Pool
 from headwater.channel.time.clock import SystemClock
 from tests.channel.concurrency import loop_in_a_thread
 
@@ -26,8 +26,8 @@ STRATEGIES: dict[str, Dispatch] = {
     "pool of one": Pool(minimum=1, maximum=1),
     "pool of none or some": Pool(minimum=0, maximum=3, idle=0),
     "pool with marks": Pool(minimum=1, maximum=4, low=1, high=2, idle=0),
-    "priority": Priority(maximum=3),
-    "deadline": Deadline(maximum=3),
+    "priority": ByPriority(maximum=3),
+    "deadline": ByDeadline(maximum=3),
     "asyncio": AsyncLoop(),
 }
 THREADED = [name for name in STRATEGIES if name not in ("inline", "asyncio")]
@@ -518,7 +518,7 @@ class Crowd:
             self.changed.notify_all()
 
 
-@pytest.mark.parametrize("cls", [Pool, Priority, Deadline])
+@pytest.mark.parametrize("cls", [Pool, ByPriority, ByDeadline])
 def test_no_thread_before_there_is_work(cls: type[Pool]) -> None:
     before = threading.active_count()
     with started(cls(minimum=3)) as dispatcher:
@@ -632,19 +632,19 @@ def queued(strategy: Dispatch, puts: list[tuple[int, str, int, float]], boxes: i
 
 def test_the_highest_priority_first() -> None:
     puts = [(0, "low", 1, math.inf), (1, "high", 9, math.inf), (2, "middle", 5, math.inf), (3, "high too", 9, math.inf)]
-    assert queued(Priority(maximum=1), puts, 4) == ["high", "high too", "middle", "low"]
+    assert queued(ByPriority(maximum=1), puts, 4) == ["high", "high too", "middle", "low"]
 
 
 def test_the_earliest_deadline_first() -> None:
     puts = [(0, "never", 0, math.inf), (1, "late", 9, 20.0), (2, "soon", 0, 10.0), (3, "soon too", 1, 10.0)]
-    assert queued(Deadline(maximum=1), puts, 4) == ["soon", "soon too", "late", "never"]
+    assert queued(ByDeadline(maximum=1), puts, 4) == ["soon", "soon too", "late", "never"]
 
 
 def test_something_more_urgent_moves_an_item_forward() -> None:
     puts = [(0, "a", 5, 50.0), (1, "b", 1, 90.0), (2, "c", 4, 60.0), (1, "b urgent", 9, 10.0), (0, "a again", 2, 55.0)]
     # A box delivers in its own order; its most urgent event decides when it has its turn.
-    assert queued(Priority(maximum=1), puts, 3) == ["b", "b urgent", "a", "c", "a again"]
-    assert queued(Deadline(maximum=1), puts, 3) == ["b", "b urgent", "a", "a again", "c"]
+    assert queued(ByPriority(maximum=1), puts, 3) == ["b", "b urgent", "a", "c", "a again"]
+    assert queued(ByDeadline(maximum=1), puts, 3) == ["b", "b urgent", "a", "a again", "c"]
 
 
 def test_an_item_that_moves_forward_for_ever_takes_no_memory() -> None:

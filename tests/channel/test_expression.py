@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headwater.channel.queues.expression import Expression
 from headwater.errors import InterestError, InterestRefused, ParameterError
 from headwater.interest import as_event_type
-from headwater.ir.interp import EventMeta
+from headwater.ir.interp import EventContext
 from headwater.types import model as m
 from tests import strategies as s
 from tests.effort import examples
@@ -108,7 +108,7 @@ def test_parameters() -> None:
 def test_what_the_service_knows_of_the_event() -> None:
     made, record = Expression("meta.seq * 2", TYPE), TYPE.encode(EVENT)
     for _ in range(2):
-        assert made.value(record) is None and made.value(record, EventMeta(seq=21)) == 42
+        assert made.value(record) is None and made.value(record, EventContext(seq=21)) == 42
         made.wait()
 
 

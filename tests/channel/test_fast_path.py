@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 import headwater.channel.source as source_module
-from headwater import Channel, ClosedError, EncodeError, Event, Node, Queue, QueueFull, Source, Subscription, f32, i64
+from headwater import Channel, Event, Node, Queue, Source, Subscription, f32, i64
 from headwater.channel.queues.reentrancy import DEPTH, NEST, running
 from headwater.channel.subscription import SAMPLE
+from headwater.errors import ClosedError, EncodeError, QueueFull
 from tests.channel.concurrency import GUARD, Threads, conserved
 
 

@@ -14,11 +14,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater import (
-    WAIT,
-    About,
-    Node,
-)
+from headwater import About, Node
+from headwater.dispatch import WAIT
 from headwater.store import NodeState
 from tests.channel.far import DURABLE
 

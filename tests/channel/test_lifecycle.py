@@ -13,24 +13,13 @@ from typing import Any
 
 import pytest
 
-from headwater import (
-    Channel,
-    ClosedError,
-    Config,
-    Counts,
-    Deadline,
-    Event,
-    ManualClock,
-    Node,
-    Pool,
-    Queue,
-    Source,
-    Subscription,
-    all_of,
-    event_type,
-    on,
-)
+from headwater import Channel, Config, Event, Node, Queue, Source, Subscription, event_type
 from headwater.channel.options.config import Dispatch
+from headwater.correlation import all_of, on
+from headwater.dispatch import ByDeadline, Pool
+from headwater.errors import ClosedError
+from headwater.reports import Counts
+from headwater.testing import ManualClock
 from tests.channel.concurrency import Threads
 from tests.channel.events import Detailed, Sighting, sighting
 
@@ -240,7 +229,7 @@ def test_each_thread_that_pulls_gets_events_in_order(hurried: None) -> None:
         assert sorted(n for mine in got for n in mine) == list(range(2000)) and sink.counts.delivered == 2000
 
 
-@pytest.mark.parametrize("dispatch", [Pool(maximum=3), Deadline(maximum=3)])
+@pytest.mark.parametrize("dispatch", [Pool(maximum=3), ByDeadline(maximum=3)])
 def test_a_handler_that_closes_its_node_gives_up_nothing_that_was_published(hurried: None, dispatch: Dispatch) -> None:
     """Also what is handed to the pool in the moment in which the handler finds that nothing waits there."""
     for _ in range(200):

@@ -13,24 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater import (
-    ClosedError,
-    Config,
-    ConfigError,
-    Event,
-    Interest,
-    Log,
-    ManualClock,
-    Pool,
-    Reliable,
-    State,
-    StoreError,
-    f32,
-    i64,
-    u32,
-)
+from headwater import Config, Event, Interest, Log, Reliable, State, f32, i64, u32
 from headwater.channel.node import Node
+from headwater.dispatch import Pool
+from headwater.errors import ClosedError, ConfigError, StoreError
 from headwater.store.log.reader import ChannelReader
+from headwater.testing import ManualClock
 from tests.channel.events import GUARD, Alarm, Detailed, Sighting, badges, sighting
 
 CHANNEL = "ie.tcd.sighting"

@@ -9,10 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater import Log, ManualClock, StoreError, replay
+from headwater import Log
 from headwater.channel.node import Node
+from headwater.errors import StoreError
+from headwater.logs import replay
 from headwater.store.log.channel_log import ChannelLog
 from headwater.store.log.reader import ChannelReader
+from headwater.testing import ManualClock
 
 CHANNEL = "ie.tcd.count"
 

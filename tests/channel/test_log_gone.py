@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from headwater import Event, Log, Node, StoreError, i64
+from headwater import Event, Log, Node, i64
+from headwater.errors import StoreError
 from headwater.store.log import LogFiles
 from headwater.store.log import channel_log as writing
 

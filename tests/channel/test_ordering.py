@@ -14,22 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater import (
-    Channel,
-    ClosedError,
-    Inline,
-    ManualClock,
-    Node,
-    Queue,
-    QueueFull,
-    SubscriptionError,
-    SystemClock,
-    all_of,
-    on,
-)
+from headwater import Channel, Node, Queue
 from headwater.channel.queues.forms import Intake
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
+from headwater.correlation import all_of, on
+from headwater.dispatch import Inline
+from headwater.errors import ClosedError, QueueFull, SubscriptionError
+from headwater.testing import ManualClock
+from headwater.timers import SystemClock
 from tests.channel.concurrency import GUARD, STRATEGIES, Flag, Log, Number, Threads, conserved, world
 
 SOON = 1.0  # seconds, more than any event of local sources waits

@@ -10,19 +10,10 @@ from typing import Any
 
 import pytest
 
-from headwater import (
-    WAIT,
-    AsyncLoop,
-    Channel,
-    Inline,
-    ManualClock,
-    Node,
-    Pool,
-    Queue,
-    QueueFull,
-    Subscription,
-    event_type,
-)
+from headwater import Channel, Node, Queue, Subscription, event_type
+from headwater.dispatch import WAIT, AsyncLoop, Inline, Pool
+from headwater.errors import QueueFull
+from headwater.testing import ManualClock
 from tests.channel.concurrency import (
     GUARD,
     POLICIES,

@@ -9,7 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater import Config, Counts, Fault, Interest, ManualClock, Node, Pool, Queue, Subscription, event_type
+from headwater import Config, Interest, Node, Queue, Subscription, event_type
+from headwater.dispatch import Pool
+from headwater.interest import Fault
+from headwater.reports import Counts
+from headwater.testing import ManualClock
 from tests.channel.events import GUARD, Alarm, Sighting, sighting
 
 ROOMS = "badge: u32, zone: i64?, level: f64"

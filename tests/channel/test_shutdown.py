@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
-from headwater import WAIT, AsyncLoop, ClosedError, Inline, ManualClock, Node, Pool, Queue, Source, Timeout, event_type
+from headwater import Node, Queue, Source, event_type
 from headwater.channel import Closing
 from headwater.channel.queues import gate
+from headwater.dispatch import WAIT, AsyncLoop, Inline, Pool
+from headwater.errors import ClosedError
+from headwater.testing import ManualClock
+from headwater.timers import Timeout
 from tests.channel.concurrency import (
     GUARD,
     STRATEGIES,

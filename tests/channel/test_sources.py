@@ -13,17 +13,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from headwater import (
-    EncodeError,
-    Event,
-    EvolutionError,
-    FactError,
-    ManualClock,
-    Node,
-    SubscriptionError,
-    event_type,
-    f32,
-)
+from headwater import Event, Node, event_type, f32
+from headwater.errors import EncodeError, EvolutionError, FactError, SubscriptionError
+from headwater.testing import ManualClock
 from tests.channel.events import GUARD, Sighting, badges, sighting
 
 TYPE = event_type(Sighting)

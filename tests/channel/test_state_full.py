@@ -13,9 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater import Node, Pool, Queue, StoreError
+from headwater import Node, Queue
 from headwater.channel.options.delivery import Reliable
 from headwater.channel.queues import positions as progress
+from headwater.dispatch import Pool
+from headwater.errors import StoreError
 from headwater.store import NodeState
 from tests.channel.concurrency import STRATEGIES
 from tests.channel.events import Sighting, sighting

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from headwater import Channel, ClosedError, Config, Node, Queue, Source, Subscription
+from headwater import Channel, Config, Node, Queue, Source, Subscription
+from headwater.errors import ClosedError
 from tests.channel.concurrency import (
     GUARD,
     POLICIES,

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from headwater import About, AsyncLoop, Channel, Node, Queue, Source, Subscription, event_type
+from headwater import About, Channel, Node, Queue, Source, Subscription, event_type
 from headwater.channel.options.config import Dispatch
+from headwater.dispatch import AsyncLoop
 from tests.channel.concurrency import (
     GUARD,
     POLICIES,

@@ -11,22 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater import (
-    WAIT,
-    About,
-    ClosedError,
-    Event,
-    Interest,
-    InterestError,
-    ManualClock,
-    Node,
-    ParameterError,
-    Pool,
-    Queue,
-    Subscription,
-    SubscriptionError,
-    event_type,
-)
+from headwater import About, Event, Interest, Node, Queue, Subscription, event_type
+from headwater.dispatch import WAIT, Pool
+from headwater.errors import ClosedError, InterestError, ParameterError, SubscriptionError
+from headwater.testing import ManualClock
 from tests.channel.events import GUARD, Sighting, badges, sighting
 
 TYPE = event_type(Sighting)

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from headwater import Counts, Event, Node, Queue, State, i64
+from headwater import Event, Node, Queue, State, i64
 from headwater.channel.reports.report import NodeReport
 from headwater.channel.routing import route
+from headwater.reports import Counts
 
 
 class Reading(Event):

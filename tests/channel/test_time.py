@@ -7,18 +7,11 @@ from typing import Any
 
 import pytest
 
-from headwater import (
-    ChannelError,
-    ClosedError,
-    ManualClock,
-    Node,
-    ServiceError,
-    SubscriptionError,
-    Timeout,
-    all_of,
-    event_type,
-    on,
-)
+from headwater import Node, event_type
+from headwater.correlation import all_of, on
+from headwater.errors import ChannelError, ClosedError, ServiceError, SubscriptionError
+from headwater.testing import ManualClock
+from headwater.timers import Timeout
 from tests.channel.events import Sighting, sighting
 
 START = datetime(2000, 1, 1, tzinfo=UTC)

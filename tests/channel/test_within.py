@@ -11,12 +11,9 @@ from typing import Any
 
 import pytest
 
-from headwater import (
-    AsyncLoop,
-    Node,
-    Pool,
-)
+from headwater import Node
 from headwater.channel.options.delivery import Reliable
+from headwater.dispatch import AsyncLoop, Pool
 from tests.channel.events import Sighting, sighting
 from tests.channel.far import KEY, far, publish
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater import ClosedError, Node, SubscriptionError, all_of, on
+from headwater import Node
+from headwater.correlation import all_of, on
+from headwater.errors import ClosedError, SubscriptionError
 from tests.channel.concurrency import Threads
 from tests.channel.events import Sighting, badges, sighting
 

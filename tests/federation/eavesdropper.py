@@ -10,9 +10,9 @@ from typing import Any
 
 import zenoh
 
-from headwater import Security
 from headwater.federation.fabric import settings as fabric_settings
 from headwater.federation.security.tls import zenoh_settings
+from headwater.security import Security
 
 
 class Eavesdropper:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater import Pool
+from headwater.dispatch import Pool
 from headwater.federation.peers.peer import Peer
 from tests.federation.nodes import Nodes, eventually
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headwater import Event, Log, Node, Pool, Reliable, i64
+from headwater import Event, Log, Node, Reliable, i64
+from headwater.dispatch import Pool
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
 

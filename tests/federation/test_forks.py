@@ -9,7 +9,8 @@ import pytest
 
 PROGRAM = """
 import os, sys, threading
-from headwater import Event, Network, Node, Rule, Security, u32
+from headwater import Event, Network, Node, u32
+from headwater.security import Rule, Security
 
 class Count(Event, name="ie.tcd.ForkCount"):
     n: u32

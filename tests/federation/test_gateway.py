@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater import Event, FederationError, Interest, i64
+from headwater import Event, Interest, i64
+from headwater.errors import FederationError
 from headwater.federation.arrive.deduplication import Seen, federation_of, node_of, origin_of
 from headwater.federation.gateway.gateway import Gateway
 from headwater.federation.interests.conjunction import combined

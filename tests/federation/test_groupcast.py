@@ -17,9 +17,10 @@ import pyarrow as pa
 import pytest
 
 import headwater
-from headwater import ConfigError, Event, Reliable, u32
+from headwater import Event, Reliable, u32
 from headwater.channel.options.config import Queue
 from headwater.channel.options.delivery import BestEffort
+from headwater.errors import ConfigError
 from headwater.federation.address_map import FixedGroups, Group, HashedGroups
 from headwater.federation.multicast.groups import check
 from headwater.federation.network import Network

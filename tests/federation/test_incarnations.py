@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 import zenoh
 
-from headwater import Event, NodeState, Reliable, Rule, Security, i64
+from headwater import Event, Reliable, i64
 from headwater.errors import SecurityError
 from headwater.federation import engine as engine_module
 from headwater.federation.fabric.incarnation import next_incarnation
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.security.envelope import Sealer, Verifier
 from headwater.federation.security.identity import Identity
+from headwater.security import Rule, Security
+from headwater.store import NodeState
 from tests.federation.nodes import GUARD, Log, eventually, nodes, see
 
 CHANNEL = "test.count"

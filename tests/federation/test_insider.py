@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headwater import Event, Rule, Security, u32
+from headwater import Event, u32
 from headwater.errors import FederationError, SecurityError
 from headwater.federation.logs.client import LogClient
 from headwater.federation.network import Network
@@ -24,6 +24,7 @@ from headwater.federation.security.session import Exchange
 from headwater.federation.wire import requests as messages
 from headwater.federation.wire.requests import Install, Wish, pack_wishes
 from headwater.interest import Interest
+from headwater.security import Rule, Security
 from tests.federation.eavesdropper import eavesdropper
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headwater import Event, Security, u32
+from headwater import Event, u32
+from headwater.security import Security
 from tests.federation.nodes import GUARD, Log, Nodes, nodes
 
 

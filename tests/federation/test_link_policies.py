@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from headwater import Network, Node, Pool, Queue, QueueFull
+from headwater import Network, Node, Queue
+from headwater.dispatch import Pool
+from headwater.errors import QueueFull
 
 CHANNEL, TYPE = "test.numbers", "n: u32, padding: text?"
 PADDING = "." * 100_000

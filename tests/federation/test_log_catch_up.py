@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from headwater import Config, Event, Interest, LogClient, Network, Node, Queue, i64
+from headwater import Config, Event, Interest, Network, Node, Queue, i64
 from headwater.errors import FederationError
+from headwater.logs import LogClient
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
 

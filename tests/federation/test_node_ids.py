@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from headwater import ConfigError, Event, Log, Reliable, Rule, i64
-from headwater.errors import SecurityError
+from headwater import Event, Log, Reliable, i64
+from headwater.errors import ConfigError, SecurityError
 from headwater.federation.security.envelope import Sealer, Verifier
 from headwater.federation.security.identity import Identity
 from headwater.federation.security.settings import Security
+from headwater.security import Rule
 from tests.federation.nodes import GUARD, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
 

@@ -17,7 +17,7 @@ from cryptography.exceptions import InvalidTag
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater import Event, Network, Node, Rule, Security, u32
+from headwater import Event, Network, Node, u32
 from headwater.errors import LinkDown
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.security.envelope import Sealer
@@ -30,6 +30,7 @@ from headwater.federation.transport.sealed_stream import Agreement, Seal, Sealed
 from headwater.federation.transport.stream import FORGED, Stream
 from headwater.federation.wire import control as wire_control
 from headwater.federation.wire import frames as wire
+from headwater.security import Rule, Security
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 from tests.federation.relays import Meddler, Relay
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from headwater import Event, Log, Node, Pool, Queue, Reliable, Subscription, i64
+from headwater import Event, Log, Node, Queue, Reliable, Subscription, i64
+from headwater.dispatch import Pool
 from headwater.federation.address_map import HashedGroups
 from headwater.federation.network import Network
 from tests.federation.nodes import GUARD, eventually, nodes, see

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from headwater import Event, Network, Node, Rule, Security, u32
+from headwater import Event, Network, Node, u32
 from headwater.errors import ChannelError
 from headwater.federation.peers import permissions
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.wire import requests as messages
 from headwater.federation.wire.requests import Install, MayNot, MaySubscribe, Wish
+from headwater.security import Rule, Security
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 
 SECRET, NOTHING, OPEN = "zeta.plans.secret", "zeta.plans.nothing", "open.weather"

@@ -12,12 +12,14 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_der_x509_certificate
 
-from headwater import ConfigError, Event, LogClient, Node, Reliable, Rule, Security, i64
+from headwater import Event, Node, Reliable, i64
 from headwater.cli import main
-from headwater.errors import SecurityError
+from headwater.errors import ConfigError, SecurityError
 from headwater.federation.security.certificates import issue, make_authority, renew, revoke
 from headwater.federation.security.identity import Identity, read_certificates
 from headwater.federation.security.revocation import read_revocations, serial_of
+from headwater.logs import LogClient
+from headwater.security import Rule, Security
 from tests.federation.nodes import GUARD, Log, eventually, nodes, see
 
 CHANNEL = "test.count"

@@ -221,7 +221,9 @@ import sys, headwater
 with headwater.Node() as node:
     node.channel("a", "n: u32").subscribe(print)
 print(sorted({"zenoh", "cryptography"} & set(sys.modules)))
-print(headwater.Network.__name__, headwater.Security.__name__, headwater.Rule.__name__, headwater.Budget.__name__)
+from headwater.network import Budget
+from headwater.security import Rule, Security
+print(headwater.Network.__name__, Security.__name__, Rule.__name__, Budget.__name__)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.splitlines() == ["[]", "Network Security Rule Budget"]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from headwater import ConfigError, Event, Network, Node, Rule, Security, u32
-from headwater.errors import FederationError, SecurityError
+from headwater import Event, Network, Node, u32
+from headwater.errors import ConfigError, FederationError, SecurityError
 from headwater.federation.logs.client import LogClient
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.security.envelope import Sealer, question_name
@@ -22,6 +22,7 @@ from headwater.federation.security.session import Exchange, is_box
 from headwater.federation.transport.link import parse_endpoint
 from headwater.federation.wire import requests as messages
 from headwater.federation.wire.requests import pack
+from headwater.security import Rule, Security
 from tests.federation.eavesdropper import eavesdropper
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headwater import ConfigError, Event, Network, Node, Rule, Security, u32
+from headwater import Event, Network, Node, u32
+from headwater.errors import ConfigError
 from headwater.federation.security.certificates import Issued, issue, make_authority
 from headwater.federation.security.envelope import Sealer
 from headwater.federation.security.identity import Identity
@@ -22,6 +23,7 @@ from headwater.federation.transport.strangers import most_strangers
 from headwater.federation.wire.control import Challenge, Greeting, SourceAd
 from headwater.federation.wire.frames import MAX_FRAME, encode_control, encode_ping
 from headwater.federation.wire.requests import Card, Describe, Install, News, Wish, pack
+from headwater.security import Rule, Security
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 
 CHANNEL = "ie.tcd.sighting"

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater import ChannelError, Event, FederationError, Network, SubscriptionError, i64
+from headwater import Event, Network, i64
+from headwater.errors import ChannelError, FederationError, SubscriptionError
 from headwater.federation.node import Node
 from headwater.federation.order import sequencer
 from headwater.federation.order.sequencer import Sequencer, _runs

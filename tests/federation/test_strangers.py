@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headwater import Event, Node, Rule, Security, u32
+from headwater import Event, Node, u32
 from headwater.federation.fabric.settings import UNGREETED
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.transport.file_limit import share_of_files
@@ -31,6 +31,7 @@ from headwater.federation.transport.strangers import (
 )
 from headwater.federation.transport.stream import GREETING_BYTES, Stream
 from headwater.federation.wire.frames import encode_ping
+from headwater.security import Rule, Security
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 
 MANY = 1000

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headwater import Event, Node, Rule, f64
+from headwater import Event, Node, f64
 from headwater.errors import ChannelError
+from headwater.security import Rule
 from tests.federation.nodes import GUARD, Log, Nodes, nodes
 from tests.federation.test_permissions import ALL, authority, joined
 

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import pytest
 
-from headwater import Interest, InterestRefused
+from headwater import Interest
+from headwater.errors import InterestRefused
 from headwater.explanation import explain
 from headwater.ir.analyse import MAX_LOOPS
 from headwater.ir.interp import Status

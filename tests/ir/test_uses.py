@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from headwater import Interest, InterestError, MapOf, ParameterError, SetOf
+from headwater import Interest
+from headwater.errors import InterestError, ParameterError
+from headwater.interest import MapOf, SetOf
 from headwater.ir.interp import Status
 from headwater.types.model import F64, I64, U64, Type
 

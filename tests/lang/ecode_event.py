@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.ir.interp import EventMeta, Outcome, initial_state, run
+from headwater.ir.interp import EventContext, Outcome, initial_state, run
 from headwater.ir.nodes import ParamDecl, Program
 from headwater.lang import ecode
 from headwater.types.model import (
@@ -106,7 +106,7 @@ PARAMS = (
     ParamDecl("names", "set", TEXT),
 )
 PARAM_VALUES = {"limit": 0.5, "badges": frozenset({7, 9}), "owner": {7: "Ann"}, "names": frozenset({"t"})}
-META = EventMeta("hall", "node-1", 42, 1_770_000_000_500_000)
+META = EventContext("hall", "node-1", 42, 1_770_000_000_500_000)
 
 
 def parse(text: str, *, output: Record | None = None) -> Program:

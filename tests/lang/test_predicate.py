@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import InterestError, InterestRefused
-from headwater.ir.interp import EventMeta, Fault, Outcome, Status, run
+from headwater.ir.interp import EventContext, Fault, Outcome, Status, run
 from headwater.ir.nodes import Program
 from headwater.ir.notes import MAX_TEXT
 from headwater.ir.params import bind, declare
@@ -80,7 +80,7 @@ EVENT: dict[str, Any] = {
     "Größe": 5,
 }
 PARAMS: dict[str, object] = {"limit": 0.5, "badges": {7, 9}, "owner": {7: "ann", 9: "bob"}, "in": 7}
-META = EventMeta("hall", "n1", 42, 1_767_225_600_000_000)
+META = EventContext("hall", "n1", 42, 1_767_225_600_000_000)
 
 
 def outcome(text: str) -> Outcome:

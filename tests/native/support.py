@@ -6,12 +6,12 @@ from typing import Any
 
 from headwater.errors import InterestRefused
 from headwater.ir.analyse import Analysis, analyse
-from headwater.ir.interp import EventMeta, State, initial_state, run
+from headwater.ir.interp import EventContext, State, initial_state, run
 from headwater.types import EventType
 from tests.programs import FUEL, Case
 from tests.strategies import same
 
-Events = list[tuple[dict[str, Any], EventMeta]]
+Events = list[tuple[dict[str, Any], EventContext]]
 
 
 def analysis_of(case: Case) -> Analysis | None:

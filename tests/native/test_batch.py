@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import ExecutionError
 from headwater.ir.build import Builder
-from headwater.ir.interp import EventMeta, Fault, Status
+from headwater.ir.interp import EventContext, Fault, Status
 from headwater.ir.nodes import NOWHERE
 from headwater.native import batch as batch_module
 from headwater.native.batch import FAULTS, BatchResult, compile_batch
@@ -28,7 +28,7 @@ from tests.strategies import same
 SETTINGS = settings(deadline=None, max_examples=examples(100), suppress_health_check=list(HealthCheck))
 
 
-def meta_columns(metas: list[EventMeta]) -> dict[str, Any]:
+def meta_columns(metas: list[EventContext]) -> dict[str, Any]:
     kinds = {"source": pa.utf8(), "node": pa.utf8(), "seq": pa.int64(), "time": pa.int64()}
     made = {name: pa.array([getattr(m, name) for m in metas], kind) for name, kind in kinds.items()}
     return made | {"time": made["time"].cast(pa.timestamp("us", tz="UTC"))}

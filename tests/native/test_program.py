@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 
 from headwater.errors import ExecutionError, ParameterError
 from headwater.ir.build import Builder
-from headwater.ir.interp import EventMeta, Fault, Status
+from headwater.ir.interp import EventContext, Fault, Status
 from headwater.ir.nodes import NOWHERE, Expr, ParamDecl, Program
 from headwater.native import Native, asm, cache, compile_async, compile_record, llvm_ir
 from headwater.types import EventType
@@ -155,8 +155,8 @@ def test_two_interests_share_code_and_not_state() -> None:
 def test_meta_is_given_with_each_event() -> None:
     program = predicate(lambda b: b.compare("eq", b.meta("source", N), b.const("roof"), N))
     interest = Native(program).wait(60)
-    assert interest.run(reading(), EventMeta(source="roof")).passed
-    assert interest.run(reading(), EventMeta(source="cellar")).status is Status.REJECTED
+    assert interest.run(reading(), EventContext(source="roof")).passed
+    assert interest.run(reading(), EventContext(source="cellar")).status is Status.REJECTED
     assert interest.run(reading()).status is Status.UNDECIDED
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 
 from headwater.ir.build import Builder
-from headwater.ir.interp import EventMeta, Fault, Status
+from headwater.ir.interp import EventContext, Fault, Status
 from headwater.ir.nodes import NOWHERE as N
 from headwater.native.record import compile_record
 from headwater.types import EventType
@@ -96,4 +96,4 @@ def test_deep_programs_compile() -> None:
     for _ in range(40):
         body = b.if_(b.compare("ge", b.field("d", N), b.const(0.0), N), body, [], N)
     case = Case(b.finish(body), {})
-    check(case, [({"n": n, "d": 0.0}, EventMeta()) for n in (None, 0, 1, -3)])
+    check(case, [({"n": n, "d": 0.0}, EventContext()) for n in (None, 0, 1, -3)])

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headwater import Interest
 from headwater.interest import as_event_type
-from headwater.ir.interp import EventMeta, Fault, Status
+from headwater.ir.interp import EventContext, Fault, Status
 from headwater.ir.operators import micros_of
 from headwater.types.model import Array, List, Record, Scalar, Type
 
@@ -23,7 +23,7 @@ class Example:
     value: dict[str, Any]
     status: Status
     faults: Fault
-    meta: EventMeta | None
+    meta: EventContext | None
     output: dict[str, Any] | None
 
 
@@ -50,10 +50,10 @@ class Case:
         """Columns of what the service knows, where the case gives any."""
         if all(event.meta is None for event in self.events):
             return {}
-        return meta_arrays([event.meta or EventMeta() for event in self.events])
+        return meta_arrays([event.meta or EventContext() for event in self.events])
 
 
-def meta_arrays(metas: list[EventMeta]) -> dict[str, Any]:
+def meta_arrays(metas: list[EventContext]) -> dict[str, Any]:
     """What the service knows of the events of a batch, as columns."""
     types = {"source": pa.utf8(), "node": pa.utf8(), "seq": pa.int64(), "time": pa.timestamp("us", "UTC")}
     return {name: pa.array([getattr(meta, name) for meta in metas], type) for name, type in types.items()}
@@ -80,7 +80,7 @@ def _example(event: dict[str, Any], case: dict[str, Any]) -> Example:
         faults |= Fault[name.upper()]
     meta = event.get("meta")
     if meta is not None:
-        meta = EventMeta(**{k: micros_of(v) if isinstance(v, datetime) else v for k, v in meta.items()})
+        meta = EventContext(**{k: micros_of(v) if isinstance(v, datetime) else v for k, v in meta.items()})
     value = _complete(event["in"], as_event_type(case["type"]).record)
     output = _complete(event["out"], as_event_type(case["output"]).record) if "out" in event else None
     return Example(value, Status[event["is"].upper()], faults, meta, output)

@@ -18,8 +18,8 @@ from typing import Any
 
 import zenoh
 
-from headwater import Rule, Security
 from headwater.federation.security.certificates import issue, make_authority
+from headwater.security import Rule, Security
 from tests.federation.eavesdropper import Eavesdropper, eavesdropper
 from tests.federation.hostile import mutated
 from tests.federation.processes import World

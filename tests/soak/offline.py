@@ -16,7 +16,7 @@ import msgspec
 from headwater import Event, Interest, State, i32, i64, u32
 from headwater.errors import HeadwaterError, StoreError
 from headwater.ir.cost import Limits
-from headwater.ir.interp import EventMeta, initial_state, run
+from headwater.ir.interp import EventContext, initial_state, run
 from headwater.store.log import ChannelReader, wal
 from headwater.store.log.layout import make_folders
 from headwater.store.log.repair import repair
@@ -30,7 +30,7 @@ from tests.store.log.logs import CHANNEL, DAY0, Logged, keys, sighting
 from tests.store.log.test_wal import rows, written
 
 LIMITS = Limits(fuel=200)
-META = EventMeta(source="s", node="n", seq=7, time=1_700_000_000_000_000)
+META = EventContext(source="s", node="n", seq=7, time=1_700_000_000_000_000)
 
 
 class Reading(Event, name="soak.Reading"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.ir import interp
 from headwater.ir.build import Builder
-from headwater.ir.interp import EventMeta, Status
+from headwater.ir.interp import EventContext, Status
 from headwater.ir.nodes import META_TYPES, Expr, Return
 from headwater.spark.schema import spark_arrow_schema, spark_schema, to_spark_arrow
 from headwater.types import event_type
@@ -61,7 +61,7 @@ def sample(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
     return found[:count]
 
 
-def frame(spark: Any, record: m.Record, events: list[dict[str, Any]], metas: list[EventMeta] | None = None) -> Any:
+def frame(spark: Any, record: m.Record, events: list[dict[str, Any]], metas: list[EventContext] | None = None) -> Any:
     """A DataFrame of raw events, with their meta in the columns that `META` names."""
     table = to_spark_arrow(pa.Table.from_batches([event_type(record).to_arrow(events)]), record)
     schema = spark_schema(record)
@@ -84,7 +84,7 @@ def select(rows: Any, texts: list[str]) -> pa.Table:
 
 
 def evaluate(
-    expr: Expr, event: dict[str, Any], meta: EventMeta, params: dict[str, Any], record: m.Record = RICH
+    expr: Expr, event: dict[str, Any], meta: EventContext, params: dict[str, Any], record: m.Record = RICH
 ) -> Any:
     """The interpreter's own value of an expression."""
     program = Builder(record).finish([Return(expr)])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headwater.ir import interp
 from headwater.ir.build import Builder
-from headwater.ir.interp import EventMeta
+from headwater.ir.interp import EventContext
 from headwater.ir.nodes import META_TYPES, Expr
 from headwater.spark.column import Lowering, Outputs, Unsupported, outputs_of, sql_of
 from headwater.spark.schema import from_spark_arrow
@@ -28,12 +28,12 @@ SQL_META = {which: name(column) for which, column in META.items()}
 
 
 @pytest.fixture(scope="module")
-def events() -> list[tuple[dict[str, Any], EventMeta]]:
+def events() -> list[tuple[dict[str, Any], EventContext]]:
     return sample(st.tuples(strategies.raw_events(RICH), programs.meta()), EVENTS)
 
 
 @pytest.fixture(scope="module")
-def rows(spark: Any, events: list[tuple[dict[str, Any], EventMeta]]) -> Any:
+def rows(spark: Any, events: list[tuple[dict[str, Any], EventContext]]) -> Any:
     made = frame(spark, RICH, [event for event, _ in events], [meta for _, meta in events]).cache()
     assert made.count() == len(events)
     return made

@@ -10,7 +10,7 @@ import pytest
 
 from headwater.ir.build import Builder
 from headwater.ir.functions import FUNCTIONS
-from headwater.ir.interp import EventMeta
+from headwater.ir.interp import EventContext
 from headwater.ir.library import round_f32
 from headwater.ir.nodes import NOWHERE, Binary, Call, Cast, Compare, Const, Expr, InSet, Lookup, Unary
 from headwater.spark.column import Lowering, Unsupported
@@ -271,7 +271,7 @@ def check(rows: Any, events: list[dict[str, Any]], cases: list[tuple[Expr, dict[
         for i, (expr, params) in enumerate(part):
             values = raw_column(found[f"c{i}"], expr.type)
             for event, value in zip(events, values, strict=True):
-                expected = evaluate(expr, event, EventMeta(), params, RECORD)
+                expected = evaluate(expr, event, EventContext(), params, RECORD)
                 assert equal(value, expected), (lowered[i], event, value, expected)
 
 

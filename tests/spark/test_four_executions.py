@@ -11,8 +11,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headwater import Interest, InterestRefused, Limits
-from headwater.ir.interp import EventMeta
+from headwater import Interest
+from headwater.errors import InterestRefused
+from headwater.interest import Limits
+from headwater.ir.interp import EventContext
 from headwater.spark import choice, outcome
 from headwater.types import model as m
 from tests import programs, strategies
@@ -24,7 +26,7 @@ TYPES, EVENTS, PROGRAMS = examples(12), 25, 8
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[m.Record, list[tuple[dict[str, Any], EventMeta]], list[programs.Case]]:
+def worlds(draw: st.DrawFn) -> tuple[m.Record, list[tuple[dict[str, Any], EventContext]], list[programs.Case]]:
     """An event type, events of it with what the service knows of them, and interests in them."""
     record = draw(strategies.records(2, min_fields=2, max_fields=6))
     events = st.tuples(strategies.raw_events(record), programs.meta())

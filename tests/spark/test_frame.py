@@ -15,7 +15,7 @@ from headwater.errors import EvolutionError, ExecutionError, InterestRefused, Pa
 from headwater.ir import interp
 from headwater.ir.analyse import analyse
 from headwater.ir.build import Builder
-from headwater.ir.interp import EventMeta
+from headwater.ir.interp import EventContext
 from headwater.ir.nodes import NOWHERE, Const, Expr, ParamDecl, Program, Span, Stmt
 from headwater.spark import choice, column_of, derive, explain, from_dataframe, outcome, to_dataframe, where
 from headwater.types import event_type
@@ -280,7 +280,7 @@ def _interest(case: Any, limits: Any) -> Any:
 
 def test_state_is_kept_per_source_in_sequence_order(spark: Any) -> None:
     events = [EVENTS[i % 4] for i in range(40)]
-    metas = [EventMeta(source="ab"[i % 2] if i < 30 else None, seq=1000 - i) for i in range(40)]
+    metas = [EventContext(source="ab"[i % 2] if i < 30 else None, seq=1000 - i) for i in range(40)]
     rows = frame(spark, READING, events, metas).repartition(3)
     interest = program(every_second)
     found = {(r._source, r._seq): r.outcome for r in outcome(rows, interest, meta=META).collect()}

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from headwater import Interest, Log, ManualClock, Node
+from headwater import Interest, Log, Node
 from headwater.channel.reports.counters import fault_name
 from headwater.errors import InterestRefused
 from headwater.ir.cost import Limits
 from headwater.spark import LOG_META, choice, derive, from_dataframe, where
 from headwater.spark.backtest import Subscription, backtest
 from headwater.store.log import ChannelLog
+from headwater.testing import ManualClock
 from headwater.types import event_type
 from tests import programs, strategies
 from tests.effort import examples

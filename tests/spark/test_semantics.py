@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater.ir.interp import EventMeta
+from headwater.ir.interp import EventContext
 from headwater.ir.nodes import META_TYPES
 from headwater.spark import choice, derive, outcome
 from headwater.spark.column import Outputs, Unsupported, outputs_of, sql_of
@@ -36,7 +36,7 @@ def _wide(spark: Any, part: list[Case]) -> Any:
         fields += [m.Field(f"e{i}", case.interest().type.record, True), m.Field(f"m{i}", META_RECORD, True)]
         for at, row in enumerate(rows):
             event = case.events[at] if at < len(case.events) else None
-            meta = (event and event.meta) or EventMeta()
+            meta = (event and event.meta) or EventContext()
             row[f"e{i}"] = event and event.value
             row[f"m{i}"] = {f"_{name}": getattr(meta, name) for name in META_TYPES}
     return to_dataframe(spark, m.Record("Wide", tuple(fields)), rows).coalesce(1)
@@ -86,8 +86,8 @@ def _check_outputs(case: Case, batch: Any) -> None:
 @pytest.mark.parametrize("case", AS_FUNCTION, ids=[case.id for case in AS_FUNCTION])
 def test_as_arrow_function(spark: Any, case: Case) -> None:
     interest = case.interest()
-    metas = [event.meta or EventMeta() for event in case.events]
-    metas = [EventMeta(meta.source or "s", meta.node, i, meta.time) for i, meta in enumerate(metas)]
+    metas = [event.meta or EventContext() for event in case.events]
+    metas = [EventContext(meta.source or "s", meta.node, i, meta.time) for i, meta in enumerate(metas)]
     known = META if interest.program.stateful or any(event.meta for event in case.events) else None
     rows = frame(spark, interest.type.record, [event.value for event in case.events], metas).coalesce(1)
     if interest.output is not None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from headwater import Array, EncodeError, Event, Node, TypeDeclarationError, event_type, f32, timestamp, u64
+from headwater import Array, Event, Node, event_type, f32, timestamp, u64
+from headwater.errors import EncodeError, TypeDeclarationError
 from headwater.types.model import Record
 from tests import strategies
 from tests.effort import examples

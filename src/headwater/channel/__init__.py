@@ -5,7 +5,7 @@ from headwater.channel.correlation.subscription import Correlation
 from headwater.channel.correlation.tree import Match, all_of, any_of, on
 from headwater.channel.dispatch.shutdown import Closing
 from headwater.channel.node import Node
-from headwater.channel.options.config import AsyncLoop, Config, Deadline, Inline, Pool, Priority, Queue
+from headwater.channel.options.config import AsyncLoop, ByDeadline, ByPriority, Config, Inline, Pool, Queue
 from headwater.channel.reports.counters import Counts, Latency
 from headwater.channel.routing.letter import About
 from headwater.channel.source import Source
@@ -17,19 +17,19 @@ __all__ = [
     "WAIT",
     "About",
     "AsyncLoop",
+    "ByDeadline",
+    "ByPriority",
     "Channel",
     "Closing",
     "Config",
     "Correlation",
     "Counts",
-    "Deadline",
     "Inline",
     "Latency",
     "ManualClock",
     "Match",
     "Node",
     "Pool",
-    "Priority",
     "Queue",
     "Source",
     "Subscription",

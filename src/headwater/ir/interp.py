@@ -83,7 +83,7 @@ class Fault(IntFlag):
 
 
 @dataclass(frozen=True, slots=True)
-class EventMeta:
+class EventContext:
     """What the service knows of an event; `time` is in microseconds. What it does not know is missing."""
 
     source: str | None = None
@@ -124,7 +124,7 @@ class _OutOfFuel(Exception):
 class _Run:
     program: Program
     event: Mapping[str, Any]
-    meta: EventMeta
+    meta: EventContext
     params: Mapping[str, Any]
     variables: State
     fuel: int
@@ -440,7 +440,7 @@ def _flatten(value: Any, depth: int) -> Any:
 
 def evaluate(expr: Expr) -> tuple[Any, Fault]:
     """The value of an expression of constants only, and what it faults with."""
-    it = _Run(Program(Record("", ()), None, (), (), ()), {}, EventMeta(), {}, {}, 0)
+    it = _Run(Program(Record("", ()), None, (), (), ()), {}, EventContext(), {}, {}, 0)
     return it.eval(expr), it.faults
 
 
@@ -448,7 +448,7 @@ def run(
     program: Program,
     event: Mapping[str, Any],
     *,
-    meta: EventMeta | None = None,
+    meta: EventContext | None = None,
     params: Mapping[str, Any] | None = None,
     state: State | None = None,
     fuel: int = FUEL,
@@ -457,7 +457,7 @@ def run(
     variables: State = {slot: _initial(v) for slot, v in enumerate(program.variables) if not v.state}
     variables |= state or {}
     output = blank(program.output) if program.output is not None else None
-    it = _Run(program, event, meta or EventMeta(), params or {}, variables, fuel, output=output)
+    it = _Run(program, event, meta or EventContext(), params or {}, variables, fuel, output=output)
     try:
         it.block(program.body)
     except _OutOfFuel:

@@ -17,7 +17,7 @@ import ctypes
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headwater.ir.interp import EventMeta
+from headwater.ir.interp import EventContext
 from headwater.ir.nodes import ParamDecl
 from headwater.late import np
 from headwater.native.emit import Fn, Val, is_text, llvm
@@ -138,7 +138,7 @@ def _bits(value: Any, type: Type) -> int:
     return int(value) & ((1 << 64) - 1) if type != U64 else int(value)
 
 
-def put_meta(env: Any, meta: EventMeta) -> list[Any]:
+def put_meta(env: Any, meta: EventContext) -> list[Any]:
     """Write meta into a block of one's own; the returned texts must outlive the call."""
     kept: list[Any] = []
     for name in ("source", "node"):

@@ -26,7 +26,7 @@ from headwater.errors import DecodeError, ExecutionError
 from headwater.ir import params as parameters
 from headwater.ir.analyse import Analysis
 from headwater.ir.cost import interpreted_steps
-from headwater.ir.interp import FUEL, EventMeta, Fault, State, Status, initial_state, run
+from headwater.ir.interp import FUEL, EventContext, Fault, State, Status, initial_state, run
 from headwater.ir.nodes import Program
 from headwater.late import np
 from headwater.native import engine
@@ -250,7 +250,7 @@ class Native:
     def _test(self, record: Any) -> bool:
         return self.run(record).status is Status.PASSED
 
-    def run(self, record: Any, meta: EventMeta | None = None) -> Result:
+    def run(self, record: Any, meta: EventContext | None = None) -> Result:
         """The whole outcome of one record."""
         if type(record) is not bytes:
             record = as_bytes(record)
@@ -270,12 +270,12 @@ class Native:
             self._count(result)
         return result
 
-    def _run(self, record: bytes, meta: EventMeta | None) -> Result:
+    def _run(self, record: bytes, meta: EventContext | None) -> Result:
         if self._future is None:
             self._request()
         return self._interpret(record, meta) if self._record is None else self._record.run(record, meta)
 
-    def _interpret(self, record: bytes, meta: EventMeta | None) -> Result:
+    def _interpret(self, record: bytes, meta: EventContext | None) -> Result:
         try:
             event = event_type(self.program.input).decode_raw(record)
         except DecodeError:

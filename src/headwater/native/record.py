@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.ir.analyse import Analysis, analyse
-from headwater.ir.interp import FUEL, EventMeta, Fault, Status, initial_state
+from headwater.ir.interp import FUEL, EventContext, Fault, Status, initial_state
 from headwater.ir.nodes import Loop, Meta, Program, Reduce
 from headwater.ir.walk import all_expressions, statements
 from headwater.late import np
@@ -237,7 +237,7 @@ class RecordProgram:
         """Whether the record passes."""
         return self(record) & 255 == Status.PASSED
 
-    def run(self, record: Any, meta: EventMeta | None = None) -> Result:
+    def run(self, record: Any, meta: EventContext | None = None) -> Result:
         """The whole outcome."""
         packed, output = self._evaluate(record if type(record) is bytes else as_bytes(record), meta)
         return result_of(packed, output)
@@ -256,12 +256,12 @@ class RecordProgram:
         if len(self._pool) < 16:
             self._pool.append(context)
 
-    def _evaluate(self, record: bytes, meta: EventMeta | None) -> tuple[int, bytes | None]:
+    def _evaluate(self, record: bytes, meta: EventContext | None) -> tuple[int, bytes | None]:
         bound = self.bound
         if self.program.output is None and not self.code.meta:
             return self.code.call(record, len(record), bound.address), None
         context = self.context()
-        kept = put_meta(context.env, meta or EventMeta()) if self.code.meta else None
+        kept = put_meta(context.env, meta or EventContext()) if self.code.meta else None
         packed = self.code.call(record, len(record), context.address)
         output = None
         if packed & 255 == Status.PASSED and self.program.output is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headwater.errors import HeadwaterError
-from headwater.ir.interp import EventMeta, Fault, Status
+from headwater.ir.interp import EventContext, Fault, Status
 from headwater.late import pa
 from headwater.native.batch import FAULTS, BatchResult, Counts, meta_columns
 from headwater.native.codegen.batch_reader import META
@@ -45,8 +45,8 @@ def run_rows(program: RecordProgram, rows: list[bytes], meta: Mapping[str, Any] 
     return BatchResult(selection, counts, event_type(record).records_to_arrow(passed))
 
 
-def _metas(meta: Mapping[str, Any], rows: int) -> list[EventMeta]:
+def _metas(meta: Mapping[str, Any], rows: int) -> list[EventContext]:
     columns = meta_columns(meta, rows)
     time = columns[META + "time"].cast(pa.int64())
     values = [columns[META + name].to_pylist() for name in ("source", "node", "seq")]
-    return [EventMeta(*each) for each in zip(*values, time.to_pylist(), strict=True)]
+    return [EventContext(*each) for each in zip(*values, time.to_pylist(), strict=True)]

@@ -20,7 +20,7 @@ from headwater.types.event import (
     u64,
 )
 from headwater.types.event_type import EventType, event_type
-from headwater.types.evolution import Plan, plan
+from headwater.types.evolution import Plan, evolve, plan
 from headwater.types.layout import Layout
 from headwater.types.model import Field, Record
 from headwater.types.view import View
@@ -36,6 +36,7 @@ __all__ = [
     "Shape",
     "View",
     "event_type",
+    "evolve",
     "f32",
     "f64",
     "i8",

@@ -91,6 +91,13 @@ def plan(source: Record, target: Record) -> Plan:
     return Plan(source, target, tuple(steps))
 
 
+def evolve(source: Any, target: Any) -> Plan:
+    """How events of one type become those of another; an `EvolutionError` lists every field that does not fit.
+
+    Each is an Event class, an EventType, a declaration, or an Arrow schema."""
+    return plan(event_type(source).record, event_type(target).record)
+
+
 def _fit_records(source: Record, target: Record, path: str, steps: list[Step], problems: list[str]) -> None:
     for field in target.fields:
         where = f"{path}.{field.name}" if path else field.name

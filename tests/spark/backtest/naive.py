@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from headwater.channel.reports.counters import fault_name
 from headwater.interest import Interest
 from headwater.ir import interp
-from headwater.ir.interp import EventMeta, Fault
+from headwater.ir.interp import EventContext, Fault
 from headwater.native.record import is_long, uses_meta
 from headwater.spark.backtest.report import DATAGRAM, FRAME, MARK, Backtest, Traffic
 from headwater.spark.backtest.subscriptions import Wanted
@@ -45,7 +45,7 @@ class Naive:
 
     def one(self, type: EventType, row: Row, states: dict[Any, Any], width: int) -> None:
         size = len(type.encode(row.event))
-        meta = EventMeta(source=row.source, node=row.node, seq=row.seq, time=row.time)
+        meta = EventContext(source=row.source, node=row.node, seq=row.seq, time=row.time)
         merged: set[str] = set()  # nodes whose merged filters want the event
         results: dict[str, dict[Any, int]] = defaultdict(dict)  # what else crosses to a node: whose, and its size
         for number, each in enumerate(self.wanted):
@@ -81,7 +81,7 @@ class Naive:
             self.send(row.node, size + DATAGRAM)
 
     def judge(
-        self, number: int, each: Wanted, row: Row, meta: EventMeta, states: dict[Any, Any]
+        self, number: int, each: Wanted, row: Row, meta: EventContext, states: dict[Any, Any]
     ) -> tuple[bool, int | None]:
         it = each.interest
         assert it is not None

@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from headwater import EvolutionError, ExecutionError, StoreError, event_type
+from headwater import event_type
+from headwater.errors import EvolutionError, ExecutionError, StoreError
 from headwater.interest import as_event_type
 from headwater.spark.live.offsets import Offset, shares
 from headwater.spark.live.source import HeadwaterSource

@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from headwater import EvolutionError, HeadwaterError, event_type
+from headwater import HeadwaterError, event_type
+from headwater.errors import EvolutionError
 from headwater.interest import as_event_type
 from headwater.spark import spark_schema
 from headwater.spark.live.source import HeadwaterSource

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from headwater import Config, Log, Node, replay
+from headwater import Config, Log, Node
 from headwater.cli import main
 from headwater.errors import ConfigError, HeadwaterError, StoreError
+from headwater.logs import replay
 from headwater.spark.backtest import backtest
 from headwater.spark.backtest.subscriptions import loads
 from headwater.spark.live.options import read_options, write_options

@@ -164,7 +164,7 @@ class Pool(_Threads):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Priority(_Threads):
+class ByPriority(_Threads):
     """Handlers run in threads; events of the highest priority first."""
 
     name: ClassVar[str] = "priority"
@@ -174,7 +174,7 @@ class Priority(_Threads):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deadline(_Threads):
+class ByDeadline(_Threads):
     """Handlers run in threads; events with the earliest end of lifetime first."""
 
     name: ClassVar[str] = "deadline"
@@ -209,8 +209,8 @@ class AsyncLoop(_Strategy):
         return LoopDispatcher(name, loop)
 
 
-Dispatch = Inline | Pool | Priority | Deadline | AsyncLoop
-STRATEGIES: Mapping[str, type[Dispatch]] = {cls.name: cls for cls in (Inline, Pool, Priority, Deadline, AsyncLoop)}
+Dispatch = Inline | Pool | ByPriority | ByDeadline | AsyncLoop
+STRATEGIES: Mapping[str, type[Dispatch]] = {cls.name: cls for cls in (Inline, Pool, ByPriority, ByDeadline, AsyncLoop)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from typing import Any
 from headwater.errors import InterestError, InterestRefused, Problem
 from headwater.interest import Interest, Notation, parse
 from headwater.ir.cost import Limits
-from headwater.ir.interp import EventMeta, Outcome, Status
+from headwater.ir.interp import EventContext, Outcome, Status
 from headwater.ir.nodes import Const, Program, Return, SetOut
 from headwater.ir.value import FIELD, ValueBuilder
 from headwater.native.program import Native
@@ -79,7 +79,7 @@ class Expression:
             self._unpack = _FORMATS[slot.type].unpack_from
             self._at = HEADER_SIZE + slot.offset
 
-    def value(self, record: bytes, meta: EventMeta | None = None) -> Number | None:
+    def value(self, record: bytes, meta: EventContext | None = None) -> Number | None:
         """The number of the event in a record; None where it is missing, undecided or not a number (NaN)."""
         if self.constant is not None:
             return self.constant
@@ -96,7 +96,7 @@ class Expression:
         program.release(context)
         return value if value == value else None
 
-    def interpret(self, event: Any, *, meta: EventMeta | None = None) -> Number | None:
+    def interpret(self, event: Any, *, meta: EventContext | None = None) -> Number | None:
         """The same by the reference interpreter, also of an instance or dict."""
         if self.interest is None:
             return self.constant
@@ -126,7 +126,7 @@ class Expression:
             self._program = RecordProgram(code, params=self.interest.params, fuel=native.fuel)
         return self._program
 
-    def _run(self, record: bytes, meta: EventMeta | None, program: RecordProgram | None) -> Number | None:
+    def _run(self, record: bytes, meta: EventContext | None, program: RecordProgram | None) -> Number | None:
         assert self._native is not None
         output = (program or self._native).run(record, meta).output
         value = None if output is None else self._unpack(output, self._at)[0]

@@ -16,7 +16,7 @@ from headwater.channel.reports.tally import Fates, Tally
 from headwater.channel.routing.letter import Chunk, Letter, Rows
 from headwater.interest import Interest
 from headwater.ir.covers import covers, disjoint
-from headwater.ir.interp import EventMeta, Fault, Status
+from headwater.ir.interp import EventContext, Fault, Status
 from headwater.late import np, pa
 from headwater.match import KINDS, Later, Matcher, Matching, new_totals
 from headwater.native.python.publish import FlowPart
@@ -569,8 +569,8 @@ class Flow(FlowPart):
 
         return judge
 
-    def _meta(self, letter: Letter) -> EventMeta:
-        return EventMeta(self.source.name, self.source.node, letter.seq, letter.stamp // 1000)
+    def _meta(self, letter: Letter) -> EventContext:
+        return EventContext(self.source.name, self.source.node, letter.seq, letter.stamp // 1000)
 
     def judged(self, entry: Entry) -> Judged:
         native = self._natives.get(entry)
