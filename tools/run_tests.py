@@ -1,44 +1,169 @@
-"""Runs all tests as two pytest processes side by side: those that start Spark, and all others. Exits 1 if any fails.
+"""Runs all tests, as a number of pytest processes of which a few run side by side. Exits 1 if any test fails.
 
-A core that waits for Java would else do nothing. The second report is printed when the first is done; arguments are for
-both.
+Many tests wait, for leases, for other processes, for Java; a core would else do nothing meanwhile. Files that share a
+Spark session are one process; the others are shared out so that each process has about as much to do, by what they cost
+when that was last written down (`--record`, in tests/costs.json). The longest begin first. A process that passes is a
+line, one that fails is shown whole, and at the end is what each file has cost. Other arguments are for pytest.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
 
-SPARK = ("tests/spark", "tests/studies", "tests/study", "tests/test_examples.py")
+ROOT = Path(__file__).resolve().parent.parent
+COSTS = ROOT / "tests" / "costs.json"
+SIDE_BY_SIDE = 2 + (os.cpu_count() or 2)
+BATCH = 200.0  # seconds that a process shall take
+NOTHING = 5  # pytest's exit code where no test was chosen
+UNKNOWN = 3.0  # seconds that a file takes of which nothing is known
+SHOWN = 1.0  # seconds of a file that has a line of its own
+SESSION = re.compile(r"\b(spark: Any|ansi: str)\b")  # fixtures of all that share a session
+
+Costs = dict[str, tuple[float, float]]  # by file: seconds of processor time, seconds in all
+
+
+@dataclass
+class Batch:
+    """Files for one pytest process, and what became of it."""
+
+    files: list[str] = field(default_factory=list)
+    expected: float = 0.0
+    code: int = -1
+    seconds: float = 0.0
+    output: str = ""
+    costs: Costs = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        return self.code not in (0, NOTHING)
+
+    @property
+    def name(self) -> str:
+        longest = self.files[0].removeprefix("tests/")
+        return longest if len(self.files) == 1 else f"{longest} and {len(self.files) - 1} more"
 
 
 def main(arguments: list[str]) -> int:
-    pytest = [sys.executable, "-m", "pytest", *arguments]
+    record = "--record" in arguments
+    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(a for a in arguments if a != "--record")]
+    known: Costs = json.loads(COSTS.read_text(encoding="utf-8")) if COSTS.exists() else {}
+    batches = share_out(test_files(), known)
+    print(f"{len(batches)} processes, {SIDE_BY_SIDE} at a time", flush=True)
     started = time.monotonic()
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as aside:
-        print(f"beside these tests: {', '.join(SPARK)}, reported at the end", flush=True)
-        beside = subprocess.Popen(
-            [*pytest, "-o", "cache_dir=.pytest_cache/spark", *SPARK], stdout=aside, stderr=subprocess.STDOUT
-        )
-        try:
-            here = subprocess.run([*pytest, *(f"--ignore={path}" for path in SPARK)], check=False).returncode
-            print(f"these took {_minutes(started)}; waiting for those beside them", flush=True)
-            there = beside.wait()
-        finally:
-            if beside.poll() is None:
-                beside.terminate()
-                beside.wait()
-        aside.seek(0)
-        sys.stdout.write(aside.read())
-    print(f"all tests: {_minutes(started)}, {'passed' if not (here or there) else 'FAILED'}")
-    return 1 if here or there else 0
-
-
-def _minutes(started: float) -> str:
+    run_all(batches, pytest)
+    costs = {name: cost for batch in batches for name, cost in batch.costs.items()}
+    show(costs)
+    failed = [batch for batch in batches if batch.failed]
+    for batch in failed:
+        print(f"FAILED: {batch.name}: {' '.join(batch.files)}")
     spent = round(time.monotonic() - started)
-    return f"{spent // 60}:{spent % 60:02} minutes"
+    print(f"all tests: {spent // 60}:{spent % 60:02} minutes, {'FAILED' if failed else 'passed'}")
+    if record:
+        rounded = {name: [round(each, 1) for each in costs[name]] for name in sorted(costs)}
+        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(cost)}" for name, cost in rounded.items())
+        COSTS.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+    return 1 if failed else 0
+
+
+def test_files() -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+
+
+def shares_session(name: str) -> bool:
+    return SESSION.search((ROOT / name).read_text(encoding="utf-8")) is not None
+
+
+def share_out(names: Iterable[str], known: Costs) -> list[Batch]:
+    """Batches of files, the longest first, of which the first one has all that shares a session."""
+
+    def seconds(name: str) -> float:
+        return known.get(name, (UNKNOWN, UNKNOWN))[1]
+
+    ordered = sorted(names, key=seconds, reverse=True)
+    session = [name for name in ordered if shares_session(name)]
+    rest = [name for name in ordered if name not in set(session)]
+    batches = [Batch() for _ in range(max(SIDE_BY_SIDE, round(sum(map(seconds, rest)) / BATCH)))]
+    for name in rest:
+        least = min(batches, key=lambda batch: batch.expected)
+        least.files.append(name)
+        least.expected += seconds(name)
+    batches = sorted((each for each in batches if each.files), key=lambda batch: batch.expected, reverse=True)
+    return [Batch(session, sum(map(seconds, session))), *batches] if session else batches
+
+
+def run_all(batches: list[Batch], pytest: list[str]) -> None:
+    waiting, lock = list(batches), threading.Lock()
+    running: set[subprocess.Popen[str]] = set()
+    done = 0
+
+    def work() -> None:
+        nonlocal done
+        while True:
+            with lock:
+                if not waiting:
+                    return
+                batch = waiting.pop(0)
+            run(batch, pytest, running)
+            with lock:
+                done += 1
+                last = batch.output.strip().rpartition("\n")[2].strip("= ")
+                print(f"{done:3}/{len(batches)}  {batch.seconds:5.0f} s  {batch.name}: {last}", flush=True)
+                if batch.failed:
+                    print(batch.output, flush=True)
+
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(SIDE_BY_SIDE)]
+    for worker in workers:
+        worker.start()
+    try:
+        for worker in workers:
+            worker.join()
+    finally:  # an interrupt ends them all
+        waiting.clear()
+        for process in list(running):
+            process.terminate()
+
+
+def run(batch: Batch, pytest: list[str], running: set[subprocess.Popen[str]]) -> None:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="headwater-tests-") as folder:
+        costs, output = Path(folder) / "costs.json", Path(folder) / "output.txt"
+        with output.open("w", encoding="utf-8") as sink:
+            process = subprocess.Popen(
+                [*pytest, *batch.files],
+                cwd=ROOT,
+                env={**os.environ, "HEADWATER_COSTS": str(costs)},
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            running.add(process)
+            batch.code = process.wait()
+            running.discard(process)
+        batch.output = output.read_text(encoding="utf-8", errors="replace")
+        batch.seconds = time.monotonic() - started
+        if costs.exists():
+            batch.costs = json.loads(costs.read_text(encoding="utf-8"))
+
+
+def show(costs: Costs) -> None:
+    print("what each file costs: processor and clock, in seconds")
+    rows = sorted(costs.items(), key=lambda row: -max(row[1]))
+    shown = [row for row in rows if max(row[1]) >= SHOWN]
+    for name, cost in shown:
+        print(f"{cost[0]:8.1f} {cost[1]:8.1f}  {name}")
+    rest = [cost for _, cost in rows[len(shown) :]]
+    for what, some in ((f"{len(rest)} more", rest), ("all", list(costs.values()))):
+        print(f"{sum(cost[0] for cost in some):8.1f} {sum(cost[1] for cost in some):8.1f}  {what}")
 
 
 if __name__ == "__main__":
