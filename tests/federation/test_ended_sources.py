@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from headwater.errors import FrameError
-from tests.federation.nodes import Log, eventually, nodes
+from headwater.federation.peers.peer import Peer
+from tests.federation.nodes import GUARD, Log, eventually, nodes
 from tests.federation.pairs import cut, pair
 
 
@@ -44,6 +45,30 @@ def test_a_link_breaks_while_a_sink_still_has_events_of_a_source_that_has_ended(
         assert log.events == [b"0", b"1", b"2", b"3", b"4", b"last", b"very last"]
         eventually(lambda: [each.name for each in here.remote_sources.values()] == ["other"])
         assert [lane.source.name for lane in there.lanes()] == ["other"]
+
+
+def test_flushing_waits_for_the_next_link_of_a_node_that_is_there() -> None:
+    log, held = Log(), list[Peer]()
+    with nodes() as make:
+        source, a, there, here = pair(make, bytes, log)
+        connects = {}
+        for node in make.opened:
+            links = node._engine.links
+            connects[node.name], links.connect = links.connect, held.append
+        assert there.link is not None
+        there.link.close("cut")
+        eventually(lambda: there.link is None and here.link is None)
+        source.publish(b"1")
+        flushed: list[bool] = []
+        flushing = threading.Thread(target=lambda: flushed.append(a.flush(GUARD)))
+        flushing.start()
+        flushing.join(0.3)  # it would have given up by now
+        assert flushed == []
+        for node in make.opened:
+            node._engine.links.connect = connects[node.name]
+        connects["b"](here)
+        flushing.join(GUARD)
+        assert flushed == [True] and log.events == [b"1"]
 
 
 def test_the_end_of_a_source_is_lost_with_the_link() -> None:

@@ -214,7 +214,7 @@ class Engine:
         end = monotonic() + timeout
         for peer in self.everyone():
             for lane in list(peer.lanes()):
-                while lane.waiting and lane.crossing.reliable and peer.link is not None and monotonic() < end:
+                while lane.waiting and lane.crossing.reliable and _there(peer) and monotonic() < end:
                     lane.wait(partial(_settled, lane), min(0.2, end - monotonic()))
         shared = self.groups is None or self.groups.flush(end)
         return shared and not any(
@@ -463,6 +463,11 @@ class Engine:
             self.wired(channels)
 
     # ── waiting ──
+
+
+def _there(peer: Peer) -> bool:
+    """Whether it may still deal with what it is sent: a link that breaks is replaced, perhaps twice if both dial."""
+    return peer.link is not None or peer.present
 
 
 def _settled(lane: Lane) -> bool:
