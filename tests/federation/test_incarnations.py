@@ -86,7 +86,7 @@ def test_a_node_whose_clock_was_set_back_is_heard_again(
                 node.close()
             else:
                 node._engine.close = lambda: None  # type: ignore[method-assign]
-                node._engine.closed = node._engine.closing = True
+                node._engine.context.closed = node._engine.context.closing = True
                 node._engine.listener.close()
                 for peer in node._engine.everyone():
                     if peer.link is not None:

@@ -68,7 +68,7 @@ def joined(make: Nodes, folder: Path, name: str, rules: tuple[Rule, ...] = RULES
 def asks(eve: Node, lab: Node, request: Any) -> Any:
     """What is answered to it."""
     assert eve._engine is not None
-    return eve._engine.ask(eve._engine.peers[lab.id], request)
+    return eve._engine.dialogue.ask(eve._engine.peers[lab.id], request)
 
 
 # ── learning something ──
@@ -169,7 +169,7 @@ class Told:
 
     def news(self, version: int) -> None:
         news = messages.News(self.engine.id, self.engine.incarnation, version)
-        self.engine.fabric.tell(self.engine.seal("news", messages.pack(news)))
+        self.engine.fabric.tell(self.engine.keyring.seal("news", messages.pack(news)))
 
 
 def channels(first: int, count: int, size: int = 0) -> list[messages.ChannelAd]:
@@ -255,7 +255,7 @@ def test_what_is_posted_to_one_node_is_nothing_to_another_whose_key_it_has_said_
         posts = eve.to(identity.id)
         token = eve.alive(identity.id, sealer.incarnation)
         eventually(lambda: there.fabric.is_alive(identity.id, sealer.incarnation), "a sign of life")
-        card = messages.Card(identity.id, sealer.incarnation, 1, desk._engine.exchange.public)
+        card = messages.Card(identity.id, sealer.incarnation, 1, desk._engine.keyring.exchange.public)
         eve.ask(f"ask/{lab.id}", sealer.seal("card", messages.pack(card), to=lab.id))
         for request in (Install("open.weather", 1, [Wish(1, None)]), messages.Routed("", True)):
             sealed = sealer.seal("ask", messages.pack(request), to=lab.id)

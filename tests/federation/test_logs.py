@@ -515,9 +515,9 @@ def raw(client: LogClient, payload: bytes, node: str = "*") -> list[bytes]:
 def boxed(client: LogClient, node: Node, sealed: bytes) -> bytes:
     """What the node answers to a question that is proper on the outside."""
     assert node._engine is not None
-    (answer,) = raw(client, client._exchange.box(node._engine.exchange.public, sealed), node.id)
+    (answer,) = raw(client, client._exchange.box(node._engine.keyring.exchange.public, sealed), node.id)
     maker, inner = client._exchange.unbox(answer)
-    assert maker == node._engine.exchange.public
+    assert maker == node._engine.keyring.exchange.public
     return inner
 
 
@@ -585,7 +585,7 @@ def test_replayed_misdirected_and_oversized_questions(lab: Lab) -> None:
     in_the_clear = client._sealer.seal(log_messages.KIND, question, to=alpha.id)
     assert "expected an envelope of kind" in error(raw(client, in_the_clear, alpha.id)[0])
     assert alpha._engine is not None
-    for_alpha = client._exchange.box(alpha._engine.exchange.public, in_the_clear)
+    for_alpha = client._exchange.box(alpha._engine.keyring.exchange.public, in_the_clear)
     assert raw(client, for_alpha, beta.id) == [b""]  # it cannot even be opened
     assert raw(client, b"\x00" * (2 << 20), alpha.id) == [b""]
     assert client.channels() == [CHANNEL]
@@ -595,7 +595,7 @@ def test_a_forged_answer_is_not_taken(lab: Lab) -> None:
     alpha, beta, client = lab
     assert client.channels() == [CHANNEL]  # it has been told their keys
     assert alpha._engine is not None and alpha._engine.logs is not None
-    server, key = alpha._engine.logs, alpha._engine.exchange.public
+    server, key = alpha._engine.logs, alpha._engine.keyring.exchange.public
 
     def answer(question: Logged) -> bytes:
         sealed = client._sealer.seal(log_messages.KIND, msgspec.msgpack.encode(question), to=alpha.id)
@@ -606,7 +606,7 @@ def test_a_forged_answer_is_not_taken(lab: Lab) -> None:
     def changed(box: bytes, inner: Callable[[bytes], bytes]) -> bytes:
         """As only who has the keys of both could change it."""
         assert alpha._engine is not None
-        return alpha._engine.exchange.box(client._exchange.public, inner(client._exchange.unbox(box)[1]))
+        return alpha._engine.keyring.exchange.box(client._exchange.public, inner(client._exchange.unbox(box)[1]))
 
     with pytest.raises(SecurityError, match="another's"):
         client._opened(answer(Logged(token_bytes(16))), Logged(token_bytes(16)), alpha.id)

@@ -116,7 +116,7 @@ def test_a_node_that_is_gone_does_not_hold_back_for_ever() -> None:
         engine.fabric.close()
         engine.listener.close()  # type: ignore[union-attr]
         for peer in engine.everyone():
-            engine.closed = True  # it calls nobody any more
+            engine.context.closed = True  # it calls nobody any more
             if peer.link is not None:
                 peer.link.close("cut by the test")
         assert desk.until(lambda: "y" not in desk.peers, GUARD)
@@ -124,7 +124,7 @@ def test_a_node_that_is_gone_does_not_hold_back_for_ever() -> None:
             sources[0].publish(badge=1, turn=turn)
         log.wait(12)
         assert log.of("x") == list(range(10))
-        engine.closed = False
+        engine.context.closed = False
 
 
 def test_late_events_are_counted() -> None:

@@ -118,7 +118,7 @@ def test_what_exists_and_what_does_not_is_answered_alike(make: Nodes, authority:
     ):
         same = []
         for name in (SECRET, NOTHING):
-            reply = guest._engine.ask(guest._engine.peers[lab.id], make_request(name))  # type: ignore[union-attr]
+            reply = guest._engine.dialogue.ask(guest._engine.peers[lab.id], make_request(name))  # type: ignore[union-attr]
             assert not isinstance(reply, MayNot) or OPEN not in reply.why
             same.append(repr(reply).replace(name, "...").replace(name.replace(".plans.", ".*."), "..."))
         assert same[0] == same[1]
@@ -227,11 +227,11 @@ def test_names_that_are_none_are_an_offence(make: Nodes, authority: Path) -> Non
     lab, guest = pair(make, authority)
     assert guest._engine is not None
     bad = ["a..b", "a.b*.c", "x\ny", "zeta.\0"]
-    reply = guest._engine.ask(guest._engine.peers[lab.id], MaySubscribe(bad))
+    reply = guest._engine.dialogue.ask(guest._engine.peers[lab.id], MaySubscribe(bad))
     assert isinstance(reply, MayNot) and set(reply.why) == set(bad)
     assert lab.federation().offences == {guest.id: len(bad)} and not lab.federation().peer("guest").refused
     with pytest.raises(Exception, match="refused"):
-        guest._engine.ask(guest._engine.peers[lab.id], MaySubscribe(["a"] * (messages.MAX_NAMES + 1)))
+        guest._engine.dialogue.ask(guest._engine.peers[lab.id], MaySubscribe(["a"] * (messages.MAX_NAMES + 1)))
 
 
 def test_a_node_with_little_room_for_answers_answers_all_the_same(make: Nodes, authority: Path) -> None:

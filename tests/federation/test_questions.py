@@ -44,15 +44,15 @@ def other(node: Node) -> Any:
 def questions(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Install]:
     """The questions for events that a node asks from here on."""
     found: list[Install] = []
-    engine: Any = node._engine
-    ask = engine.ask
+    dialogue: Any = node._engine.dialogue  # type: ignore[union-attr]
+    ask = dialogue.ask
 
     def heard(peer: Any, request: Any, *args: Any) -> Any:
         if isinstance(request, Install):
             found.append(request)
         return ask(peer, request, *args)
 
-    monkeypatch.setattr(engine, "ask", heard)
+    monkeypatch.setattr(dialogue, "ask", heard)
     return found
 
 
@@ -118,8 +118,8 @@ class Weather:
         self.happened: set[str] = set()
         desk_engine: Any = desk._engine
         lab_engine: Any = lab._engine
-        self._ask, self._install = desk_engine.ask, lab_engine.installer.install
-        desk_engine.ask, lab_engine.installer.install = self.ask, self.install
+        self._ask, self._install = desk_engine.dialogue.ask, lab_engine.installer.install
+        desk_engine.dialogue.ask, lab_engine.installer.install = self.ask, self.install
 
     def ask(self, peer: Any, request: Any, *args: Any) -> Any:
         if not isinstance(request, Install) or self.calm:
@@ -297,7 +297,7 @@ def test_while_sources_stand_still_nothing_is_compiled_and_each_node_is_started_
         wishes = [Wish(n + 1, Interest(f"b == {n}", TYPE).dumps()) for n in range(6000)]
         _, packed = pack_wishes(wishes)
         assert desk._engine is not None
-        answer = desk._engine.ask(other(desk), Install(CHANNEL, 1, packed=packed))
+        answer = desk._engine.dialogue.ask(other(desk), Install(CHANNEL, 1, packed=packed))
         assert isinstance(answer, Installed) and not answer.error and not answer.refused
         assert len(other(lab).crossings[CHANNEL].wishes) == 6000
         assert started[0] == 1 and not late

@@ -144,7 +144,7 @@ def test_a_certificate_that_is_renewed_in_time_costs_no_event(world: World, list
         old = read_certificates(world.folder / "lab.pem")[0]
         renew(world.folder, "lab")
         renewed = read_certificates(world.folder / "lab.pem")[0].public_bytes(Encoding.DER)
-        eventually(lambda: lab._engine.credentials.identity.chain[0] == renewed, "its renewal")
+        eventually(lambda: lab._engine.keyring.credentials.identity.chain[0] == renewed, "its renewal")
         until = old.not_valid_after_utc + timedelta(seconds=3)
         eventually(lambda: datetime.now(UTC) > until, "the end of the old certificate")
         count = flow.stop()

@@ -151,7 +151,7 @@ def test_an_insider_with_a_node_of_its_own_sees_no_channels(make: Nodes, authori
     # Asked for all the same, it is refused; and so is what does not exist, in the same words.
     sink, other = eve.channel(CHANNEL, Plan).subscribe(Log()), eve.channel("zeta.nothing", Plan).subscribe(Log())
     with pytest.raises(FederationError, match=r'"eve".*may not subscribe'):
-        installed = eve._engine.ask(known, messages.Install(CHANNEL, 1, [messages.Wish(1, None)]))
+        installed = eve._engine.dialogue.ask(known, messages.Install(CHANNEL, 1, [messages.Wish(1, None)]))
         raise FederationError(installed.error or str(installed.refused))
     later.publish(number=1, codeword=TEXT)
     assert lab.flush(GUARD) and not [event for event in log.events if hasattr(event, "codeword")]

@@ -304,7 +304,7 @@ def test_a_greeting_of_another_connection_is_refused(make: Nodes) -> None:
     make.together()
     flows(make, lab, desk)
     assert desk._engine is not None
-    greeting = encode_control(Greeting(desk._engine.seal("hello", b"\x92\xc4\x01x\xc4\x01y", to=lab.id)))
+    greeting = encode_control(Greeting(desk._engine.keyring.seal("hello", b"\x92\xc4\x01x\xc4\x01y", to=lab.id)))
     with dialled(lab) as connection:
         connection.sendall(greeting)
         read_to_end(connection)
@@ -326,12 +326,14 @@ def test_what_was_said_before_is_not_heard_again(make: Nodes) -> None:
         again = ask(question)
         assert again is not None and len(again) != len(first)  # a refusal, for desk only
     assert ask(question[:-1] + bytes([question[-1] ^ 1])) is None
-    for_desk = desk._engine.seal("ask", pack(wish), to=desk.id)  # not for this node
-    ask(desk._engine.exchange.box(lab._engine.exchange.public, for_desk))
-    old_run = desk._engine.seal("ask", pack(wish), to=lab.id, run=lab._engine.incarnation - 1)
-    ask(desk._engine.exchange.box(lab._engine.exchange.public, old_run))
-    assert ask(desk._engine.seal("ask", pack(wish), to=lab.id)) is not None  # in the clear it is no question
-    lab._engine.membership.on_news(desk._engine.seal("news", pack(News(lab.id, 1, 1))))  # in the name of another
+    for_desk = desk._engine.keyring.seal("ask", pack(wish), to=desk.id)  # not for this node
+    ask(desk._engine.keyring.exchange.box(lab._engine.keyring.exchange.public, for_desk))
+    old_run = desk._engine.keyring.seal("ask", pack(wish), to=lab.id, run=lab._engine.incarnation - 1)
+    ask(desk._engine.keyring.exchange.box(lab._engine.keyring.exchange.public, old_run))
+    assert ask(desk._engine.keyring.seal("ask", pack(wish), to=lab.id)) is not None  # in the clear it is no question
+    lab._engine.membership.on_news(
+        desk._engine.keyring.seal("news", pack(News(lab.id, 1, 1)))
+    )  # in the name of another
     lab._engine.membership.on_news(os.urandom(100))
     lab._engine.dialogue.on_introduction(b"")
     lab._engine.links.on_post(os.urandom(100))
@@ -382,16 +384,16 @@ def test_who_advertises_too_much_is_heard_for_the_rest(make: Nodes) -> None:
     # nor by saying so on the link only
     ad = SourceAd(99, "forged", "secret.plans", [], 0, "", [])
     with pytest.raises(Exception, match="may not advertise"):
-        lab._engine.remote_source(lab._engine.peers[desk.id], ad, None)
+        lab._engine.arrivals.source(lab._engine.peers[desk.id], ad, None)
 
 
 def test_a_state_in_the_name_of_another_is_not_taken(make: Nodes) -> None:
     lab, desk = make("lab"), make("desk")
     make.together()
     assert lab._engine is not None and desk._engine is not None
-    key = desk._engine.exchange.public
+    key = desk._engine.keyring.exchange.public
     stolen = Card(lab.id, desk._engine.incarnation, 99, key)
-    refusal = lab._engine.dialogue.on_introduction(desk._engine.seal("card", pack(stolen)))
+    refusal = lab._engine.dialogue.on_introduction(desk._engine.keyring.seal("card", pack(stolen)))
     assert b"speaks of" in refusal and offences(lab) == {desk.id: 1}
     # nor in an answer
     make_state = desk._engine.membership.description.state
@@ -399,8 +401,8 @@ def test_a_state_in_the_name_of_another_is_not_taken(make: Nodes) -> None:
     assert principal is not None
     said = replace(make_state(principal), node=lab.id, version=99)
     question = lab._engine.dialogue.question(lab._engine.peers[desk.id], Describe())
-    sealed = desk._engine.seal("reply", pack(said), to=lab.id, answers=question.name)
-    box = desk._engine.exchange.box(lab._engine.exchange.public, sealed)
+    sealed = desk._engine.keyring.seal("reply", pack(said), to=lab.id, answers=question.name)
+    box = desk._engine.keyring.exchange.box(lab._engine.keyring.exchange.public, sealed)
     assert not lab._engine.membership._heard(lab._engine.dialogue.accept(question, box))
     assert offences(lab) == {desk.id: 2}
 

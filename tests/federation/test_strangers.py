@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from headwater import Event, Node, u32
+from headwater.federation.fabric.file_limit import share_of_files
 from headwater.federation.fabric.settings import UNGREETED
 from headwater.federation.security.certificates import issue, make_authority
-from headwater.federation.transport.file_limit import share_of_files
 from headwater.federation.transport.link import parse_endpoint
 from headwater.federation.transport.listener import Listener
 from headwater.federation.transport.strangers import (

@@ -7,9 +7,10 @@ headwater.interests   an interest was installed, refused or withdrawn: another n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import HeadwaterError
+from headwater.federation.security.offences import UNKNOWN
 from headwater.federation.wire.control import SourceAd
 from headwater.federation.wire.requests import Wish, unpack_interest
 from headwater.types import Event
@@ -17,8 +18,7 @@ from headwater.types import Event
 if TYPE_CHECKING:
     from headwater.channel.routing.route import Entry
     from headwater.channel.source import Source
-    from headwater.federation.engine import Engine
-    from headwater.federation.peers.peer import Peer
+    from headwater.federation.context import Context
 
 
 READ_BYTES = 16_384  # of an interest that was refused: a larger one is not read only to say what it was
@@ -59,11 +59,24 @@ CHANNELS: dict[str, type[Event]] = {
 }
 
 
+def owns(name: str) -> bool:
+    """Whether a channel is one of these: each node has its own, and nobody else's events are there."""
+    return name in CHANNELS
+
+
+class Known(Protocol):
+    """Another node, as it is spoken of."""
+
+    id: str
+    name: str
+    incarnation: int
+
+
 class ControlEvents:
     """Publishes them at this node. They are this node's own view, and stay in it."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._sources: dict[str, Source] = {}
         self._known: dict[str, int] = {}  # peers that were said to have joined, and in which incarnation
         self._texts: dict[tuple[str, str, int], str] = {}  # of interests that are installed here
@@ -71,24 +84,21 @@ class ControlEvents:
 
     def start(self) -> None:
         for name, type in CHANNELS.items():
-            self._sources[name] = self._engine.node.channel(name, type).source("federation")
-
-    def owns(self, name: str) -> bool:
-        return name in CHANNELS
+            self._sources[name] = self._context.node.channel(name, type).source("federation")
 
     def _publish(self, name: str, event: Event) -> None:
         source = self._sources.get(name)
         if source is not None and not source.closed:
-            self._engine.scheduler.later(0.0, lambda: self._say(source, event))
+            self._context.scheduler.later(0.0, lambda: self._say(source, event))
 
     def _say(self, source: Source, event: Event) -> None:
         if not source.closed:
             try:
                 source.publish(event)
             except HeadwaterError as error:
-                self._engine.offence(None, f"a control event could not be published: {error}")
+                self._context.offences.note(UNKNOWN, f"a control event could not be published: {error}")
 
-    def node(self, peer: Peer, change: str) -> None:
+    def node(self, peer: Known, change: str) -> None:
         if change == "joined":
             if self._known.get(peer.id) == peer.incarnation:
                 return
@@ -99,7 +109,7 @@ class ControlEvents:
             self._advertised = {each for each in self._advertised if each[0] != peer.id}
         self._publish("headwater.nodes", NodeEvent(change=change, node=peer.name, id=peer.id))
 
-    def source(self, peer: Peer, ad: SourceAd, change: str) -> None:
+    def source(self, peer: Known, ad: SourceAd, change: str) -> None:
         key = peer.id, peer.incarnation, ad.sid
         if (change == "advertised") == (key in self._advertised):
             return
@@ -108,7 +118,7 @@ class ControlEvents:
             "headwater.sources", SourceEvent(change=change, node=peer.name, channel=ad.channel, source=ad.name)
         )
 
-    def wish(self, peer: Peer, channel: str, wish: Wish | int, change: str, reason: str, text: str = "") -> None:
+    def wish(self, peer: Known, channel: str, wish: Wish | int, change: str, reason: str, text: str = "") -> None:
         """Of another node's interest in sources here; its text, if that is known."""
         key = peer.id, channel, wish if isinstance(wish, int) else wish.tag
         if isinstance(wish, int):
@@ -119,16 +129,16 @@ class ControlEvents:
                 self._texts[key] = text
         self._interest(peer, channel, text, change, reason, here=True)
 
-    def denied(self, peer: Peer, name: str, reason: str) -> None:
+    def denied(self, peer: Known, name: str, reason: str) -> None:
         """Another node may not subscribe to what it has asked for by name, or by a pattern of names."""
         self._interest(peer, name, "", "refused", reason, here=True)
 
-    def interest(self, peer: Peer, channel: str, entry: Entry | None, change: str, reason: str) -> None:
+    def interest(self, peer: Known, channel: str, entry: Entry | None, change: str, reason: str) -> None:
         """Of this node's interest in sources there."""
         interest = None if entry is None else entry.interest
         self._interest(peer, channel, "" if interest is None else interest.text, change, reason, here=False)
 
-    def _interest(self, peer: Peer, channel: str, text: str, change: str, reason: str, *, here: bool) -> None:
+    def _interest(self, peer: Known, channel: str, text: str, change: str, reason: str, *, here: bool) -> None:
         event: Any = InterestEvent(
             change=change, node=peer.name, channel=channel, interest=text, here=here, reason=reason
         )

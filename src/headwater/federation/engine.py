@@ -18,25 +18,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from headwater.errors import (
     ConfigError,
     ConfigProblem,
     FederationError,
-    FrameError,
     HeadwaterError,
-    SecurityError,
 )
-from headwater.federation.arrive.deduplication import PlacesOfTerm, order_of
+from headwater.federation.arrive.arrivals import Arrivals
 from headwater.federation.arrive.log_positions import LogPositions
-from headwater.federation.arrive.paths import Origin, Way
-from headwater.federation.arrive.remote_source import RemoteSource
+from headwater.federation.arrive.paths import Origins
+from headwater.federation.context import Context
 from headwater.federation.control_events import ControlEvents
 from headwater.federation.demand.demand import Demands
 from headwater.federation.endpoints import ENCRYPTED, protocol, resolve
@@ -50,16 +47,20 @@ from headwater.federation.logs.server import LogServer
 from headwater.federation.multicast.groups import Groups
 from headwater.federation.network import Network
 from headwater.federation.order.election import Ballots
+from headwater.federation.order.federated import Federated
+from headwater.federation.peers.barriers import Barriers
 from headwater.federation.peers.connections import Connections
-from headwater.federation.peers.dialogue import ANSWER, Dialogue
+from headwater.federation.peers.description import Description
+from headwater.federation.peers.dialogue import Dialogue
 from headwater.federation.peers.membership import Membership
+from headwater.federation.peers.parts import Parts
 from headwater.federation.peers.peer import Peer
 from headwater.federation.peers.permissions import Permissions
-from headwater.federation.scheduler import TICK, Scheduler
-from headwater.federation.security.credentials import Credentials
-from headwater.federation.security.envelope import Opened, Sealer, Verifier
-from headwater.federation.security.offences import UNKNOWN, Offences, who_sent
-from headwater.federation.security.session import Exchange
+from headwater.federation.peers.table import Peers
+from headwater.federation.scheduler import BEAT, TICK, Scheduler
+from headwater.federation.security.envelope import Opened
+from headwater.federation.security.keyring import Keyring
+from headwater.federation.security.offences import Offences
 from headwater.federation.security.tls import zenoh_settings
 from headwater.federation.send.lane import Lane
 from headwater.federation.transport.addresses import stream_endpoints
@@ -68,13 +69,11 @@ from headwater.federation.transport.handshake import Reception
 from headwater.federation.transport.listener import Listener
 from headwater.federation.transport.sender import Pulse
 from headwater.federation.wire import requests as messages
-from headwater.federation.wire.control import SourceAd
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.node import Node
     from headwater.federation.multicast.sockets import Multicast
-    from headwater.federation.node import Node
-    from headwater.federation.send.crossing import Crossing
 
 log = logging.getLogger("headwater.federation")
 GATHER = 0.002  # seconds for which a change waits for others like it; and, if there are ever more, at most
@@ -88,48 +87,88 @@ class Engine:
 
     def __init__(self, node: Node, network: Network) -> None:
         self.node, self.network, self.security = node, network, network.security
+        self.context = context = self._context()
+        self.keyring, self.scheduler = context.keyring, context.scheduler
+        self.offences, self.failures = context.offences, context.failures
+        self.id, self.incarnation = context.id, context.incarnation
+        self.listener: Listener | None = None
+        self.unready: list[str] = []  # what the last `ready` still waited for
+        self._touched: set[Channel] = set()
+        self._more = threading.Event()  # and again something else
+        # what is below peers
+        self.control = ControlEvents(context)
+        self.demands = Demands(node, network.placement)
+        self.positions = LogPositions(node, self.demands)
+        self.origins = Origins(context.scheduler, network.lease)
+        self.fabric = self._fabric()
+        self.contacts = Contacts(context, self.fabric)
+        # peers
+        self.peers = Peers()
+        self.barriers = Barriers(context)
+        self.groups = None if network.multicast is None else Groups(context, self.peers)
+        self.arrivals = Arrivals(context, self.demands, self.positions, self.origins)
+        parts = Parts(context, Pulse(), self.arrivals, self.barriers, self.groups)
+        description = Description(context, is_offered=self._is_offered, streams=self._streams)
+        self.dialogue = Dialogue(context, self.fabric, description)
+        self.permissions = Permissions(context, self.peers, self.fabric, self.dialogue, self.demands, self.control)
+        self.membership = Membership(
+            context,
+            self.peers,
+            self.fabric,
+            self.dialogue,
+            description,
+            self.permissions,
+            self.control,
+            partial(Peer, parts),
+        )
+        self.links = Connections(context, self.peers, self.fabric, self.dialogue, self.membership)
+        # what crosses, and what is above it
+        self.installer = Installer(context, self.peers, self.barriers, self.links, self.control, self.groups)
+        self.requester = Requester(
+            context,
+            self.peers,
+            self.demands,
+            self.positions,
+            self.dialogue,
+            self.links,
+            self.permissions,
+            self.control,
+            self.groups,
+        )
+        parts.registrar, parts.requests = self.membership, self.requester
+        self.ballots = Ballots(context, self.peers, self.origins.fence)
+        self.federated = Federated(
+            context,
+            self.peers,
+            self.ballots,
+            self.dialogue,
+            self.demands,
+            self.origins,
+            partial(self.requester.settled, marks=True),
+            self.membership.look_round,
+        )
+        logs = node._logs
+        own = None if logs is None else OwnLogs(logs.settings.folder, logs.node)
+        self.logs = None if own is None else LogServer(context, own, description.card)
+        self._connect()
+
+    def _context(self) -> Context:
+        """Who this node is, and what all parts share."""
+        node, network, security = self.node, self.network, self.security
         # Streams are accepted where Zenoh listens, unless `direct` says otherwise: what the user wrote is what counts.
         endpoints = [*network.listen_at, *network.connect_to, *(network.direct_at or ())]
-        self.loopback = self.security.check_endpoints(endpoints, scout=network.scout, place=f"node {node.name}")
-        self.credentials = Credentials(self.security, self._identity())
-        self.id = self.credentials.identity.id
-        self.incarnation = next_incarnation(node.state, node.name, time.time_ns)
-        self.exchange = Exchange()
-        self._sealer = Sealer(self.credentials.identity, network.federation, self.incarnation, self.security)
-        self.verifier = Verifier(
-            self.security,
+        loopback = security.check_endpoints(endpoints, scout=network.scout, place=f"node {node.name}")
+        incarnation = next_incarnation(node.state, node.name, time.time_ns)
+        keyring = Keyring(
+            security,
             network.federation,
-            loopback=self.loopback,
-            me=self.id,
-            run=self.incarnation,
+            self._identity(),
+            incarnation,
+            loopback=loopback,
             lives=lambda node, run: self.membership.lives(node, run),
-            trust=self.credentials.trust,
         )
-        self.peers: dict[str, Peer] = {}
-        self.pulse = Pulse()
-        self.lock = threading.RLock()
-        self.closing = self.closed = False
-        self.offences = Offences(node.name)
-        self.failures = Failures(node.name)
-        # Whether all that lies behind a channel's sources here is ready, for what goes on to these federations.
-        self.gates: list[Callable[[str, tuple[tuple[str, ...], ...]], bool]] = []
-        self._origins: WeakValueDictionary[str, Origin] = WeakValueDictionary()
-        self.ballots = Ballots(self)
-        self.demands = Demands(node, network.placement)
-        self.reaches = LogPositions(node, self.demands)
-        self.scheduler, self.dialogue = Scheduler(self), Dialogue(self)
-        self.links, self.membership = Connections(self), Membership(self)
-        self.installer, self.requester = Installer(self), Requester(self)
-        self.control, self.permissions = ControlEvents(self), Permissions(self)
-        logs = node._logs
-        self.logs = None if logs is None else LogServer(self, OwnLogs(logs.settings.folder, logs.node))
-        self.touched: set[Channel] = set()
-        self._more = threading.Event()  # and again something else
-        self.contacts = Contacts(self)
-        self.unready: list[str] = []  # what the last `ready` still waited for
-        self.fabric = self._fabric()
-        self.listener: Listener | None = None
-        self.groups = None if network.multicast is None else Groups(self)
+        scheduler = Scheduler(node.name, node._crashes, lambda: self.context.closed)
+        return Context(node, network, keyring, scheduler, Offences(node.name), Failures(node.name))
 
     def _identity(self) -> Any:
         state, name = self.node.state, self.node.name
@@ -141,7 +180,7 @@ class Engine:
 
     def _fabric(self) -> Fabric:
         network = self.network
-        fabric = Fabric(
+        return Fabric(
             network.federation,
             self.id,
             self.incarnation,
@@ -154,25 +193,50 @@ class Engine:
             limit=self.security.limit + BOXED,
             crashes=self.node._crashes,
         )
-        fabric.on_join, fabric.on_leave = self.membership.joined, self.membership.left
-        fabric.on_roll, fabric.on_news = self.dialogue.on_introduction, self.membership.on_news
-        fabric.on_ask, fabric.on_post = self.dialogue.on_ask, self.links.on_post
+
+    def _connect(self) -> None:
+        """What comes from the network, and what comes again with time, goes where it belongs."""
+        fabric, dialogue, membership, scheduler = self.fabric, self.dialogue, self.membership, self.scheduler
+        fabric.on_join, fabric.on_leave = membership.joined, membership.left
+        fabric.on_roll, fabric.on_news = dialogue.on_introduction, membership.on_news
+        fabric.on_ask, fabric.on_post = dialogue.on_ask, self.links.on_post
         fabric.on_session, fabric.on_link = self.contacts.reset, self.contacts.linked
-        fabric.proven = self.membership.proven
+        fabric.proven = membership.proven
         fabric.on_log = None if self.logs is None else self.logs.answer
-        return fabric
+        dialogue.on_request, dialogue.on_card = self.answer, membership.introduced
+        dialogue.on_sign = membership.said_to_be_there
+        membership.links, membership.installer = self.links, self.installer
+        membership.on_advertised = self.requester.advertised
+        scheduler.every(0.0, self.sync, wanted=lambda: bool(self._touched))
+        scheduler.every(TICK, self._acknowledge, wanted=lambda: scheduler.ticking)
+        scheduler.every(BEAT, self.installer.promise, wanted=lambda: self.installer.promising)
+        scheduler.every(min(1.0, self.network.lease / 3), self._look_around)
+
+    def _is_offered(self, channel: str) -> bool:
+        return self.requester.is_offered(channel)
+
+    def _streams(self) -> Sequence[str] | None:
+        return None if self.listener is None else self.listener.endpoints
+
+    @property
+    def closing(self) -> bool:
+        return self.context.closing
+
+    @property
+    def closed(self) -> bool:
+        return self.context.closed
 
     # ── beginning and end ──
 
     def open(self) -> None:
         """Join the federation."""
-        wanted = stream_endpoints(self.network, secure=self.credentials.contexts is not None)
+        wanted = stream_endpoints(self.network, secure=self.keyring.credentials.contexts is not None)
         self._check_names()
         try:
             if wanted:
-                contexts = self.credentials.contexts
+                contexts = self.keyring.credentials.contexts
                 server = None if contexts is None else contexts[0]
-                self.listener = Listener(wanted, tls=server, greet=partial(Reception, self))
+                self.listener = Listener(wanted, tls=server, greet=partial(Reception, self.links.host))
             if self.groups is not None:
                 self.groups.open()
             self.membership.start()  # before others can ask
@@ -223,10 +287,10 @@ class Engine:
 
     def close(self) -> None:
         """Leave it: others are told, and nothing is left running."""
-        with self.lock:
-            if self.closed:
+        with self.peers.lock:
+            if self.context.closed:
                 return
-            self.closed = self.closing = True
+            self.context.closed = self.context.closing = True
         for peer in self.everyone():
             with suppress(HeadwaterError):
                 peer.acknowledge()
@@ -242,70 +306,24 @@ class Engine:
         self.scheduler.stop()
         self.scheduler.changed()
 
-    # ── what others are told ──
-
-    def way(self, origin: str, source: Any, path: Iterable[str], filters: Iterable[str]) -> Way | PlacesOfTerm:
-        """What becomes of the events that a source here passes on of one of another federation, which may come by other
-        gateways too; or of a channel's order."""
-        if (order := order_of(origin)) is not None:
-            key, term = order
-            return PlacesOfTerm(self.ballots.fence(key), term)
-        with self.lock:
-            found = self._origins.get(origin)
-            if found is None:
-                found = self._origins[origin] = Origin(self.scheduler, self.network.lease)
-        return found.way(source, path, filters)
-
-    def mark(self, peer: Peer, crossing: Crossing) -> None:
-        """Tell a peer that its wishes are in force: as soon as gateways here have what they need for them, but not
-        later than a few seconds from now."""
-        if not self.gates:
-            peer.mark(crossing)
-            return
-        version, end, name = crossing.version, monotonic() + BEHIND, crossing.channel.name
-
-        def look() -> None:
-            if crossing.version != version or crossing.peer.crossings.get(name) is not crossing:
-                return  # it wants something else by now
-            if self.closing or monotonic() > end or all(gate(name, crossing.routes) for gate in list(self.gates)):
-                peer.mark(crossing)
-            else:
-                self.scheduler.later(TICK / 4, look)
-
-        self.scheduler.later(0.0, look)
+    # ── what has changed here ──
 
     def wired(self, channels: Iterable[Channel]) -> None:
         """Members or sources of these channels have changed; the wiring's lock is held."""
         for channel in channels:
             at: Channel | None = channel
             while at is not None:  # what is wanted of a derived channel is wanted of the one it comes from
-                self.touched.add(at)
+                self._touched.add(at)
                 at = at.parent
         self._more.set()
         self.scheduler.wake()
         self.scheduler.watched()
 
-    # ── envelopes ──
-
-    def seal(self, kind: str, body: bytes, *, to: str = "", run: int = 0, answers: bytes = b"") -> bytes:
-        return self._sealer.seal(kind, body, to=to, run=run, answers=answers)
-
-    def open_sealed(
-        self,
-        data: bytes,
-        kind: str | None,
-        *,
-        answers: bytes | None = None,
-        fresh: Callable[[bytes], bool] | None = None,
-    ) -> Opened:
-        return self.verifier.open(data, expected_kind=kind, answers=answers, fresh=fresh)
-
     def renew_security(self, *, force: bool = False) -> None:
         """Take up what the files of its security say now; who is not vouched for any more has to go."""
-        if self.credentials.look(force=force):
+        if self.keyring.renew(force=force):
             log.info("node %s: its certificate, or its authorities, were renewed", self.node.name)
-            self._sealer.renew(self.credentials.identity)
-            contexts = self.credentials.contexts
+            contexts = self.keyring.credentials.contexts
             if self.listener is not None and contexts is not None:
                 self.listener.renew(contexts[0])
             self.membership.tell_again()  # so that others know of the new certificate before the old one expires
@@ -316,15 +334,7 @@ class Engine:
     # ── others ──
 
     def everyone(self) -> list[Peer]:
-        with self.lock:
-            return list(self.peers.values())
-
-    # ── state and news of others ──
-
-    def blame(self, opened: Opened | None, error: SecurityError | FrameError) -> None:
-        """What was signed properly and says nonsense is an offence of who has signed it."""
-        known = None if opened is None or isinstance(error, SecurityError) else opened.sender
-        self.offence(known or who_sent(error), str(error))
+        return self.peers.everyone()
 
     # ── questions ──
 
@@ -354,74 +364,13 @@ class Engine:
         try:
             return self.ballots.asked(opened.principal, request)
         except FederationError as error:
-            self.offence(opened.sender, str(error))
+            self.offences.note(opened.sender, str(error))
             return messages.Accepted(error=f"refused: {error}")
-
-    def ask(self, peer: Peer, request: Any, timeout: float = ANSWER) -> Any:
-        """A question to a peer, and its answer; Unreachable if there is none."""
-        return self.dialogue.ask(peer, request, timeout)
-
-    # ── stand-ins ──
-
-    def remote_source(self, peer: Peer, ad: SourceAd, type: Any) -> RemoteSource | None:
-        """A source of a peer, as it is announced on the link."""
-        decision = None if peer.principal is None else self.security.allows(peer.principal, "advertise", ad.channel)
-        if not decision:
-            why = "it has not proven who it is" if decision is None else decision.why
-            raise SecurityError(f"{peer.name} may not advertise {ad.channel}: {why}", "rule", peer.id)
-        if self.control.owns(ad.channel):
-            raise SecurityError(f"{ad.channel} is what this node says of itself: it has no others", "rule", peer.id)
-        with self.node._wiring.lock:
-            channel = next((each for each in self.node.channels() if each.name == ad.channel), None)
-            if channel is None or self.node.closed:
-                return None
-            if (channel.type is None) != (type is None):
-                raise FederationError(f"channel {ad.channel}: it has a type at one node and carries bytes at the other")
-            source = RemoteSource(channel, peer, ad, type)
-            if source.key in channel.sources:  # a source of the same name that was closed, and is not gone yet
-                source.key = f"{source.key}#{ad.sid}"
-                source.id = f"{channel.name}/{source.key}"
-            self.node._wiring.advertise(source)
-        return source
-
-    def withdrawn(self, peer: Peer, sid: int) -> None:
-        """A source of a peer is no more, and everything it sent has come."""
-        source = peer.remote_sources.pop(sid, None)
-        if source is not None:
-            peer.ended(sid, source)
-            self.node._wiring.withdraw(source)
-            if peer.acknowledge([source]):  # sinks may still have events of it
-                self.scheduler.tick_soon()
-            self.scheduler.changed()
-
-    def refused_source(self, peer: Peer, ad: SourceAd, why: str) -> None:
-        self.offence(peer, f"source {ad.name} of {ad.channel}: {why}")
-        self.requester.refuse_channel(peer, ad.channel, why)
-
-    def marked(self, peer: Peer, channel: str, version: int) -> None:
-        """Everything from before the peer took up our wishes of this version is here."""
-        asked = peer.asked.get(channel)
-        if asked is not None:
-            asked.marked = max(asked.marked, version)
-            self.requester.begun(peer, channel, asked, version)
-            self.scheduler.changed()
-
-    def gap(self, peer: Peer, source: RemoteSource, number: int) -> None:
-        """A frame is missing: begin again from the last one that came. That is said once for each gap and link."""
-        if source.gap == (peer.links, source.frame):
-            return
-        source.gap = (peer.links, source.frame)
-        log.warning("node %s: frames %d to %d of %s are missing", self.node.name, source.frame + 1, number - 1, source)
-        peer.resume()
 
     @property
     def multicast(self) -> Multicast | None:
         """The sockets of multicast groups, if there are any."""
         return None if self.groups is None else self.groups.multicast
-
-    def offence(self, who: Peer | str | None, what: str) -> None:
-        """Something that should not have come: counted, logged, and that is all."""
-        self.offences.note(who.id if isinstance(who, Peer) else who or UNKNOWN, what)
 
     # ── time ──
 
@@ -436,7 +385,7 @@ class Engine:
         again, and keeps no other channel waiting."""
         self._gather()
         with self.node._wiring.lock:
-            touched, self.touched = self.touched, set()
+            touched, self._touched = self._touched, set()
         self._attempt("news of this node", touched, self.membership.tell_news)
         self._attempt("sources that are gone", touched, partial(self.installer.sweep, touched))
         for channel in touched:
@@ -445,7 +394,7 @@ class Engine:
 
     def _sync_channel(self, channel: Channel) -> None:
         with self.node._wiring.lock:
-            self.reaches.unwanted(channel)
+            self.positions.unwanted(channel)
         self.requester.sync(channel)
 
     def _attempt(self, about: str, channels: Iterable[Channel], task: Callable[[], None]) -> None:
@@ -462,7 +411,25 @@ class Engine:
         with self.node._wiring.lock:
             self.wired(channels)
 
-    # ── waiting ──
+    def _acknowledge(self) -> None:
+        """A tick: tell peers what no sink of this node needs again."""
+        self.scheduler.ticking = False  # before it is looked, so that nobody's call for a tick is lost
+        for peer in self.everyone():
+            if peer.unacknowledged:
+                self.scheduler.guarded(self._acknowledge_one, peer)
+
+    def _acknowledge_one(self, peer: Peer) -> None:
+        if peer.acknowledge():
+            self.scheduler.ticking = True
+
+    def _look_around(self) -> None:
+        """Now and then: rates of channels, who is still there, files of security, and times of what waits."""
+        guarded = self.scheduler.guarded
+        guarded(self.installer.granting.measure)
+        guarded(self.membership.look_around)
+        guarded(self.renew_security)
+        for peer in self.everyone():
+            guarded(peer.date)
 
 
 def _there(peer: Peer) -> bool:

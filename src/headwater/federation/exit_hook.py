@@ -9,22 +9,34 @@ import logging
 import os
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from headwater.threads import Supervised
 
 if TYPE_CHECKING:
-    from headwater.federation.node import Node
+    from headwater.channel.options.config import Config
 
 log = logging.getLogger(__name__)
-_nodes: WeakSet[Node] = WeakSet()
+_nodes: WeakSet[Closable] = WeakSet()
 _lock = threading.Lock()
 _NAME = "headwater-at-exit"
 _OWN = ("headwater-", "pyo3-closure")  # in names of threads that are there because of a node
 
 
-def close_at_exit(node: Node) -> None:
+class Closable(Protocol):
+    """A node, as far as it is to be closed."""
+
+    name: str
+    config: Config
+    closed: bool
+
+    def flush(self, timeout: float) -> bool: ...
+
+    def close(self) -> object: ...
+
+
+def close_at_exit(node: Closable) -> None:
     """See to it that the node is closed when the program ends, if it still is open then."""
     with _lock:
         _nodes.add(node)

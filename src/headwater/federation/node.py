@@ -150,8 +150,11 @@ class Node(LocalNode):
             return made
         from headwater.federation.order.total import in_order, until_sequenced
 
-        made = super()._start(kind, [in_order(self, each, options) for each in asked], options, name, *more)
-        until_sequenced(self, made)
+        sequence = self.sequence if self._engine is None else None
+        ordered = [in_order(self, each, options, sequence) for each in asked]
+        made = super()._start(kind, ordered, options, name, *more)
+        if self._engine is not None:
+            until_sequenced(made, self._engine.scheduler, self._engine.peers)
         return made
 
     def sequence(self, channel: Channel | str) -> Sequencer:
@@ -164,8 +167,12 @@ class Node(LocalNode):
         with self._sequencing:
             made = self._sequencers.get(found.name)
             if made is None:
-                made = self._sequencers[found.name] = Sequencer(self, found)
+                federated = None if self._engine is None else self._engine.federated
+                made = self._sequencers[found.name] = Sequencer(self, found, federated, self._sequencer_closed)
             return made
+
+    def _sequencer_closed(self, sequencer: Sequencer) -> None:
+        self._sequencers.pop(sequencer.channel.name, None)
 
     # ── the federation ──
 
@@ -233,14 +240,14 @@ class Node(LocalNode):
         last goes on then."""
         if self._engine is not None:
             self._engine.renew_security(force=True)
-            if problem := self._engine.credentials.problem:
+            if problem := self._engine.keyring.credentials.problem:
                 raise ConfigError([ConfigProblem("security", "files that are right", problem)])
 
     def federation(self) -> FederationReport:
         """The other nodes, the links to them, what crosses them, and what was refused."""
         from headwater.federation.report import federation
 
-        return federation(self)
+        return federation(self, self._engine)
 
     @property
     def log_reads(self) -> LogReads:
@@ -254,7 +261,7 @@ class Node(LocalNode):
         events were evaluated there, and how many crossed."""
         from headwater.federation.report import remote_counts
 
-        return remote_counts(self, subscription)
+        return remote_counts(self._engine, subscription)
 
     # ── the end ──
 

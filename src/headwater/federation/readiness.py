@@ -120,7 +120,7 @@ class Readiness:
     def _ask(self, peer: Peer) -> None:
         incarnation = peer.incarnation
         try:
-            answer = self._engine.ask(peer, Latest(), ANSWER_SECONDS)
+            answer = self._engine.dialogue.ask(peer, Latest(), ANSWER_SECONDS)
             if isinstance(answer, LatestIs):
                 self._engine.membership.version_said(peer, answer.version)
         except (Unreachable, SecurityError):

@@ -25,10 +25,10 @@ from headwater.threads import PROCESS
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.node import Node
     from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
     from headwater.federation.engine import Engine
-    from headwater.federation.node import Node
     from headwater.federation.peers.peer import Peer
     from headwater.federation.transport.contacts import Contact
 
@@ -307,11 +307,10 @@ class RemoteCounts:
 # ── made from what is there ──
 
 
-def federation(node: Node) -> FederationReport:
-    """A node's view of its federation."""
-    engine = node._engine
+def federation(node: Node, engine: Engine | None) -> FederationReport:
+    """A node's view of its federation, if it has a network."""
     if engine is None:
-        return FederationReport(node=node.name, id=node.id, federation="")
+        return FederationReport(node=node.name, id=node.name, federation="")
     with node._wiring.lock:
         peers = tuple(_peer(engine, each) for each in sorted(engine.everyone(), key=lambda each: each.id))
     budget = engine.network.budget
@@ -319,7 +318,7 @@ def federation(node: Node) -> FederationReport:
         node=node.name,
         id=engine.id,
         federation=engine.network.federation,
-        endpoints=node.endpoints,
+        endpoints=tuple(engine.fabric.endpoints),
         streams=tuple(engine.listener.endpoints) if engine.listener is not None else (),
         peers=peers,
         budget=(budget.total, budget.each),
@@ -331,7 +330,7 @@ def federation(node: Node) -> FederationReport:
         messages=engine.fabric.counters,
         failing=engine.failures.present(),
         expelled=dict(engine.membership.expelled),
-        security=engine.credentials.problem,
+        security=engine.keyring.credentials.problem,
         contacts=tuple(map(_contact, engine.contacts.all())),
         crashes={**PROCESS.counts, **node._crashes.counts, **_failed_messages(engine)},
     )
@@ -473,12 +472,11 @@ def _text(entry: Entry) -> str:
 # ── counts at the sources ──
 
 
-def remote_counts(node: Node, subscription: Subscription) -> list[RemoteCounts]:
+def remote_counts(engine: Engine | None, subscription: Subscription) -> list[RemoteCounts]:
     """What a subscription's interest has done at other nodes: each is asked; who does not answer is left out."""
-    engine = node._engine
     if engine is None:
         return []
-    with node._wiring.lock:
+    with engine.node._wiring.lock:
         attached, peers = list(subscription._attachments.values()), engine.everyone()
         wanted = [
             (peer, *way) for each in attached for peer in peers if peer.gone is None for way in _asked_as(each, peer)
@@ -487,7 +485,7 @@ def remote_counts(node: Node, subscription: Subscription) -> list[RemoteCounts]:
     for peer, channel, _ in wanted:
         if (peer, channel.name) not in told:
             try:
-                answer = engine.ask(peer, Ask(channel.name))
+                answer = engine.dialogue.ask(peer, Ask(channel.name))
             except (Unreachable, SecurityError, FederationError):
                 continue
             if isinstance(answer, Told):

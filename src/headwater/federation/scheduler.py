@@ -1,11 +1,11 @@
-"""The time of a federation: one thread per node for everything that has to wait or come again, and some more for what
-waits for the network; and waiting until something has happened."""
+"""The node's scheduler: one timer thread, a pool for blocking network calls, and a condition variable for `until`."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -14,19 +14,33 @@ from headwater.federation.worker_pool import Workers
 from headwater.threads import Supervised
 
 if TYPE_CHECKING:
-    from headwater.federation.engine import Engine
-    from headwater.federation.peers.peer import Peer
+    from headwater.threads import Crashes
 
 TICK = 0.02  # seconds between acknowledgements
 BEAT = 0.05  # seconds between promises of idle sources
 
 
-class Scheduler:
-    """`later` and `work` have something done, `changed` tells those who wait in `until`."""
+def _yes() -> bool:
+    return True
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        name = engine.node.name
+
+@dataclass(eq=False, slots=True)
+class _Routine:
+    """Something that is done again and again: at most once in so many seconds, and only while it is wanted."""
+
+    seconds: float
+    task: Callable[[], object]
+    wanted: Callable[[], bool]
+    due: float = 0.0
+
+
+class Scheduler:
+    """`later`, `every` and `work` have something done, `changed` tells those who wait in `until`.
+
+    `closed` says whether it is to end. `ticking`: whether somebody has asked for a tick (`tick_soon`)."""
+
+    def __init__(self, name: str, crashes: Crashes, closed: Callable[[], bool]) -> None:
+        self._name, self._crashes, self._closed = name, crashes, closed
         self.ticking = False
         self.watchers: list[Callable[[], None]] = []  # told whenever something has changed: quick, and without waiting
         self._lock = threading.Lock()
@@ -34,10 +48,9 @@ class Scheduler:
         self._happened = 0
         self._wake = threading.Event()
         self._tasks: list[tuple[float, Callable[[], object]]] = []
+        self._routines: list[_Routine] = []
         self._workers = Workers(f"headwater-{name}-federation")
-        self._keeper = Supervised(
-            self._keep, f"headwater-{name}-keeper", engine.node._crashes, again=lambda: not engine.closed
-        )
+        self._keeper = Supervised(self._keep, f"headwater-{name}-keeper", crashes, again=lambda: not closed())
 
     def start(self) -> None:
         self._keeper.start()
@@ -59,14 +72,19 @@ class Scheduler:
             self._tasks.append((monotonic() + seconds, task))
         self._wake.set()
 
+    def every(self, seconds: float, task: Callable[[], object], *, wanted: Callable[[], bool] = _yes) -> None:
+        """Have the timer thread do something again and again, in the order in which that was asked for; before
+        `start`. It wakes up for it only while it is `wanted`."""
+        self._routines.append(_Routine(seconds, task, wanted))
+
     def tick_soon(self) -> None:
+        """Have the routine of ticks done once, within TICK seconds."""
         self.ticking = True
         self._wake.set()
 
     def _keep(self) -> None:
-        """The keeper: acknowledgements, promises, pings, and everything that has to wait."""
-        next_tick = next_beat = next_ping = monotonic()
-        while not self._engine.closed:
+        """The timer thread: everything that has to wait or come again."""
+        while not self._closed():
             now = monotonic()
             with self._lock:
                 due = [task for at, task in self._tasks if at <= now]
@@ -74,41 +92,21 @@ class Scheduler:
                 first = min((at for at, _ in self._tasks), default=now + 1.0)
             for task in due:
                 self.guarded(task)
-            if self._engine.touched:
-                self.guarded(self._engine.sync)
-            if self.ticking and now >= next_tick:
-                next_tick = now + TICK
-                self.ticking = False  # before it is looked, so that nobody's call for a tick is lost
-                for peer in self._engine.everyone():
-                    if peer.unacknowledged:
-                        self.guarded(self._acknowledge, peer)
-            if now >= next_beat:
-                next_beat = now + BEAT
-                self.guarded(self._engine.installer.promise)
-            if now >= next_ping:
-                next_ping = now + min(1.0, self._engine.network.lease / 3)
-                self.guarded(self._engine.installer.granting.measure)
-                self.guarded(self._engine.membership.look_around)
-                self.guarded(self._engine.renew_security)
-                for peer in self._engine.everyone():
-                    self.guarded(peer.date)
-            first = min(first, next_ping, next_tick if self.ticking else first)
-            if self._engine.installer.promising:
-                first = min(first, next_beat)
-            if not due and not self._engine.touched:
+            for each in self._routines:
+                if now >= each.due and each.wanted():
+                    each.due = now + each.seconds
+                    self.guarded(each.task)
+            first = min([first, *(each.due for each in self._routines if each.wanted())])
+            if not due:
                 self._wake.wait(max(0.0, first - monotonic()))
             self._wake.clear()
-
-    def _acknowledge(self, peer: Peer) -> None:
-        if peer.acknowledge():
-            self.ticking = True
 
     def guarded(self, task: Callable[..., Any], *args: Any) -> None:
         try:
             task(*args)
         except BaseException as error:  # one failure must not end the keeper, and must be seen
-            if not self._engine.closed:
-                self._engine.node._crashes.note(f"headwater-{self._engine.node.name}: {_named(task)}", error)
+            if not self._closed():
+                self._crashes.note(f"headwater-{self._name}: {_named(task)}", error)
 
     def changed(self) -> None:
         """Something that someone may be waiting for has happened."""

@@ -7,7 +7,7 @@ filters let through comes in one stream for all of them, which has the tag 0.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import quote, unquote
 
 from headwater.federation.demand.demand import sinks_behind
@@ -15,8 +15,8 @@ from headwater.federation.demand.demand import sinks_behind
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.node import Node
-    from headwater.federation.demand.demand import Demand, Demands, Installation
-    from headwater.federation.peers.peer import Peer
+    from headwater.federation.arrive.sending_peer import SendingPeer
+    from headwater.federation.demand.demand import Demand, Demands, InterestRequest
 
 MOST = 65_536  # sources that are remembered
 
@@ -40,6 +40,13 @@ def _streams(demand: Demand) -> list[int]:
     return tags if len(tags) == demand.wishes else [0, *tags]
 
 
+class _Remote(Protocol):
+    """A source of another node, as far as it matters here."""
+
+    peer: SendingPeer
+    sid: int
+
+
 class LogPosition:
     """Of one source. `at` is the last event of each tag that came; `since`, of an interest that runs there, the last
     event before it held, from where on its state counts."""
@@ -51,7 +58,7 @@ class LogPosition:
         self.at: ByTag = {}
         self.since: ByTag = {}
 
-    def came(self, asked: Installation | None, sid: int) -> None:
+    def came(self, asked: InterestRequest | None, sid: int) -> None:
         """Its source is announced: if it is new, and has come after interests that run there, they saw all of it."""
         if asked is not None and asked.agreed and sid not in asked.points and not self.at:
             for wish in asked.demand.tagged:
@@ -84,7 +91,7 @@ class LogPositions:
         with self._lock:
             return {unquote(key.removeprefix(prefix)): each for key, each in self._of.items() if key.startswith(prefix)}
 
-    def installed(self, peer: Peer, channel: str, demand: Demand, points: dict[int, int]) -> None:
+    def installed(self, peer: SendingPeer, channel: str, demand: Demand, points: dict[int, int]) -> None:
         """A peer has put wishes in force after these events of its sources, by their numbers there."""
         tags = [wish.tag for wish in demand.tagged]
         if not tags:
@@ -104,7 +111,7 @@ class LogPositions:
 
     # ── what a node that has its log again is told ──
 
-    def said(self, channel: Channel, peer: Peer, demand: Demand) -> tuple[BySource, BySource, list[str]]:
+    def said(self, channel: Channel, peer: SendingPeer, demand: Demand) -> tuple[BySource, BySource, list[str]]:
         """By name of the peer's source and tag of the wish: up to which event all has come, and from where on the state
         of the interest counts; and which durable sinks have had events of it. The wiring's lock is held.
 
@@ -115,8 +122,9 @@ class LogPositions:
         prefix = prefix_of(peer.name, logs.pop())
         for source in list(channel.sources.values()):
             if not source.local and (source.position_key or "").startswith(prefix):
-                there = source.peer.remote_sources.get(source.sid) is source  # type: ignore[attr-defined]
-                if not there or source.peer.incarnation != peer.incarnation:  # type: ignore[attr-defined]
+                remote = cast("_Remote", source)
+                there = remote.peer.remote_sources.get(remote.sid) is source
+                if not there or remote.peer.incarnation != peer.incarnation:
                     self._node._wiring.withdraw(source)
         at: BySource = {}
         since: BySource = {}

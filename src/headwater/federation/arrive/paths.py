@@ -15,13 +15,15 @@ by itself, and what both bring is taken once.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from headwater.channel.queues.mailbox import go_all
-from headwater.federation.arrive.deduplication import Seen, Verdict
+from headwater.federation.arrive.deduplication import Fence, PlacesOfTerm, Seen, Verdict, order_of
 from headwater.federation.wire.kinds import PAST
 
 if TYPE_CHECKING:
@@ -241,4 +243,31 @@ class Origin:
             go_all(list(dict.fromkeys(ready)))
 
 
-__all__ = ["Origin", "Verdict", "Way"]
+class Origins:
+    """Of one node: all origins whose events come here by sources that pass them on."""
+
+    def __init__(self, scheduler: Scheduler, lease: float) -> None:
+        self._scheduler, self._lease = scheduler, lease
+        self._lock = threading.Lock()
+        self._known: WeakValueDictionary[str, Origin] = WeakValueDictionary()
+        self._fences: dict[str, Fence] = {}
+
+    def way(self, origin: str, source: Any, path: Iterable[str], filters: Iterable[str]) -> Way | PlacesOfTerm:
+        """What becomes of the events that a source here passes on of one of another federation, which may come by other
+        gateways too; or of a channel's order."""
+        if (order := order_of(origin)) is not None:
+            key, term = order
+            return PlacesOfTerm(self.fence(key), term)
+        with self._lock:
+            found = self._known.get(origin)
+            if found is None:
+                found = self._known[origin] = Origin(self._scheduler, self._lease)
+        return found.way(source, path, filters)
+
+    def fence(self, key: str) -> Fence:
+        """What this node's sinks have had of a channel's order, in whatever terms."""
+        with self._lock:
+            return self._fences.setdefault(key, Fence())
+
+
+__all__ = ["Origin", "Origins", "Verdict", "Way"]

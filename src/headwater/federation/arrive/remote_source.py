@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from math import inf
 from operator import length_hint
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from headwater.channel.source import Source
 from headwater.channel.subscription import SAMPLE
 from headwater.errors import ClosedError, EncodeError, FrameError, HeadwaterError
 from headwater.federation.arrive.deduplication import Verdict, node_of
-from headwater.federation.arrive.log_positions import LogPosition, key_of
+from headwater.federation.arrive.log_positions import LogPosition, LogPositions, key_of
 from headwater.federation.arrive.record_check import check_of
 from headwater.federation.wire.control import Again, encode_control
 from headwater.federation.wire.events import EVENT_AT
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
-    from headwater.federation.multicast.track import Track
-    from headwater.federation.peers.peer import Peer
+    from headwater.federation.arrive.paths import Origins
+    from headwater.federation.arrive.sending_peer import SendingPeer
+    from headwater.federation.demand.demand import Demands
+    from headwater.federation.security.offences import Offences
     from headwater.federation.wire.control import SourceAd
     from headwater.federation.wire.frames import Batch, Events
 
@@ -65,7 +67,7 @@ class RemoteFlow(Flow):
 
     def __init__(self, source: RemoteSource, channel: Channel, lineup: Lineup) -> None:
         super().__init__(source, channel, lineup)
-        self.tags: dict[int, Entry] = source.peer.tags(channel.name)
+        self.tags: dict[int, Entry] = source.demands.tags(channel.name)
 
     def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
         if not self.source.elsewhere(entry):  # type: ignore[attr-defined]
@@ -91,12 +93,35 @@ class RemoteFlow(Flow):
                 member.accept_chunk(chunk, len(chunk), ready)
 
 
+class Track(Protocol):
+    """What comes of a source from a multicast group, put in order."""
+
+    sid: int
+    frame: int  # the last that came in order
+
+    def hold(self, number: int, then: Callable[[], None]) -> bool:
+        """Do something once this frame is here; False if this track is no more."""
+        ...
+
+
 class RemoteSource(Source):
     """Made when a peer announces a source whose events it sends here."""
 
     local = False
 
-    def __init__(self, channel: Channel, peer: Peer, ad: SourceAd, type: EventType | None) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        peer: SendingPeer,
+        ad: SourceAd,
+        type: EventType | None,
+        *,
+        demands: Demands,
+        positions: LogPositions,
+        origins: Origins,
+        offences: Offences,
+    ) -> None:
+        self.demands, self._offences = demands, offences
         intake: Any = _NoIntake()
         zones = frozenset(ad.zones)
         super().__init__(channel, ad.name, intake, facts=None, priority=ad.priority, ask=None, zones=zones)
@@ -109,7 +134,7 @@ class RemoteSource(Source):
         self.reached: LogPosition | None = None  # if it is logged, and so outlives its process
         if ad.log:
             self.position_key = key_of(peer.name, ad.log, ad.name)
-            self.reached = peer.engine.reaches.of(self.position_key, channel.name)
+            self.reached = positions.of(self.position_key, channel.name)
             self.reached.came(peer.asked.get(channel.name), ad.sid)
         self._type = type
         self._header = None if type is None else header_of(type.record)
@@ -139,7 +164,7 @@ class RemoteSource(Source):
         self._resent_to = 0  # events up to this number may have come to an earlier process of this node
         # Where it is a gateway that passes on events of another federation:
         self.origin, self.path = ad.origin, tuple(ad.path)
-        self.way_in = peer.engine.way(ad.origin, self, ad.path, ad.filters) if ad.origin else None
+        self.way_in = origins.way(ad.origin, self, ad.path, ad.filters) if ad.origin else None
         self._turn: Any = nullcontext() if self.way_in is None else self.way_in.turn
         if ad.origin:
             self.node = node_of(ad.origin)
@@ -188,10 +213,10 @@ class RemoteSource(Source):
 
     def elsewhere(self, entry: Entry) -> bool:
         """Whether an interest runs at the source, so that it must not run here."""
-        return self.peer.runs_there(self.channel.name, entry)
+        return self.demands.runs_at(self.peer, self.channel.name, entry)
 
     def placed(self, channel: Channel, entry: Entry) -> tuple[str, str] | None:
-        return self.peer.placed(channel.name, entry) if channel is self.channel else None
+        return self.demands.placed(self.peer, channel.name, entry) if channel is self.channel else None
 
     def resent(self, seq: int) -> bool:
         """Whether an event came again, after this node was started again."""
@@ -245,7 +270,7 @@ class RemoteSource(Source):
         while channel is not self.channel and (stage := channel.stage_entry) is not None and channel.parent is not None:
             channel, entry = channel.parent, stage
         alone = self._flow.lineup.judges(entry) == "alone"
-        return (self.peer.engine.demands.number(entry) or 0) if alone else 0
+        return (self.demands.number(entry) or 0) if alone else 0
 
     def _all_caught_up(self) -> None:
         """Under its lock: what comes now was published after what some have missed."""
@@ -402,7 +427,7 @@ class RemoteSource(Source):
             return events
         if bad:
             self.malformed += len(bad)
-            self.peer.engine.offence(self.peer, f"{len(bad)} records of {self} that are not of its type")
+            self._offences.note(self.peer.id, f"{len(bad)} records of {self} that are not of its type")
         keep = [at for at in range(len(records)) if at not in bad and at not in unasked]
         seqs, stamps = [events.seqs[at] for at in keep], [events.stamps[at] for at in keep]
         marks = None if tags is None else [tags[at] for at in keep]
@@ -486,7 +511,7 @@ class RemoteSource(Source):
             lone.token.append(None)
         if malformed:
             self.malformed += malformed
-            self.peer.engine.offence(self.peer, f"{malformed} records of {self} that are not of its type")
+            self._offences.note(self.peer.id, f"{malformed} records of {self} that are not of its type")
         if lone.items or lone.special:
             lone.stirred()
         return True

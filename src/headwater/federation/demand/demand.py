@@ -7,7 +7,7 @@ the source only; its results come with a tag.
     Demands    of a node: the Wanted of each channel, brought up to date when somebody looks
     Wanted     of a channel: its wishes, kept in step with its interests one by one         (wishes.py)
     Demand     of a channel and a peer: what is wanted there, as of a version
-    Installation   what a peer was asked for, and its answer
+    InterestRequest   what a peer was asked for, and its answer
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headwater.federation.demand.wishes import EVERYTHING, HERE, Changed, Wanted, sinks_behind
 from headwater.federation.wire.requests import Wish
@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from headwater.channel.node import Node
     from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
-    from headwater.federation.peers.peer import Peer
+
+
+class Askable(Protocol):
+    """Another node, as far as it is asked for something."""
+
+    id: str
+    name: str
+    asked: dict[str, InterestRequest]  # by channel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +71,7 @@ NOTHING = Demand()
 
 
 @dataclass(slots=True)
-class Installation:
+class InterestRequest:
     """What one peer was asked for of a channel, and its answer."""
 
     version: int = 0  # of what was asked last
@@ -131,9 +138,9 @@ class Demands:
 
     # ── where interests run ──
 
-    def placed(self, peer: Peer, channel: str, entry: Entry) -> tuple[str, str] | None:
+    def placed(self, peer: Askable, channel: str, entry: Entry) -> tuple[str, str] | None:
         """For people: where an interest in a peer's sources runs, and why; None if nothing was asked there."""
-        asked: Installation | None = peer.asked.get(channel)
+        asked = peer.asked.get(channel)
         if asked is None:
             return None
         wanted, text = asked.demand.wanted, ""
@@ -145,14 +152,14 @@ class Demands:
         where, _, why = text.partition(": ")
         return (where, why) if where else ("on its way", f"node {peer.name} has not answered yet")
 
-    def runs_at(self, peer: Peer, channel: str, entry: Entry) -> bool:
+    def runs_at(self, peer: Askable, channel: str, entry: Entry) -> bool:
         """Whether an interest that filters do not merge with runs at a peer's sources, not here; any thread may ask.
 
         Also while the peer has not answered yet, or if it has refused: on what others let through it would be judged by
         half of the events."""
         return self._placement != "destination" and entry not in self._here.get((peer.id, channel), ())
 
-    def refused(self, peer: Peer, channel: Channel, entry: Entry) -> bool:
+    def refused(self, peer: Askable, channel: Channel, entry: Entry) -> bool:
         """A peer will not run it; whether it is to run here instead."""
         if self._placement != "auto":
             return False
@@ -160,7 +167,7 @@ class Demands:
         self._here[key] = self._here.get(key, frozenset()) | {entry}
         return True
 
-    def forget_refusals(self, peer: Peer, channel: Channel) -> bool:
+    def forget_refusals(self, peer: Askable, channel: Channel) -> bool:
         """Ask a peer again for what it has refused; whether there is anything."""
         return bool(self._here.pop((peer.id, channel.name), None))
 
@@ -174,7 +181,7 @@ class Demands:
             entries = () if at.stage_entry is None else (at.stage_entry,)
             at = at.parent
 
-    def of(self, channel: Channel, peer: Peer) -> Demand:
+    def of(self, channel: Channel, peer: Askable) -> Demand:
         """What this node wants of a channel from that peer."""
         wanted = self._current(channel)
         if wanted is None or not wanted.parts:
@@ -253,4 +260,4 @@ def _demand(wanted: Wanted, refused: frozenset[Entry]) -> Demand:
     )
 
 
-__all__ = ["EVERYTHING", "HERE", "NOTHING", "Demand", "Demands", "Installation", "sinks_behind"]
+__all__ = ["EVERYTHING", "HERE", "NOTHING", "Demand", "Demands", "InterestRequest", "sinks_behind"]

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.federation.endpoints import STREAMS, Locator, parse_locator
-from headwater.federation.transport.file_limit import share_of_files
+from headwater.federation.fabric.file_limit import share_of_files
 
 Mode = Literal["peer", "router", "client"]
 MODES: tuple[str, ...] = ("peer", "router", "client")

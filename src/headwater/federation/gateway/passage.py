@@ -19,7 +19,9 @@ from headwater.channel.queues.forms import fitting
 from headwater.errors import ChannelError, ClosedError, FederationError, HeadwaterError
 from headwater.federation.arrive.deduplication import federation_of, origin_of
 from headwater.federation.arrive.relay import Relay, RelaySource, RelayThreads, Routes
+from headwater.federation.control_events import owns
 from headwater.federation.interests.conjunction import combined
+from headwater.federation.peers.description import describe
 from headwater.federation.wire.control import SourceAd
 from headwater.threads import Supervised
 
@@ -94,7 +96,7 @@ class Passage:
     def start(self) -> None:
         for engine in (self._mine, self._theirs):
             engine.scheduler.watchers.append(self._wakes)
-        self._theirs.gates.append(self._gate)
+        self._theirs.barriers.gates.append(self._gate)
         self._thread.start()
         self._wakes()
 
@@ -182,7 +184,7 @@ class Passage:
             with suppress(ValueError):
                 engine.scheduler.watchers.remove(self._wakes)
         with suppress(ValueError):
-            self._theirs.gates.remove(self._gate)
+            self._theirs.barriers.gates.remove(self._gate)
         self.over = True
         for engine in (self._mine, self._theirs):
             engine.scheduler.changed()
@@ -190,7 +192,7 @@ class Passage:
     # ── the sources here that are advertised there ──
 
     def _fits(self, channel: str) -> bool:
-        return any(pattern.matches(channel) for pattern in self._patterns) and not self._mine.control.owns(channel)
+        return any(pattern.matches(channel) for pattern in self._patterns) and not owns(channel)
 
     def _all(self) -> Iterator[tuple[Key, _Known]]:
         """All sources here of channels that fit."""
@@ -207,7 +209,7 @@ class Passage:
             if self._fits(source.channel.name):
                 yield (
                     self._key(source),
-                    self._known(self._mine.membership.describe(source), self._mine.id, self._mine.incarnation),
+                    self._known(describe(source), self._mine.id, self._mine.incarnation),
                 )
 
     def _known(self, ad: SourceAd, node: str, incarnation: int) -> _Known:
@@ -254,7 +256,7 @@ class Passage:
                 zones=frozenset(ad.zones),
                 priority=ad.priority,
                 filters=filters,
-                way=lambda source: self._theirs.way(known.origin, source, known.path, filters),
+                way=lambda source: self._theirs.origins.way(known.origin, source, known.path, filters),
                 tag=self._theirs.demands.number,
                 plan=plan,
             )
@@ -334,7 +336,7 @@ class Passage:
         if found is None and not self._barred(source) and not self._ending:
             peer: Any = getattr(source, "peer", None)
             if peer is None:
-                known = self._known(self._mine.membership.describe(source), self._mine.id, self._mine.incarnation)
+                known = self._known(describe(source), self._mine.id, self._mine.incarnation)
             else:
                 known = self._known(source.ad, peer.id, peer.incarnation)  # type: ignore[attr-defined]
             if key in self._passable({**dict(self._all()), key: known}):
@@ -445,7 +447,7 @@ class Passage:
             return True
         _ASKED.ways.append(self)  # sources here may be those of other gateways
         try:
-            return all(gate(name, relay.routes) for gate in list(self._mine.gates) for name, relay in taken)
+            return all(gate(name, relay.routes) for gate in list(self._mine.barriers.gates) for name, relay in taken)
         finally:
             _ASKED.ways.pop()
 

@@ -14,7 +14,8 @@ from headwater.match.lower import is_plain
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.routing.route import Entry
-    from headwater.federation.engine import Engine
+    from headwater.federation.context import Context
+    from headwater.federation.peers.table import Peers
     from headwater.federation.security.rules import Principal
     from headwater.federation.send.crossing import Crossing
 
@@ -38,8 +39,8 @@ class Grant(NamedTuple):
 class Granting:
     """Used under the wiring's lock, but for `read`."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, context: Context, peers: Peers) -> None:
+        self._context, self._peers = context, peers
         self._rates: dict[Channel, tuple[float, int, float]] = {}  # when, how many events by then, events per second
 
     def read(self, principal: Principal, channel: Channel, wish: Wish) -> Grant:
@@ -57,7 +58,7 @@ class Granting:
         if interest.type.record != channel.type.record:
             interest = interest.on(channel.type)
         if wish.tagged or not _plain(channel, interest):
-            decision = self._engine.security.allows(principal, "install", channel.name)
+            decision = self._context.security.allows(principal, "install", channel.name)
             if not decision:
                 raise Refused(f"not allowed to install code: {decision.why}")
         if wish.tagged and not wish.tag:
@@ -69,7 +70,7 @@ class Granting:
         return Grant(interest, zones, interest.cost.estimated, size, interest.text or str(interest))
 
     def _check_size(self, size: int) -> None:
-        most = self._engine.network.budget.bytes
+        most = self._context.network.budget.bytes
         if size > most:
             raise Refused(
                 f"too large: an interest takes {size:,} bytes with its parameters, more than {most:,} (Budget.bytes); "
@@ -77,7 +78,7 @@ class Granting:
             )
 
     def _check_parts(self, interest: Interest) -> None:
-        most = self._engine.network.budget.parts
+        most = self._context.network.budget.parts
         found = sum(1 for _ in islice(walk.all_expressions(interest.program.body), most + 1))
         if found > most:
             raise Refused(
@@ -89,11 +90,11 @@ class Granting:
         """The entry of a wish that was read, if there is room in the budget for it; the wiring's lock is held."""
         if grant.interest is not None:
             self._check(crossing, grant)
-        return self._engine.node._wiring.entry(crossing.channel, grant.interest, zones=grant.zones)
+        return self._context.wiring.entry(crossing.channel, grant.interest, zones=grant.zones)
 
     def _check(self, crossing: Crossing, grant: Grant) -> None:
         """What all would cost with this one, against what they may."""
-        channel, budget, cost = crossing.channel, self._engine.network.budget, grant.cost
+        channel, budget, cost = crossing.channel, self._context.network.budget, grant.cost
         size = crossing.size + grant.size
         if size > budget.node_bytes:
             raise Refused(
@@ -101,7 +102,7 @@ class Granting:
                 f"{budget.node_bytes:,} (Budget.node_bytes)"
             )
         mine = cost + crossing.cost
-        others = [peer.crossings.get(channel.name) for peer in self._engine.everyone()]
+        others = [peer.crossings.get(channel.name) for peer in self._peers.everyone()]
         total = cost + sum(each.cost for each in others if each is not None)
         for what, found, most in (("this node", mine, budget.each), ("all nodes", total, budget.total)):
             if found > most:
@@ -124,7 +125,7 @@ class Granting:
     def measure(self) -> None:
         """Called now and then."""
         now = monotonic()
-        channels = self._engine.node.channels()
+        channels = self._context.node.channels()
         for channel in channels:
             seen = sum(source.seq for source in list(channel.sources.values()) if source.local)
             when, before, _ = self._rates.get(channel, (now, seen, 0.0))

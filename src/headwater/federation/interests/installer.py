@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from headwater.channel.routing.wiring import Move
 from headwater.errors import FrameError, HeadwaterError
+from headwater.federation.control_events import owns
 from headwater.federation.interests.admission import Grant, Granting, Refused
 from headwater.federation.interests.request import MOST, Pages, Question
 from headwater.federation.peers.permissions import note_refused
@@ -24,9 +25,14 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.routing.route import Entry
     from headwater.channel.source import Source
-    from headwater.federation.engine import Engine
+    from headwater.federation.context import Context
+    from headwater.federation.control_events import ControlEvents
+    from headwater.federation.multicast.groups import Groups
     from headwater.federation.multicast.share import GroupCrossing
+    from headwater.federation.peers.barriers import Barriers
+    from headwater.federation.peers.connections import Connections
     from headwater.federation.peers.peer import Peer
+    from headwater.federation.peers.table import Peers
     from headwater.federation.security.rules import Principal
 
 log = logging.getLogger("headwater.federation")
@@ -38,23 +44,32 @@ GRACE = 3.0  # seconds for which a node that was started again may take to bring
 class Installer:
     """The wishes of all peers."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine, self._node = engine, engine.node
+    def __init__(
+        self,
+        context: Context,
+        peers: Peers,
+        barriers: Barriers,
+        links: Connections,
+        control: ControlEvents,
+        groups: Groups | None,
+    ) -> None:
+        self._context, self._node, self._peers = context, context.node, peers
+        self._barriers, self._links, self._control, self._groups = barriers, links, control, groups
         self._lock = threading.Lock()  # one change at a time
         self.promising = False
-        self.granting = Granting(engine)
+        self.granting = Granting(context, peers)
         self.pages = Pages()
 
     def install(self, peer: Peer, principal: Principal, request: Install) -> Installed:
         """What a peer wants of a channel from now on: all of it, so that what it does not name is over, or
         what has changed. It is read, checked and analysed before any lock is taken: others publish meanwhile."""
-        decision = self._engine.security.allows(principal, "subscribe", request.channel)
+        decision = self._context.security.allows(principal, "subscribe", request.channel)
         try:
             if not decision and (request.wishes or request.packed or request.base):
                 return self._not_allowed(peer, request, f"not allowed: {decision.why}")
             if not decision and request.channel not in peer.crossings:
                 return Installed({})  # nothing is over, and who may not know of the channel learns nothing of it
-            whole = self.pages.whole(peer, request, self._engine.network.budget)
+            whole = self.pages.whole(peer, request, self._context.network.budget)
             if whole is None:
                 return Installed({}, all=True)
             if whole.more:
@@ -63,23 +78,23 @@ class Installer:
         except (Refused, FrameError) as error:
             return Installed({}, error=str(error))
         if question.wishes or whole.base:
-            self._engine.links.link_wanted(peer)
+            self._links.link_wanted(peer)
         channel = self._channel(whole.channel)
         if channel is not None:
             self._read(peer, principal, channel, question)
-        with self._lock, self._node._wiring.lock:
+        with self._lock, self._context.wiring.lock:
             return replace(self._install(peer, principal, question), memory=peer.memory)
 
     def _not_allowed(self, peer: Peer, request: Install, why: str) -> Installed:
         note_refused(peer, request.channel, why)
         for wish in unpack_wishes(request)[:REFUSALS_TOLD]:
-            self._engine.control.wish(peer, request.channel, wish, "refused", why)
+            self._control.wish(peer, request.channel, wish, "refused", why)
         return Installed({}, error=why)
 
     def _channel(self, name: str) -> Channel | None:
-        if self._engine.control.owns(name):
+        if owns(name):
             return None
-        with self._node._wiring.lock:
+        with self._context.wiring.lock:
             return next((each for each in self._node.channels() if each.name == name), None)
 
     def _read(self, peer: Peer, principal: Principal, channel: Channel, question: Question) -> None:
@@ -89,7 +104,7 @@ class Installer:
         known = {} if crossing is None or anew else dict(crossing.costs)
         for tag in question.request.gone:
             known.pop(tag, None)
-        most, cost = self._engine.network.budget.each, sum(known.get(wish.tag, 0) for wish in question.wishes)
+        most, cost = self._context.network.budget.each, sum(known.get(wish.tag, 0) for wish in question.wishes)
         if question.request.base:
             cost = sum(known.values())
         refused = 0
@@ -147,14 +162,14 @@ class Installer:
             return True
 
         def give_up() -> None:
-            with self._lock, self._node._wiring.lock:
+            with self._lock, self._context.wiring.lock:
                 if crossing.deferred is question and crossing.parked and not crossing.channel.closed:
                     self._change(peer, principal, crossing, question)
 
         first, crossing.deferred = crossing.deferred is None, question
         crossing.give_up = give_up
         if first:
-            self._engine.scheduler.later(GRACE, lambda: crossing.give_up())
+            self._context.scheduler.later(GRACE, lambda: crossing.give_up())
         return False
 
     def _change(self, peer: Peer, principal: Principal, crossing: Crossing, question: Question) -> Installed:
@@ -162,7 +177,7 @@ class Installer:
         restarted = crossing.parked or crossing.incarnation != peer.incarnation
         names = question.names(crossing)
         special = question.special(crossing)
-        groups = self._engine.groups
+        groups = self._groups
         wanted = bool(question.wishes) or (bool(request.base) and len(crossing.wishes) > len(request.gone))
         plain = wanted and not special and not names
         group = None if groups is None else groups.granted(crossing, request, plain=plain)
@@ -204,19 +219,19 @@ class Installer:
         crossing.lead_to(tuple(map(tuple, request.routes)))
         crossing.resume(request.reached, request.since, anew=restarted or not crossing.version)
         crossing.durable = names
-        self._put_in_force(crossing, moves, fresh, group if crossing.wishes else None)
+        self._put_in_force(peer, crossing, moves, fresh, group if crossing.wishes else None)
         crossing.version = request.version  # not before: a mark of this version goes after what is of the past
         if crossing.parked:
             self._send_again(peer, crossing, request.positions)
-        self.promising = any(each.promises for other in self._engine.everyone() for each in other.crossings.values())
+        self.promising = any(each.promises for other in self._peers.everyone() for each in other.crossings.values())
         if not crossing.wishes:
             peer.unwanted[channel.name] = request.version  # should an earlier question still come
             self._over(peer, crossing)
         elif fresh or crossing.due > crossing.told:  # for what is only withdrawn nobody waits
             crossing.due = crossing.version
-            self._engine.mark(peer, crossing)
+            self._barriers.mark(peer, crossing)
         for which, what, why, text in changes:
-            self._engine.control.wish(peer, channel.name, which, what, why, text)
+            self._control.wish(peer, channel.name, which, what, why, text)
         return Installed(crossing.points, refused, mark=crossing.due, group=_group(crossing))
 
     def _withdraw(self, crossing: Crossing, tag: int) -> list[Move]:
@@ -228,16 +243,16 @@ class Installer:
     def _grant(self, crossing: Crossing, wish: Wish, grant: Grant, entry: Entry, merged: Merged) -> list[Move]:
         member = Tagged(crossing, wish.tag) if wish.tagged else merged
         joins = not crossing.held(entry, member) and member.crossing.hold(entry)
-        crossing.take(wish, entry, member, grant)
+        crossing.take(wish, entry, member, cost=grant.cost, size=grant.size)
         return [Move(crossing.channel, entry, member, joins=True)] if joins else []
 
     def _put_in_force(
-        self, crossing: Crossing, moves: list[Move], fresh: list[Wish], group: GroupCrossing | None
+        self, peer: Peer, crossing: Crossing, moves: list[Move], fresh: list[Wish], group: GroupCrossing | None
     ) -> None:
-        wiring, groups = self._node._wiring, self._engine.groups
+        wiring, groups = self._context.wiring, self._groups
         pasts = recollect(crossing, fresh)
         if groups is not None and (group is not None or crossing.share is not None):
-            groups.change(crossing, group, moves, lambda: send_past(crossing, pasts))
+            groups.change(peer, crossing, group, moves, lambda: send_past(crossing, pasts))
             return
         joins = any(move.joins for move in moves)
         if joins and pasts:
@@ -275,8 +290,8 @@ class Installer:
     def away(self, peer: Peer) -> None:
         """A peer is not there: what is best effort is over."""
         self.pages.gone(peer)
-        if self._engine.groups is not None:
-            self._engine.groups.away(peer)
+        if self._groups is not None:
+            self._groups.away(peer)
         for crossing in list(peer.crossings.values()):
             if not crossing.reliable:
                 self._drop(peer, crossing)
@@ -291,27 +306,32 @@ class Installer:
                     lane.announced, lane.again_asked, lane.restart = False, 0, None
             else:
                 self._drop(peer, crossing)
+        if self._groups is not None:
+            self._groups.forget(peer)
 
     def gone(self, peer: Peer, *, orderly: bool) -> bool:
         """A peer has left, or stays away for too long; whether something is still kept for it."""
         for crossing in list(peer.crossings.values()):
             if not (orderly and crossing.durable):
                 self._drop(peer, crossing)
+        if self._groups is not None:
+            self._groups.forget(peer)
+            self._groups.hearing.forget(peer)
         return bool(peer.crossings)
 
     def _drop(self, peer: Peer, crossing: Crossing) -> None:
-        with self._lock, self._node._wiring.lock:
+        with self._lock, self._context.wiring.lock:
             if peer.crossings.get(crossing.channel.name) is not crossing:
                 return
             moves = []
             for tag in list(crossing.wishes):
                 moves += self._withdraw(crossing, tag)
-                self._engine.control.wish(peer, crossing.channel.name, tag, "withdrawn", "its node is gone")
+                self._control.wish(peer, crossing.channel.name, tag, "withdrawn", "its node is gone")
             moves = [] if crossing.channel.closed else moves
             if crossing.share is not None:
-                self._put_in_force(crossing, moves, [], None)
+                self._put_in_force(peer, crossing, moves, [], None)
             elif moves:
-                self._node._wiring.move(moves)
+                self._context.wiring.move(moves)
             self._over(peer, crossing)
             peer.given_up()
 
@@ -331,12 +351,12 @@ class Installer:
 
     def sources_gone(self, sources: list[Source]) -> None:
         """Sources of this node are no more."""
-        if self._engine.groups is not None:
-            self._engine.groups.sources_gone(sources)
+        if self._groups is not None:
+            self._groups.sources_gone(sources)
         gone = {source.number for source in sources}
-        for peer in self._engine.everyone():
+        for peer in self._peers.everyone():
             for crossing in list(peer.crossings.values()):
-                with self._node._wiring.lock:
+                with self._context.wiring.lock:
                     for source in sources:
                         crossing.counting.gone(source)
                 for source, lane in list(crossing.lanes.items()):
@@ -347,9 +367,9 @@ class Installer:
 
     def sweep(self, channels: Iterable[Channel]) -> None:
         """Sources that have come and gone before anyone was told of them: those who got their events forget them."""
-        if self._engine.groups is not None:
-            self._engine.groups.sweep(channels)
-        for peer in self._engine.everyone():
+        if self._groups is not None:
+            self._groups.sweep(channels)
+        for peer in self._peers.everyone():
             for channel in channels:
                 crossing = peer.crossings.get(channel.name)
                 if crossing is not None and crossing.reached:
@@ -373,9 +393,9 @@ class Installer:
         """A source has gone to other zones; its lock is held. Who gets its events is told between the same two."""
         if not source.local:
             return
-        if self._engine.groups is not None:
-            self._engine.groups.moved(source)
-        for peer in self._engine.everyone():
+        if self._groups is not None:
+            self._groups.moved(source)
+        for peer in self._peers.everyone():
             crossing = peer.crossings.get(source.channel.name)
             lane = None if crossing is None else crossing.lanes.get(source)
             if lane is not None:
@@ -388,7 +408,7 @@ class Installer:
         """Tell who wants to know how far time has come at sources that are idle."""
         if not self.promising:
             return
-        for peer in self._engine.everyone():
+        for peer in self._peers.everyone():
             pairs = []
             for crossing in list(peer.crossings.values()):
                 if crossing.promises and peer.resumed:
@@ -414,10 +434,10 @@ class Installer:
         crossing = peer.crossings.get(request.channel)
         if crossing is None:
             return Told({})
-        with self._node._wiring.lock, self._node._wiring.still([crossing.channel]):
+        with self._context.wiring.lock, self._context.wiring.still([crossing.channel]):
             return crossing.counting.told()
 
 
 def _group(crossing: Crossing) -> str:
     """The multicast group by which events go to a peer, if they do."""
-    return "" if crossing.share is None else str(crossing.share.group.peer.group)
+    return "" if crossing.share is None else crossing.share.address

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from headwater.channel.names import Pattern
 from headwater.channel.queues.forms import fitting
 from headwater.errors import FederationError, HeadwaterError, SecurityError, Unreachable
-from headwater.federation.demand.demand import NOTHING, Demand, Installation
+from headwater.federation.demand.demand import NOTHING, Demand, InterestRequest
 from headwater.federation.demand.wishes import Changed
 from headwater.federation.wire.requests import Install, Installed, Wish, pack_wishes, unpack_interest, unpack_type
 
@@ -22,8 +22,16 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
-    from headwater.federation.engine import Engine
+    from headwater.federation.arrive.log_positions import LogPositions
+    from headwater.federation.context import Context
+    from headwater.federation.control_events import ControlEvents
+    from headwater.federation.demand.demand import Demands
+    from headwater.federation.multicast.groups import Groups
+    from headwater.federation.peers.connections import Connections
+    from headwater.federation.peers.dialogue import Dialogue
     from headwater.federation.peers.peer import Peer
+    from headwater.federation.peers.permissions import Permissions
+    from headwater.federation.peers.table import Peers
 
 log = logging.getLogger("headwater.federation")
 CHANGE = 10.0  # seconds for which a change waits for nodes that do not answer
@@ -37,8 +45,21 @@ REPEATED = 64  # refused wishes that are asked for again with each question
 class Requester:
     """One task at a time for each peer and channel; what changes meanwhile goes into the next question."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine, self._node, self._demands = engine, engine.node, engine.demands
+    def __init__(
+        self,
+        context: Context,
+        peers: Peers,
+        demands: Demands,
+        positions: LogPositions,
+        dialogue: Dialogue,
+        links: Connections,
+        permissions: Permissions,
+        control: ControlEvents,
+        groups: Groups | None,
+    ) -> None:
+        self._context, self._node, self._peers, self._demands = context, context.node, peers, demands
+        self._reached, self._dialogue, self._links = positions, dialogue, links
+        self._permissions, self._control, self._groups = permissions, control, groups
         # By channel and peer: the interests that are refused there, with the sinks that say so.
         self._refusals: dict[str, dict[Entry, list[Subscription]]] = {}
         self._patterns = 0  # how often there was a new pattern of names
@@ -52,44 +73,44 @@ class Requester:
         state, patterns = peer.state, self._patterns
         if state is None:
             return
-        with self._node._wiring.lock:
+        with self._context.wiring.lock:
             names = self._names()
         for ad in state.channels:
             if ad.name in names or not peer.offers(ad.name) or not self._is_believed(peer, ad.name):
                 continue
-            with self._node._wiring.lock:
+            with self._context.wiring.lock:
                 if self._node.closed or not self._wanted(ad.name):
                     continue
             try:
                 self.declare(peer, ad.name)
             except HeadwaterError as error:
-                self._engine.offence(peer, f"channel {ad.name}: {error}")
+                self._context.offences.note(peer.id, f"channel {ad.name}: {error}")
             except Exception as error:  # whatever it is, the other channels are served
-                pause = self._engine.failures.failed(f"{ad.name}@{peer.name}", error)
-                self._engine.scheduler.later(pause, partial(self.advertised, peer))
-        with self._node._wiring.lock:
+                pause = self._context.failures.failed(f"{ad.name}@{peer.name}", error)
+                self._context.scheduler.later(pause, partial(self.advertised, peer))
+        with self._context.wiring.lock:
             concerned = [channel for channel in self._node.channels() if peer.has(channel.name)]
         for channel in concerned:
             self.sync(channel, [peer])
         with peer.lock:
             if peer.incarnation == state.incarnation and patterns == self._patterns:
                 peer.considered = max(peer.considered, state.version)
-        self._engine.permissions.consider(peer, patterns)
-        self._engine.scheduler.changed()
+        self._permissions.consider(peer, patterns)
+        self._context.scheduler.changed()
 
     def look_again(self) -> None:
         """There is a new pattern of names: channels that peers have said they have may fit it."""
         self._patterns += 1
-        for peer in self._engine.everyone():
+        for peer in self._peers.everyone():
             with peer.lock:
                 peer.considered = 0
         if not self._looking:
             self._looking = True
-            self._engine.scheduler.later(0.0, self._look)
+            self._context.scheduler.later(0.0, self._look)
 
     def _look(self) -> None:
         self._looking = False
-        for peer in self._engine.everyone():
+        for peer in self._peers.everyone():
             if peer.gone is None:
                 self.advertised(peer)
 
@@ -105,7 +126,7 @@ class Requester:
             if interest is not None:
                 return parent.derive(name, interest)
         type = unpack_type(ad.type)
-        with self._node._wiring.lock:
+        with self._context.wiring.lock:
             found = next((each for each in self._node.channels() if each.name == name), None)
             adopted = found is None or found.adopted
             made = self._node.channel(name, bytes if type is None else type)
@@ -114,18 +135,18 @@ class Requester:
 
     def known(self, name: str) -> Peer | None:
         """A peer that has a channel of that name: if there is one, one that has sources of it."""
-        having = [peer for peer in self._engine.everyone() if peer.channel(name) is not None]
+        having = [peer for peer in self._peers.everyone() if peer.channel(name) is not None]
         having = [peer for peer in having if self._is_believed(peer, name)]
         return next((peer for peer in having if peer.offers(name)), having[0] if having else None)
 
     def is_offered(self, name: str) -> bool:
         """Whether a peer that is there has sources of a channel, or derives it."""
-        everyone = self._engine.everyone()
+        everyone = self._peers.everyone()
         return any(peer.gone is None and peer.offers(name) and self._is_believed(peer, name) for peer in everyone)
 
     def _is_believed(self, peer: Peer, name: str) -> bool:
         """Whether it counts what a peer says of a channel: that is so of those who may do something on it."""
-        return peer.principal is not None and self._engine.security.seen_by(peer.principal)(name)
+        return peer.principal is not None and self._context.security.seen_by(peer.principal)(name)
 
     def _names(self) -> set[str]:
         return {channel.name for channel in self._node.channels()}
@@ -143,21 +164,21 @@ class Requester:
     def sync(self, channel: Channel, peers: list[Peer] | None = None) -> None:
         """See that every peer with sources of a channel knows what is wanted of it; soon, not now. Never raises: what
         fails for one peer is tried again after a pause, and reported, and the others are asked all the same."""
-        for peer in self._engine.everyone() if peers is None else peers:
+        for peer in self._peers.everyone() if peers is None else peers:
             try:
                 asked = self._due(channel, peer)
             except Exception as error:
                 self._failed(channel, peer, error)
             else:
                 if asked is not None:
-                    self._engine.scheduler.work(self._ask, peer, channel, asked, on=peer.id)
+                    self._context.scheduler.work(self._ask, peer, channel, asked, on=peer.id)
 
-    def _due(self, channel: Channel, peer: Peer) -> Installation | None:
+    def _due(self, channel: Channel, peer: Peer) -> InterestRequest | None:
         """What is to be asked of a peer now, if anything is; nobody else asks it meanwhile."""
-        asked: Installation | None = peer.asked.get(channel.name)
+        asked: InterestRequest | None = peer.asked.get(channel.name)
         if peer.gone is not None or not (peer.has(channel.name) or (asked is not None and asked.demand.wishes)):
             return None
-        with self._node._wiring.lock:  # before the peer's: under that one nothing of the wiring is looked at
+        with self._context.wiring.lock:  # before the peer's: under that one nothing of the wiring is looked at
             demand = NOTHING if channel.closed else self._demands.of(channel, peer)
             begin = self._begin(peer, channel)
         with peer.lock:
@@ -165,15 +186,15 @@ class Requester:
             if asked is None:
                 if not demand.wishes:
                     return None
-                asked = peer.asked[channel.name] = Installation()
+                asked = peer.asked[channel.name] = InterestRequest()
             if asked.busy:
                 asked.again = True
                 return None
             if demand.same(asked.demand) and asked.agreed == asked.version and not _doubtful(peer, channel.name, asked):
                 if begin and asked.marked >= asked.due:  # nothing was asked for them, and so nothing will come
                     asked.begins.append((asked.version, begin))
-                    self._engine.scheduler.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
-                self._engine.failures.succeeded(_place(channel, peer))
+                    self._context.scheduler.later(0.0, partial(self.begun, peer, channel.name, asked, asked.version))
+                self._context.failures.succeeded(_place(channel, peer))
                 return None
             asked.busy = True
             return asked
@@ -188,11 +209,11 @@ class Requester:
                 self.sync(channel, [peer])
 
     def _failed(self, channel: Channel, peer: Peer, error: Exception) -> None:
-        if not self._engine.closed:
-            pause = self._engine.failures.failed(_place(channel, peer), error)
-            self._engine.scheduler.later(pause, lambda: self.sync(channel, [peer]))
+        if not self._context.closed:
+            pause = self._context.failures.failed(_place(channel, peer), error)
+            self._context.scheduler.later(pause, lambda: self.sync(channel, [peer]))
 
-    def _ask(self, peer: Peer, channel: Channel, asked: Installation) -> None:
+    def _ask(self, peer: Peer, channel: Channel, asked: InterestRequest) -> None:
         answered = False
         failure: Exception | None = None
         try:
@@ -203,37 +224,37 @@ class Requester:
             with peer.lock:
                 asked.busy = False
                 again, asked.again = asked.again, False
-            self._engine.scheduler.changed()
+            self._context.scheduler.changed()
         if failure is not None:
             with peer.lock:
                 asked.base = 0  # there is no telling what it knows
             self._failed(channel, peer, failure)
             return
-        self._engine.failures.succeeded(_place(channel, peer))
+        self._context.failures.succeeded(_place(channel, peer))
         if again or not answered:
             current = peer.asked.get(channel.name) is asked
-            if current and peer.present and peer.gone is None and not self._engine.closed:
-                self._engine.scheduler.later(0.0 if answered else AGAIN, lambda: self.sync(channel, [peer]))
+            if current and peer.present and peer.gone is None and not self._context.closed:
+                self._context.scheduler.later(0.0 if answered else AGAIN, lambda: self.sync(channel, [peer]))
 
-    def _ask_once(self, peer: Peer, channel: Channel, asked: Installation) -> bool:
+    def _ask_once(self, peer: Peer, channel: Channel, asked: InterestRequest) -> bool:
         """Whether the peer has answered."""
-        with self._node._wiring.lock:
+        with self._context.wiring.lock:
             demand = NOTHING if channel.closed else self._demands.of(channel, peer)
             changed = self._changed(asked, demand)
             base = 0 if changed is None else asked.base
             if changed is None:
                 changed = self._demands.everything(demand)
             positions = self._positions(channel, peer)
-            reached, since, known = self._engine.reaches.said(channel, peer, demand)
+            reached, since, known = self._reached.said(channel, peer, demand)
             begin = self._begin(peer, channel)
-            hearing = None if self._engine.groups is None else self._engine.groups.hearing
+            hearing = None if self._groups is None else self._groups.hearing
             group = None if hearing is None else hearing.eligible(channel, peer, demand)
         if hearing is not None and group is not None:
             hearing.told(peer, channel.name, str(group))  # before anything can come
         elif hearing is not None and demand.wishes and hearing.hears(peer, channel.name):
             hearing.freeze(peer, channel.name, True)
         if demand.wishes and peer.link is None:
-            self._engine.links.call(peer)  # before anything can come
+            self._links.call(peer)  # before anything can come
         with peer.lock:
             asked.version = version = next(self._versions)
             asked.number = 0 if (ad := peer.channel(channel.name)) is None else ad.number
@@ -259,13 +280,13 @@ class Requester:
         try:
             answer = Installed({}, error=misfit) if misfit else self._put(peer, question, changed)
         except (Unreachable, SecurityError) as error:
-            log.info("node %s: %s has not answered: %s", self._node.name, peer.name, error)
+            log.info("node %s: %s has not answered: %s", self._context.name, peer.name, error)
             asked.demand = before
             return False
         except FederationError as error:
             answer = Installed({}, error=str(error))
         if not isinstance(answer, Installed):
-            self._engine.offence(peer, f"expected an answer to a wish, found {type(answer).__name__}")
+            self._context.offences.note(peer.id, f"expected an answer to a wish, found {type(answer).__name__}")
             asked.demand = before
             return False
         if answer.all:  # it does not know what this builds on
@@ -279,10 +300,10 @@ class Requester:
                 hearing.told(peer, channel.name, answer.group)
         self._answered(peer, channel, asked, version, demand, answer, changed if base else None)
         if demand.wishes and peer.link is None:
-            self._engine.links.connect(peer)
+            self._links.connect(peer)
         return True
 
-    def _changed(self, asked: Installation, demand: Demand) -> Changed | None:
+    def _changed(self, asked: InterestRequest, demand: Demand) -> Changed | None:
         """What has changed since the peer was last asked, with some of what it refused then; None if it is to be told
         everything. The wiring's lock is held."""
         if not asked.base or not demand.wishes:
@@ -303,7 +324,7 @@ class Requester:
             wishes, packed = pack_wishes(parts[page] if page < len(parts) else [])
             start = page * PAGE_WISHES
             part = {"wishes": wishes, "packed": packed, "sinks": names[start : start + PAGE_WISHES]}
-            answer = self._engine.ask(peer, replace(question, **part, page=page, more=page + 1 < pages))
+            answer = self._dialogue.ask(peer, replace(question, **part, page=page, more=page + 1 < pages))
             if not isinstance(answer, Installed) or answer.error or answer.all:
                 break
         return answer
@@ -341,7 +362,7 @@ class Requester:
         self,
         peer: Peer,
         channel: Channel,
-        asked: Installation,
+        asked: InterestRequest,
         version: int,
         demand: Demand,
         answer: Installed,
@@ -349,7 +370,7 @@ class Requester:
     ) -> None:
         """A peer has answered a question: one about what has `changed`, or (None) about everything."""
         refused = dict(answer.refused)
-        with self._node._wiring.lock:
+        with self._context.wiring.lock:
             if answer.error:
                 refused = {wish.tag: answer.error for wish in self._demands.everything(demand).wishes}
             still = self._still_refused(asked, demand, changed)
@@ -359,11 +380,11 @@ class Requester:
             asked.base = 0 if answer.error or len(still) + len(refused) >= demand.wishes else version
             asked.points, asked.refused = dict(answer.points), {**still, **refused}
             asked.incarnation, asked.memory = peer.incarnation, answer.memory
-        self._engine.reaches.installed(peer, channel.name, demand, answer.points)
+        self._reached.installed(peer, channel.name, demand, answer.points)
         if asked.marked >= answer.mark:  # no mark will follow for it
             self.begun(peer, channel.name, asked, version)
         retry = False
-        with self._node._wiring.lock:
+        with self._context.wiring.lock:
             entries = {tag: entry for tag in asked.refused if (entry := self._demands.entry(channel.name, tag))}
             self._not_refused(_place(channel, peer), set(entries.values()))
             for tag, why in refused.items():
@@ -371,12 +392,12 @@ class Requester:
                     retry |= self._demands.refused(peer, channel, entries[tag])
                     self._refuse(channel, entries[tag], _place(channel, peer), why)
         for tag, why in refused.items():
-            self._engine.control.interest(peer, channel.name, entries.get(tag), "refused", why)
+            self._control.interest(peer, channel.name, entries.get(tag), "refused", why)
         if retry:
-            self._engine.scheduler.later(0.0, lambda: self.sync(channel, [peer]))
-            self._engine.scheduler.later(RECONSIDER, lambda: self._reconsider(peer, channel))
+            self._context.scheduler.later(0.0, lambda: self.sync(channel, [peer]))
+            self._context.scheduler.later(RECONSIDER, lambda: self._reconsider(peer, channel))
 
-    def _still_refused(self, asked: Installation, demand: Demand, changed: Changed | None) -> dict[int, str]:
+    def _still_refused(self, asked: InterestRequest, demand: Demand, changed: Changed | None) -> dict[int, str]:
         """Of what was refused before, that of which nothing was said this time."""
         if changed is None or demand.wanted is None:
             return {}
@@ -394,13 +415,13 @@ class Requester:
 
     def _reconsider(self, peer: Peer, channel: Channel) -> None:
         """A source that had too much to do may have less by now."""
-        with self._node._wiring.lock:
+        with self._context.wiring.lock:
             forgotten = self._demands.forget_refusals(peer, channel)
         if forgotten and not channel.closed:
             self.sync(channel, [peer])
 
     def _refuse(self, channel: Channel, entry: Entry, place: str, why: str) -> None:
-        log.warning("node %s: an interest in %s is refused: %s", self._node.name, place, why)
+        log.warning("node %s: an interest in %s is refused: %s", self._context.name, place, why)
         found = [getattr(member, "subscription", None) for member in entry.members]
         sinks = self._refusals.setdefault(place, {})[entry] = [sink for sink in found if sink is not None]
         for sink in sinks:
@@ -408,13 +429,21 @@ class Requester:
 
     def refuse_channel(self, peer: Peer, name: str, why: str) -> None:
         """A peer's sources of a channel do not fit here."""
-        with self._node._wiring.lock:
+        with self._context.wiring.lock:
             for channel in self._node.channels():
                 if channel.name == name:
                     for entry in channel.entries.values():
                         self._refuse(channel, entry, f"{name}@{peer.name}", why)
 
-    def begun(self, peer: Peer, channel: str, asked: Installation, version: int) -> None:
+    def marked(self, peer: Peer, channel: str, version: int) -> None:
+        """Everything from before the peer took up our wishes of this version is here."""
+        asked = peer.asked.get(channel)
+        if asked is not None:
+            asked.marked = max(asked.marked, version)
+            self.begun(peer, channel, asked, version)
+            self._context.scheduler.changed()
+
+    def begun(self, peer: Peer, channel: str, asked: InterestRequest, version: int) -> None:
         """Sinks that have asked a peer for the past, in a question of this version or before, have it now."""
         with peer.lock:
             done = [sink for asked_in, sinks in asked.begins if asked_in <= version for sink in sinks]
@@ -445,7 +474,7 @@ class Requester:
             node._wiring.changed([channel for channel, _ in ahead])
         channels = [channel for channel, _ in ahead]
         try:
-            if not self._engine.scheduler.until(lambda: self.settled(channels, marks=True), CHANGE):
+            if not self._context.scheduler.until(lambda: self.settled(channels, marks=True), CHANGE):
                 log.warning("node %s: not all nodes have taken up the change of %s", node.name, subscription.name)
             yield
         finally:
@@ -464,10 +493,10 @@ class Requester:
     def settled(self, channels: list[Channel], *, marks: bool = False) -> bool:
         """Whether all peers that are there have answered what is wanted of these channels (and it is in force)."""
         for channel in channels:
-            for peer in self._engine.everyone():
+            for peer in self._peers.everyone():
                 if peer.gone is not None or not peer.has(channel.name):
                     continue
-                with self._node._wiring.lock:
+                with self._context.wiring.lock:
                     demand = NOTHING if channel.closed else self._demands.of(channel, peer)
                 asked = peer.asked.get(channel.name)
                 if asked is None:
@@ -487,7 +516,7 @@ class Requester:
         state = peer.state
         if state is None or not any(ad.sid == source and ad.channel == channel for ad in state.sources):
             return False
-        with self._node._wiring.lock:
+        with self._context.wiring.lock:
             here = [each for each in self._node.channels() if each.name == channel]
             if not here and self._wanted(channel):
                 return False  # it is about to be declared here too
@@ -498,7 +527,7 @@ def _place(channel: Channel, peer: Peer) -> str:
     return f"{channel.name}@{peer.name}"
 
 
-def _doubtful(peer: Peer, channel: str, asked: Installation) -> bool:
+def _doubtful(peer: Peer, channel: str, asked: InterestRequest) -> bool:
     """Whether a peer may have given up what it was asked for, without being asked to; or its channel is another one."""
     if not asked.demand.wishes:
         return False
@@ -506,7 +535,7 @@ def _doubtful(peer: Peer, channel: str, asked: Installation) -> bool:
     return forgotten or ((ad := peer.channel(channel)) is not None and ad.number != asked.number)
 
 
-def _all_refused(asked: Installation) -> bool:
+def _all_refused(asked: InterestRequest) -> bool:
     return len(asked.refused) >= asked.demand.wishes
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.names import check_name
 from headwater.errors import FederationError, FrameError, HeadwaterError, SecurityError
 from headwater.federation.logs.own_logs import OwnLogs
-from headwater.federation.security.envelope import Verifier, question_name
+from headwater.federation.security.envelope import question_name
 from headwater.federation.security.session import is_box
 from headwater.federation.wire import log_requests as log_messages
 from headwater.federation.wire import requests as messages
@@ -34,7 +34,7 @@ from headwater.store.log.reader import Scan
 from headwater.types.model import Field, Record
 
 if TYPE_CHECKING:
-    from headwater.federation.engine import Engine
+    from headwater.federation.context import Context
     from headwater.federation.security.envelope import Opened
     from headwater.federation.security.rules import Principal
 
@@ -72,18 +72,11 @@ class Refused(FederationError):
 class LogServer:
     """Answers for one node. `answer` may be called by several threads."""
 
-    def __init__(self, engine: Engine, shelf: OwnLogs) -> None:
-        self._engine, self._shelf = engine, shelf
+    def __init__(self, context: Context, shelf: OwnLogs, card: Callable[[], messages.Card]) -> None:
+        """`card`: what this node says of itself to everybody."""
+        self._context, self._shelf, self._card = context, shelf, card
         # Many processes of one user may ask at a time; they are no members, and are not remembered as such.
-        self._verifier = Verifier(
-            engine.security,
-            engine.network.federation,
-            loopback=engine.loopback,
-            me=engine.id,
-            run=engine.incarnation,
-            runs=True,
-            trust=engine.credentials.trust,
-        )
+        self._verifier = context.keyring.make_verifier(runs=True)
         self._counts = LogReads()
         self._lock = threading.Lock()
         self._cursors: OrderedDict[tuple[Any, ...], _Cursor] = OrderedDict()
@@ -112,11 +105,11 @@ class LogServer:
         if not is_box(payload):
             return self._introduce(payload)
         try:
-            exchange, sealed = self._engine.exchange.unbox(payload)
+            exchange, sealed = self._context.keyring.exchange.unbox(payload)
         except SecurityError as error:
-            self._engine.blame(None, error)
+            self._context.offences.blame(None, error)
             return None
-        return self._engine.exchange.box(exchange, self._answer(sealed))
+        return self._context.keyring.exchange.box(exchange, self._answer(sealed))
 
     def _introduce(self, payload: bytes) -> bytes:
         """To the card of one who wants to ask, this node's own."""
@@ -126,13 +119,13 @@ class LogServer:
             card = messages.card(opened.body)
             if card.node != opened.sender or card.incarnation != opened.incarnation:
                 raise SecurityError(f"{opened.sender} speaks of {card.node}", "sender", opened.sender)
-            own = pack(self._engine.membership.description.card())
-            sealed = self._engine.seal(
+            own = pack(self._card())
+            sealed = self._context.keyring.seal(
                 log_messages.CARD, own, to=opened.sender, run=opened.incarnation, answers=question_name(payload)
             )
-            return self._engine.exchange.box(card.exchange, sealed)
+            return self._context.keyring.exchange.box(card.exchange, sealed)
         except (SecurityError, FrameError) as error:
-            self._engine.blame(opened, error)
+            self._context.offences.blame(opened, error)
             return self._refuse(b"", "", str(error), question_name(payload))
 
     def _answer(self, sealed: bytes) -> bytes:
@@ -141,7 +134,7 @@ class LogServer:
             opened = self._verifier.open(sealed, expected_kind=log_messages.KIND)
             question = log_messages.question(opened.body)
         except (SecurityError, FrameError) as error:
-            self._engine.blame(opened, error)
+            self._context.offences.blame(opened, error)
             return self._refuse(b"", "", str(error))
         try:
             match question:
@@ -167,11 +160,11 @@ class LogServer:
         return self._seal(Head(nonce, log_messages.digest(b""), error=why[:ERROR]), b"", to, answers)
 
     def _seal(self, head: Head, data: Any, to: str, answers: bytes = b"") -> bytes:
-        envelope = self._engine.seal(log_messages.REPLY, pack(head), to=to, answers=answers)
+        envelope = self._context.keyring.seal(log_messages.REPLY, pack(head), to=to, answers=answers)
         return log_messages.join(envelope, data)
 
     def _allow(self, principal: Principal, action: Any, channel: str, what: str) -> None:
-        decision = self._engine.security.allows(principal, action, channel)
+        decision = self._context.security.allows(principal, action, channel)
         if not decision:
             raise Refused(f"not allowed to {what}: {decision.why}")
 
@@ -185,7 +178,7 @@ class LogServer:
             self._allow(principal, "subscribe", check_name(question.channel), "read the log")
             found = self._channel(question.channel)
         else:
-            allows = self._engine.security.allows
+            allows = self._context.security.allows
             listed = [name for name in shelf.channels() if allows(principal, "subscribe", name)]
         data = pack(Listing(shelf.node, listed, found))
         return Head(question.nonce, log_messages.digest(data)), data
@@ -256,7 +249,7 @@ class LogServer:
         for each in over:
             each.close()
         if sweep:
-            self._engine.scheduler.later(IDLE, self._sweep)
+            self._context.scheduler.later(IDLE, self._sweep)
 
     def _sweep(self) -> None:
         """Readings that nobody goes on with hold no files: others may be waiting to exchange them."""
@@ -269,7 +262,7 @@ class LogServer:
         for cursor in cursors:
             cursor.close()
         if again:
-            self._engine.scheduler.later(IDLE / 2, self._sweep)
+            self._context.scheduler.later(IDLE / 2, self._sweep)
 
     def _begin(self, principal: Principal, question: Read, key: tuple[Any, ...]) -> _Cursor:
         part = self._shelf.part(question.channel)
@@ -326,7 +319,7 @@ class LogServer:
         return found
 
     def _check_cost(self, interest: Interest, channel: str) -> None:
-        cost, most = interest.cost.estimated, self._engine.network.budget.each
+        cost, most = interest.cost.estimated, self._context.network.budget.each
         if cost > most:
             raise Refused(
                 f"too costly: this interest in {channel} would take about {cost:,} native operations an event, more "

@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.source import Source
     from headwater.federation.address_map import Group
-    from headwater.federation.engine import Engine
+    from headwater.federation.context import Context
     from headwater.federation.multicast.lane import GroupLane
     from headwater.federation.network import Network
     from headwater.federation.peers.peer import Peer
+    from headwater.federation.peers.table import Peers
     from headwater.federation.send.crossing import Crossing
 
 UNREAD = 65_536  # frames that may wait for a peer's link
@@ -51,11 +52,11 @@ PAUSE = 0.05  # seconds after which peers are told how far a source that pauses 
 class Groups:
     """Of one node. `lose`, for tests: whether to drop a datagram that has come, told its counter."""
 
-    def __init__(self, engine: Engine) -> None:
-        network = engine.network
+    def __init__(self, context: Context, peers: Peers) -> None:
+        network = context.network
         assert network.multicast is not None
         check(network)
-        self.engine, self.address_map = engine, network.multicast
+        self.context, self.peers, self.address_map = context, peers, network.multicast
         self.lose: Callable[[int], bool] | None = None
         self.multicast: Multicast | None = None
         self.hearing = Hearing(self)
@@ -68,13 +69,13 @@ class Groups:
         self._beating = False
 
     def open(self) -> None:
-        network = self.engine.network
+        network = self.context.network
         self.multicast = Multicast(
             self.address_map,  # type: ignore[arg-type]
             self.hearing.on_datagram,
             federation=network.federation,
-            node=self.engine.id,
-            incarnation=self.engine.incarnation,
+            node=self.context.id,
+            incarnation=self.context.incarnation,
             key=network.multicast_key,  # type: ignore[arg-type]
             interface=network.multicast_interface,
             accepts=self.hearing.accepts,
@@ -111,7 +112,7 @@ class Groups:
 
     def _for_all(self, channel: str) -> bool:
         """Whether every node of the federation may subscribe: what is in a datagram is not hidden from any."""
-        security = self.engine.security
+        security = self.context.security
         if security.rules is None:
             return not security.proves
         for rule in security.rules:
@@ -123,16 +124,21 @@ class Groups:
         return False
 
     def change(
-        self, crossing: Crossing, group: GroupCrossing | None, moves: list[Move], todo: Callable[[], None]
+        self,
+        peer: Peer,
+        crossing: Crossing,
+        group: GroupCrossing | None,
+        moves: list[Move],
+        todo: Callable[[], None],
     ) -> None:
         """Put changed wishes of a peer in force, whose events come by a group from then on, or did so before."""
-        share = crossing.share
+        share = _share(crossing)
         shared = group if group is not None else None if share is None else share.group
         assert shared is not None
-        wiring, outlet = self.engine.node._wiring, shared.peer
+        wiring, outlet = self.context.wiring, shared.peer
 
         def point() -> None:
-            self._at_point(crossing, shared, group is not None)
+            self._at_point(peer, crossing, shared, group is not None)
             todo()
 
         crossing.to_start = point
@@ -146,14 +152,14 @@ class Groups:
                         crossing.started()
             finally:
                 shared.starting = None
-        self._interest(outlet, crossing.peer)
+        self._interest(outlet, peer)
         outlet.stir()
-        crossing.peer.stir()
+        peer.stir()
 
-    def _at_point(self, crossing: Crossing, shared: GroupCrossing, stays: bool) -> None:
+    def _at_point(self, peer: Peer, crossing: Crossing, shared: GroupCrossing, stays: bool) -> None:
         """All sources stand still, and nobody builds: what was published so far is put into frames, for those who
         shared the group up to here."""
-        share, peer = crossing.share, crossing.peer
+        share = _share(crossing)
         lanes = shared.active()
         for lane in lanes:
             lane.still = True
@@ -163,19 +169,18 @@ class Groups:
                 lane.still = False
         if stays:
             if share is None:
-                share = crossing.share = shared.shares[peer.id] = Share(crossing, shared)
+                share = crossing.share = shared.shares[peer.id] = Share(crossing, peer, shared)
             share.begin(lanes, reliable=crossing.reliable)
         elif share is not None:
             crossing.share = None
             del shared.shares[peer.id]
-            self._part(share, crossing)
+            self._part(share, peer, crossing)
         shared.reliable = any(each.reliable for each in shared.shares.values())
         for lane in lanes:
             shared.settle(lane)
 
-    def _part(self, share: Share, crossing: Crossing) -> None:
+    def _part(self, share: Share, peer: Peer, crossing: Crossing) -> None:
         """A peer leaves: what it has not got goes over its link, before anything else of these sources."""
-        peer = crossing.peer
         frames: list[bytes] = []
         for lane in share.announced:
             kept = [each for each in lane.kept if each.number > share.acked.get(lane, 0)] if share.reliable else []
@@ -258,7 +263,7 @@ class Groups:
         rests, frames = list[bytes](), list[bytes]()
         known: set[int] = set()
         for crossing in list(peer.crossings.values()):
-            share = crossing.share
+            share = _share(crossing)
             if share is not None:
                 with share.group.peer.building:
                     frames += share.resume(positions)
@@ -311,7 +316,7 @@ class Groups:
         for share in [] if lane is None else list(lane.crossing.shares.values()):
             if lane in share.announced:
                 share.tell(share.introduction(lane, 0), stir=False)
-                self.engine.scheduler.later(0.0, share.peer.stir)
+                self.context.scheduler.later(0.0, share.peer.stir)
 
     # ── time ──
 
@@ -320,7 +325,7 @@ class Groups:
         self.unsaid.add(lane)
         if not self._beating:
             self._beating = True
-            self.engine.scheduler.later(PAUSE, self._beat)
+            self.context.scheduler.later(PAUSE, self._beat)
 
     def _beat(self) -> None:
         self._beating = False
@@ -336,7 +341,7 @@ class Groups:
             elif not lane.kept and lane.launched == lane.number:
                 self.unsaid.discard(lane)
                 self._end(lane)
-        if self.unsaid and not self.engine.closed:
+        if self.unsaid and not self.context.closed:
             self.soon(next(iter(self.unsaid)))
 
     def _say(self, lane: GroupLane) -> None:
@@ -358,7 +363,7 @@ class Groups:
         for lane in list(self.lanes.values()):
             while lane.crossing.waits(lane) and monotonic() < end:
                 lane.wait(partial(_settled, lane), min(0.2, end - monotonic()))
-        self.engine.scheduler.until(lambda: not self.rests, max(0.0, end - monotonic()))
+        self.context.scheduler.until(lambda: not self.rests, max(0.0, end - monotonic()))
         return not self.rests and not any(lane.waiting for lane in self.lanes.values() if lane.crossing.reliable)
 
     def summary(self) -> dict[str, Any]:
@@ -411,6 +416,11 @@ def check(network: Network) -> None:
         )
     if problems:
         raise ConfigError(problems)
+
+
+def _share(crossing: Crossing) -> Share | None:
+    """What a peer has of a channel's group, if its events come by that."""
+    return crossing.share if isinstance(crossing.share, Share) else None
 
 
 def _settled(lane: GroupLane) -> bool:

@@ -33,7 +33,7 @@ class Hearing:
     """Of one node: the groups that it has joined, for which peer and channel."""
 
     def __init__(self, groups: Groups) -> None:
-        self._groups, self.engine = groups, groups.engine
+        self._groups, self.context = groups, groups.context
         self._joined: dict[tuple[str, str], Group] = {}  # by peer and channel
         self._lock = threading.Lock()
         self._numbers: dict[int, str] = {}  # ids of nodes by their numbers
@@ -81,15 +81,15 @@ class Hearing:
         try:
             self.join(peer, channel, Group.parse(group) if group else None)
         except FederationError as error:
-            name = self.engine.node.name
+            name = self.context.name
             log.error("node %s: what %s sends of %s is not heard: %s", name, peer.name, channel, error)
 
     def freeze(self, peer: Peer, channel: str, frozen: bool) -> None:
         """A peer is asked to send a channel in another way: what comes from the group meanwhile waits, for only the
         peer knows which frame was the last for this node; or it is not, after all."""
         for source in list(peer.remote_sources.values()):
-            if source.channel.name == channel and source.track is not None:
-                source.track.freeze(frozen)
+            if source.channel.name == channel and (track := _track(source)) is not None:
+                track.freeze(frozen)
 
     def hears(self, peer: Peer, channel: str) -> bool:
         """Whether a channel of a peer comes by a group."""
@@ -107,7 +107,7 @@ class Hearing:
     # ── datagrams: in the thread that receives them ──
 
     def _peer(self, node: int) -> Peer | None:
-        peers = self.engine.peers
+        peers = self._groups.peers
         found = self._numbers.get(node)
         if found is None or found not in peers:
             self._numbers = {node_number(each): each for each in list(peers)}
@@ -121,14 +121,14 @@ class Hearing:
 
     def on_datagram(self, datagram: Datagram) -> None:
         peer = self._peer(datagram.node)
-        if peer is None or peer.incarnation != datagram.incarnation or self.engine.closed:
+        if peer is None or peer.incarnation != datagram.incarnation or self.context.closed:
             return
         for frame in datagram.frames:
             if frame[0] not in _EVENTS or len(frame) < 5:
                 raise FrameError(f"multicast: expected events, found a frame of kind {frame[0]}")
             (sid,) = _SOURCE.unpack_from(frame, 1)
             source = peer.remote_sources.get(sid & ~GROUP)
-            track = None if source is None else source.track
+            track = None if source is None else _track(source)
             if not sid & GROUP:
                 raise FrameError("multicast: expected frames of a group, found one of a link")
             if track is None:
@@ -156,11 +156,11 @@ class Hearing:
     def message(self, peer: Peer, message: Any) -> None:
         """Frames of a group that were asked for again, or that no datagram can take."""
         source = peer.remote_sources.get(message.source & ~GROUP)
-        if source is not None and source.track is not None:
-            source.track.arrived(message, 0, asked=True)
+        if source is not None and (track := _track(source)) is not None:
+            track.arrived(message, 0, asked=True)
 
     def announced(self, peer: Peer, source: RemoteSource, message: Announce) -> None:
-        track = source.track
+        track = _track(source)
         if track is not None and track.begins(message.next - 1):
             return
         track = source.track = Track(self, peer, source, max(0, message.next - 1))
@@ -170,20 +170,20 @@ class Hearing:
     def sent(self, peer: Peer, message: Sent) -> None:
         for sid, number in message.numbers.items():
             source = peer.remote_sources.get(sid & ~GROUP)
-            if source is not None and source.track is not None:
-                source.track.told(number, message.totals.get(sid))
+            if source is not None and (track := _track(source)) is not None:
+                track.told(number, message.totals.get(sid))
 
     def ends(self, peer: Peer, sid: int) -> None:
         """No more of a source comes by its group."""
         source = peer.remote_sources.get(sid & ~GROUP)
-        track = None if source is None else source.track
+        track = None if source is None else _track(source)
         if track is not None:
             track.ends()
 
     def marked(self, peer: Peer, message: Mark, then: Callable[[], None]) -> None:
         """Wishes are in force, once everything is here that was sent before that."""
         sources = [each for each in list(peer.remote_sources.values()) if each.channel.name == message.channel]
-        tracks = [track for each in sources if (track := each.track) is not None]
+        tracks = [track for each in sources if (track := _track(each)) is not None]
         left, lock = [len(tracks)], threading.Lock()
 
         def here() -> None:
@@ -206,13 +206,18 @@ class Hearing:
         self._behind.add(track)
         if not self._beating:
             self._beating = True
-            self.engine.scheduler.later(PATIENCE, self._beat)
+            self.context.scheduler.later(PATIENCE, self._beat)
 
     def _beat(self) -> None:
         self._beating = False
         for track in list(self._behind):
             self._behind.discard(track)
-            self.engine.scheduler.work(track.look)
+            self.context.scheduler.work(track.look)
+
+
+def _track(source: RemoteSource) -> Track | None:
+    """What comes of a source from its group, if anything does."""
+    return source.track if isinstance(source.track, Track) else None
 
 
 __all__ = ["Hearing"]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from headwater.federation.multicast.lane import GroupLane, PacketLink
+from headwater.federation.peers.description import describe
 from headwater.federation.send.crossing import Crossing
 from headwater.federation.transport.sender import Sender
 from headwater.federation.wire import frames as wire
@@ -34,16 +35,17 @@ class Outlet:
     budget: int
 
     def __init__(self, groups: Groups, multicast: Multicast, group: Group) -> None:
-        self.groups, self.engine, self.network, self.group = groups, groups.engine, groups.engine.network, group
+        self.groups, self.group = groups, group
+        self.network, self.scheduler = groups.context.network, groups.context.scheduler
         self.name, self.budget = f"multicast group {group}", multicast.budget
-        self.full: set[Any] = self.engine.node._full
+        self.full: set[Any] = groups.context.node._full
         self.crossings: set[GroupCrossing] = set()
         self.building = threading.Lock()
         self.dirty: deque[GroupLane] = deque()
         self.ready: deque[tuple[GroupLane, int, bytes]] = deque()  # frames that have not gone out
         self.flight = 0  # bytes that went out and are not acknowledged
         self.link = PacketLink(multicast, group)
-        self.sender = Sender(self._collect, f"{self.engine.node.name}-{group}")
+        self.sender = Sender(self._collect, f"{groups.context.name}-{group}")
         self.stir: Callable[..., None] = self.sender.stir
         self.sender.attach(self.link)
 
@@ -166,8 +168,8 @@ class GroupCrossing(Crossing):
 class Share:
     """A peer's part in a channel's group. Used under the outlet's lock, but for what says otherwise."""
 
-    def __init__(self, crossing: Crossing, group: GroupCrossing) -> None:
-        self.crossing, self.peer, self.group = crossing, crossing.peer, group
+    def __init__(self, crossing: Crossing, peer: Peer, group: GroupCrossing) -> None:
+        self.crossing, self.peer, self.group = crossing, peer, group
         self.reliable = False
         self.open = False  # its peer may be told of sources: all from before it joined was sent
         self.acked: dict[GroupLane, int] = {}  # frames that it has done with, if it wants them reliably
@@ -190,15 +192,18 @@ class Share:
         """Events that went out since it joined; any thread may ask."""
         return sum(lane.passed - self.base.get(lane, 0) for lane in self.group.active())
 
+    @property
+    def address(self) -> str:
+        return str(self.group.peer.group)
+
     def acknowledged(self, lane: GroupLane, number: int) -> None:
         if self.reliable and self.acked.get(lane, 0) < number <= lane.launched:
             self.acked[lane] = number
             self.group.settle(lane)
 
     def introduction(self, lane: GroupLane, first: int) -> bytes:
-        source = lane.source
-        ad = self.peer.engine.membership.describe(source)
-        return wire.encode_control(Announce(ad=ad, type=pack_type(source.channel.type), next=first, group=True))
+        ad, type = describe(lane.source), pack_type(lane.source.channel.type)
+        return wire.encode_control(Announce(ad=ad, type=type, next=first, group=True))
 
     def progress(self, lanes: Iterable[GroupLane]) -> bytes:
         """How far these sources have come."""
@@ -252,7 +257,7 @@ class Share:
         if self.peer.link is not None:
             self.peer.control.append(frame)
             if stir:
-                self.peer.engine.scheduler.later(0.0, self.peer.stir)
+                self.peer.scheduler.later(0.0, self.peer.stir)
 
     def forget(self, lane: GroupLane) -> None:
         for known in (self.acked, self.start, self.base, self.announced):

@@ -178,8 +178,8 @@ class Track:
                 if not self._has_room():
                     with self._lock:
                         self._busy = False
-                    self._hearing.engine.scheduler.later(
-                        0.005, partial(self._hearing.engine.scheduler.work, self._again)
+                    self._hearing.context.scheduler.later(
+                        0.005, partial(self._hearing.context.scheduler.work, self._again)
                     )
                     return
                 self._hand(*found)
@@ -203,7 +203,7 @@ class Track:
         if mailbox is not None and mailbox.inline:
             mailbox.go()
             mailbox = self.source.full(None)
-        return mailbox is None or self._hearing.engine.closing
+        return mailbox is None or self._hearing.context.closing
 
     def _hand(self, message: Any, size: int) -> None:
         number, source = message.number, self.source
@@ -222,7 +222,7 @@ class Track:
                 events, last = len(message.seqs), message.seqs[-1]
                 source.deliver(message)
         except FrameError as error:
-            self._hearing.engine.offence(self.peer, str(error))
+            self._hearing.context.offences.note(self.peer.id, str(error))
         finally:
             source.by_group = False
             with self._lock:
@@ -234,24 +234,24 @@ class Track:
         if reliable:
             self.unsaid += events
             self._bytes += size
-            self.peer.unacknowledged.add(self)  # type: ignore[arg-type]
+            self.peer.unacknowledged.add(self)
             if self.unsaid >= PACE or self._bytes >= BYTES:
                 self._bytes = 0
-                self.peer.acknowledge([self])  # type: ignore[list-item]
-            elif not self._hearing.engine.scheduler.ticking:
-                self._hearing.engine.scheduler.tick_soon()
+                self.peer.acknowledge([self])
+            elif not self._hearing.context.scheduler.ticking:
+                self._hearing.context.scheduler.tick_soon()
 
     def _guarded(self, then: Callable[[], None]) -> None:
         try:
             then()
         except HeadwaterError as error:
-            self._hearing.engine.offence(self.peer, str(error))
+            self._hearing.context.offences.note(self.peer.id, str(error))
 
     def _finish(self) -> None:
         self._count()
-        self.peer.acknowledge([self])  # type: ignore[list-item]
+        self.peer.acknowledge([self])
         if not self.source.linked:
-            self._hearing.engine.withdrawn(self.peer, self.source.sid)
+            self.peer.withdrawn(self.source.sid)
 
     # ── what is missing ──
 

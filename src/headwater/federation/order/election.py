@@ -37,8 +37,10 @@ from headwater.federation.arrive.deduplication import Fence
 from headwater.federation.wire.requests import ORDERED, ORDERING, Lead, Stand, Vote
 
 if TYPE_CHECKING:
-    from headwater.federation.engine import Engine
+    from headwater.federation.context import Context
+    from headwater.federation.peers.dialogue import Dialogue
     from headwater.federation.peers.peer import Peer
+    from headwater.federation.peers.table import Peers
     from headwater.federation.security.rules import Principal
 
 ASKED_AT_ONCE = 8  # nodes that are asked for their vote at a time
@@ -106,16 +108,12 @@ class Ballot:
 class Ballots:
     """Of a node. What its sinks have seen is in the fences: a vote says how far that is."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, context: Context, peers: Peers, fence: Callable[[str], Fence]) -> None:
+        """`fence`: what this node's sinks have had of a channel's order, in whatever terms."""
+        self._context, self._peers, self.fence = context, peers, fence
         self._lock = threading.Lock()
         self._of: dict[str, Ballot] = {}
-        self._fences: dict[str, Fence] = {}
-
-    def fence(self, key: str) -> Fence:
-        """What this node's sinks have had of a channel's order, in whatever terms."""
-        with self._lock:
-            return self._fences.setdefault(key, Fence())
+        self.ranks: dict[str, str] = {}  # of this node's own sequencers, by channel
 
     def of(self, channel: str) -> Ballot:
         with self._lock:
@@ -128,7 +126,7 @@ class Ballots:
 
     def asked(self, principal: Principal | None, request: Lead | Stand) -> Vote:
         """A sequencer of another node asks for this one's vote: one that may publish the order."""
-        security = self._engine.security
+        security = self._context.security
         decision = None if principal is None else security.allows(principal, "advertise", request.channel + ORDERED)
         if not decision:
             why = "it has not proven who it is" if decision is None else decision.why
@@ -145,19 +143,17 @@ class Ballots:
             return replace(made, place=max(made.place, fence.place))
 
     def key(self, channel: str) -> str:
-        return f"{self._engine.network.federation}/{channel}"
+        return f"{self._context.network.federation}/{channel}"
 
     def _present(self, channel: str, rank: str) -> bool:
-        if rank == getattr(self._engine.node._sequencers.get(channel), "rank", None):
-            return True
-        return any(rank == each for each, _ in sequencers_of(self._engine, channel))
+        return rank == self.ranks.get(channel) or any(rank == each for each, _ in sequencers_of(self._peers, channel))
 
 
-def sequencers_of(engine: Engine, channel: str) -> list[tuple[str, Peer]]:
+def sequencers_of(peers: Peers, channel: str) -> list[tuple[str, Peer]]:
     """Those at other nodes that are there, by rank."""
     return [
         (ad.name, peer)
-        for peer in engine.everyone()
+        for peer in peers.everyone()
         if peer.gone is None
         for ad in peer.sources
         if ad.channel == channel + ORDERING and not ad.origin  # not one of another federation
@@ -167,10 +163,10 @@ def sequencers_of(engine: Engine, channel: str) -> list[tuple[str, Peer]]:
 class Electorate:
     """All nodes that one knows: those that are there, and those that may come back."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, context: Context, peers: Peers, ballots: Ballots, dialogue: Dialogue) -> None:
+        self._context, self._peers, self._ballots, self._dialogue = context, peers, ballots, dialogue
         self._waiting: set[str] = set()  # whose answer is waited for
-        self._pool = ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix=f"headwater-{engine.node.name}-votes")
+        self._pool = ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix=f"headwater-{context.name}-votes")
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -179,7 +175,7 @@ class Electorate:
         """Ask all for their vote, until enough have granted it, one has refused it, or it is too late: whether enough
         have, and what was said. Who stands gives itself its own vote last: it promises nothing in vain."""
         nodes = self._nodes()
-        votes = [] if isinstance(request, Stand) else [self._engine.ballots.vote(request)]
+        votes = [] if isinstance(request, Stand) else [self._ballots.vote(request)]
         # Of all, this node included: more than half to be elected, half to lead. Who stands has not voted yet.
         needed = (len(nodes) + 1) // 2 if isinstance(request, Stand) else (len(nodes) + 2) // 2
         asked = {made for peers in nodes.values() for peer in peers if (made := self._submit(peer, request, timeout))}
@@ -190,20 +186,20 @@ class Electorate:
                 break
             votes += [vote for each in done if (vote := each.result()) is not None]
         if isinstance(request, Stand) and len(votes) >= needed and all(vote.granted for vote in votes):
-            votes.append(self._engine.ballots.vote(request))
+            votes.append(self._ballots.vote(request))
         return len(votes) >= needed and all(vote.granted for vote in votes), votes
 
     def _nodes(self) -> dict[str, list[Peer]]:
         """By name, of each the one that is there, if it is."""
-        keep, now = self._engine.network.keep, monotonic()
+        keep, now = self._context.network.keep, monotonic()
         found: dict[str, list[Peer]] = {}
-        for peer in self._engine.everyone():
+        for peer in self._peers.everyone():
             if peer.state is None or (peer.gone is not None and now - peer.gone > keep):
                 continue
             there = found.setdefault(peer.name, [])
             if peer.gone is None:
                 there[:] = [peer]
-        found.pop(self._engine.node.name, None)
+        found.pop(self._context.name, None)
         return found
 
     def _submit(self, peer: Peer, request: Lead | Stand, timeout: float) -> Future[Vote | None] | None:
@@ -216,11 +212,11 @@ class Electorate:
 
     def _ask(self, peer: Peer, request: Lead | Stand, timeout: float) -> Vote | None:
         try:
-            answer = self._engine.ask(peer, request, timeout)
+            answer = self._dialogue.ask(peer, request, timeout)
         except (FederationError, SecurityError):
             return None
         except Exception as error:
-            self._engine.node._crashes.note(f"asking {peer.name} for its vote", error)
+            self._context.node._crashes.note(f"asking {peer.name} for its vote", error)
             return None
         finally:
             self._waiting.discard(peer.id)

@@ -58,8 +58,9 @@ from headwater.types import Event, i64
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.node import Node
     from headwater.channel.source import Source
-    from headwater.federation.node import Node
+    from headwater.federation.order.federated import Federated
     from headwater.federation.peers.peer import Peer
     from headwater.federation.send.lane import Lane
 
@@ -118,12 +119,18 @@ class _Taker(Subscription):
 class Sequencer:
     """Of one channel, at one node: active, or standing by. Made by `node.sequence(channel)`; ends with `close`."""
 
-    def __init__(self, node: Node, channel: Channel) -> None:
+    def __init__(
+        self,
+        node: Node,
+        channel: Channel,
+        federated: Federated | None = None,
+        on_close: Callable[[Sequencer], None] = lambda sequencer: None,
+    ) -> None:
         if channel.name.endswith((ORDERED, ORDERING)):
             raise ChannelError(f"sequence: expected a channel of events, found {channel.name!r}, which is one's order")
         self.node, self.channel = node, channel
-        self._engine = node._engine
-        self.active = self._engine is None
+        self._federated, self._on_close = federated, on_close
+        self.active = self._federated is None
         self.closed = False
         self.term = 0  # in which it leads, or has led last
         self.place = 0  # the last that was given
@@ -141,14 +148,15 @@ class Sequencer:
         self.ordered = node.channel(channel.name + ORDERED, bytes if channel.type is None else channel.type)
         self._out = self._source()
         self._thread: threading.Thread | None = None
-        if self._engine is None:
+        if federated is None:
             self._taker = self._taking("inline", self._pass_on)
             return
         self._talk = node.channel(channel.name + ORDERING, Placing)
-        self.rank = f"{time.time_ns()} {node.id}"
-        self._lease = self._engine.network.lease
-        self._electorate = Electorate(self._engine)
-        self._ballot = self._engine.ballots.of(channel.name)
+        self.rank = f"{time.time_ns()} {federated.context.id}"
+        self._lease = federated.context.network.lease
+        self._electorate = Electorate(federated.context, federated.peers, federated.ballots, federated.dialogue)
+        self._ballot = federated.ballots.of(channel.name)
+        federated.ballots.ranks[channel.name] = self.rank
         self._version = 1  # of its followers
         self._until = 0.0  # when its lease ends, by its own clock
         self._reserved = 0  # the last place that it may give under that
@@ -167,7 +175,7 @@ class Sequencer:
         self._say = self._talk.source(self.rank)
         self._listening = self._talk.subscribe(self._heard, name=f"sequencer of {channel.name}, listening")
         self._taker = self._taking(RelayThreads(), self._take)
-        self._engine.scheduler.watchers.append(self._event.set)
+        federated.context.scheduler.watchers.append(self._event.set)
         self._thread = Supervised(
             self._keep, f"headwater-{node.name}-sequencer", node._crashes, again=lambda: not self.closed
         )
@@ -185,15 +193,16 @@ class Sequencer:
     def _source(self) -> RelaySource:
         """A source of the ordered channel, of this term. There is always one, so that sinks have asked for what comes
         before something does."""
-        engine = self._engine
-        origin = order_origin("" if engine is None else engine.network.federation, self.channel.name, self.term)
+        federated = self._federated
+        federation = "" if federated is None else federated.context.network.federation
+        origin = order_origin(federation, self.channel.name, self.term)
         made = RelaySource(
             self.ordered,
             "sequencer",
             origin=origin,
             path=(),
-            way=None if engine is None else lambda source: engine.way(origin, source, (), ()),
-            tag=(lambda entry: None) if engine is None else engine.demands.number,
+            way=None if federated is None else lambda source: federated.origins.way(origin, source, (), ()),
+            tag=(lambda entry: None) if federated is None else federated.demands.number,
         )
         with self.node._wiring.lock:
             made.advertise(f"sequencer#{made.number}")
@@ -209,11 +218,12 @@ class Sequencer:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
         self.closed = True
-        self.node._sequencers.pop(self.channel.name, None)
-        if self._engine is not None:
+        self._on_close(self)
+        if self._federated is not None:
+            self._federated.ballots.ranks.pop(self.channel.name, None)
             self._resign()
             with suppress(ValueError):
-                self._engine.scheduler.watchers.remove(self._event.set)
+                self._federated.context.scheduler.watchers.remove(self._event.set)
             self._electorate.close()
             self._listening.cancel()
             self._say.close()
@@ -265,15 +275,15 @@ class Sequencer:
     def _origin(self, source: Source) -> str:
         if origin := getattr(source, "origin", ""):
             return str(origin)
-        engine, peer = self._engine, getattr(source, "peer", None)
-        assert engine is not None
+        assert self._federated is not None
+        context, peer = self._federated.context, getattr(source, "peer", None)
         if peer is None:
             if source.log is not None:  # it goes on with its numbers in its next life
                 return key_of(self.node.name, source.log.id, source.name)
-            return origin_of(engine.network.federation, engine.id, engine.incarnation, source.number)
+            return origin_of(context.network.federation, context.id, context.incarnation, source.number)
         if source.ad.log:  # type: ignore[attr-defined]
             return str(source.position_key)
-        return origin_of(engine.network.federation, peer.id, peer.incarnation, source.sid)  # type: ignore[attr-defined]
+        return origin_of(context.network.federation, peer.id, peer.incarnation, source.sid)  # type: ignore[attr-defined]
 
     # ── what the others say ──
 
@@ -347,15 +357,15 @@ class Sequencer:
 
     def _complete(self) -> bool:
         """Whether it gets the events of all sources that it knows."""
-        assert self._engine is not None
-        return self._engine.requester.settled([self.channel, self._talk], marks=True)
+        assert self._federated is not None
+        return self._federated.in_force([self.channel, self._talk])
 
     # ── who leads ──
 
     def _keep(self) -> None:
-        assert self._engine is not None
+        assert self._federated is not None
         with suppress(HeadwaterError):
-            self._engine.membership.look_round(self._say)
+            self._federated.look_round(self._say)
         while not self.node.closed:
             self._event.wait(LOOK)
             self._event.clear()
@@ -371,7 +381,8 @@ class Sequencer:
 
     def _turn(self) -> None:
         """Whatever there is to do, once."""
-        candidates = dict(sequencers_of(self._engine, self.channel.name))  # type: ignore[arg-type]
+        assert self._federated is not None
+        candidates = dict(sequencers_of(self._federated.peers, self.channel.name))
         self._introduce()
         if not self.active:
             self._ask_to_follow(candidates)
@@ -386,10 +397,10 @@ class Sequencer:
 
     def _introduce(self) -> None:
         """Tell who has begun to listen that it is there."""
-        assert self._engine is not None
+        assert self._federated is not None
         listening = {
             (peer.id, peer.incarnation)
-            for peer in self._engine.everyone()
+            for peer in self._federated.peers.everyone()
             if (crossing := peer.crossings.get(self._talk.name)) is not None and crossing.wishes
         }
         if listening - self._greeted:
@@ -399,7 +410,7 @@ class Sequencer:
     @property
     def following(self) -> bool:
         """Whether it could go on from where the leader is, and the leader knows that."""
-        if self._engine is None or self.active:
+        if self._federated is None or self.active:
             return False
         ballot = self._ballot
         return self._follows == (ballot.term, ballot.leader) and self.rank in ballot.followers
@@ -414,9 +425,9 @@ class Sequencer:
 
     def _decide(self, candidates: dict[str, Peer]) -> None:
         """Stand for election if nobody leads: at once if it is the one to do so, else when nobody else does."""
-        assert self._engine is not None
+        assert self._federated is not None
         now, ballot = monotonic(), self._ballot
-        if self._ending or any(peer.present and peer.state is None for peer in self._engine.everyone()):
+        if self._ending or any(peer.present and peer.state is None for peer in self._federated.peers.everyone()):
             return
         if not ballot.free(now) and ballot.voted != self.rank:
             self._alone = None
@@ -468,8 +479,8 @@ class Sequencer:
         )
         if self._renew(now=True):
             self._publish(self.place + 1, "", 0, PLACES)
-        assert self._engine is not None
-        self._engine.scheduler.changed()
+        assert self._federated is not None
+        self._federated.context.scheduler.changed()
 
     def _recall(self) -> None:
         """What it has published in an earlier term is refused where it has not come yet: it is published again."""
@@ -566,13 +577,13 @@ class Sequencer:
             self.active, self.followers, self._until = False, frozenset(), 0.0
             self._lock.notify_all()
         self._publish(self.place + 1, "", 0, PLACES)
-        assert self._engine is not None
-        self._engine.scheduler.changed()
+        assert self._federated is not None
+        self._federated.context.scheduler.changed()
 
     def _resign(self) -> None:
         """It ends, with all done: others need not wait for its lease to end."""
-        assert self._engine is not None
-        if self.active and not self._engine.closed:
+        assert self._federated is not None
+        if self.active and not self._federated.context.closed:
             self.active = False
             self._electorate.poll(self._claim(resigned=True), min(1.0, self._lease / 2))
 
@@ -609,12 +620,12 @@ class Sequencer:
 
     def _follow_on(self, followers: frozenset[str]) -> None:
         """Others follow from now on. That counts once enough nodes know it: until then nothing is published."""
-        assert self._engine is not None
+        assert self._federated is not None
         self.followers = followers
         self._version += 1
         self._until = 0.0
         self._renew(now=True)
-        self._engine.scheduler.changed()
+        self._federated.context.scheduler.changed()
 
     def _brief(self, rank: str) -> None:
         """Tell one all that it needs to follow."""
@@ -661,10 +672,10 @@ class Sequencer:
 
     def _wait_until_heard(self, candidates: dict[str, Peer]) -> None:
         """Before anybody else gets an event, all who follow know its place."""
-        assert self._engine is not None
+        assert self._federated is not None
         for rank in list(self.followers):
             while self._renew() and not self.node.closed:
-                there = rank in dict(sequencers_of(self._engine, self.channel.name))
+                there = rank in dict(sequencers_of(self._federated.peers, self.channel.name))
                 lane = self._lane(candidates[rank]) if there else None
                 if lane is None or lane.ended:
                     self._follow_on(self.followers - {rank})
@@ -675,10 +686,10 @@ class Sequencer:
 
     def _measure(self) -> None:
         """How far everyone is with what was published, and everyone who is there."""
-        assert self._engine is not None
+        assert self._federated is not None
         lanes = [
             (peer, lane)
-            for peer in self._engine.everyone()
+            for peer in self._federated.peers.everyone()
             if (crossing := peer.crossings.get(self.ordered.name)) is not None
             and (lane := crossing.lanes.get(self._out)) is not None
         ]

@@ -12,15 +12,19 @@ from headwater.errors import FederationError, FrameError, HeadwaterError, LinkDo
 from headwater.federation.endpoints import is_loopback
 from headwater.federation.security.envelope import Opened
 from headwater.federation.security.offences import who_sent
-from headwater.federation.transport.handshake import Introduction
+from headwater.federation.transport.handshake import Host, Introduction
 from headwater.federation.transport.stream import Stream, dial
 from headwater.federation.transport.zenoh_link import RoutedLink, read_head
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire import requests as messages
 
 if TYPE_CHECKING:
-    from headwater.federation.engine import Engine
+    from headwater.federation.context import Context
+    from headwater.federation.fabric.fabric import Fabric
+    from headwater.federation.peers.dialogue import Dialogue
+    from headwater.federation.peers.membership import Membership
     from headwater.federation.peers.peer import Peer
+    from headwater.federation.peers.table import Peers
 
 log = logging.getLogger("headwater.federation")
 RETRY = 0.05  # seconds after which a node is called again at first, and at most
@@ -33,38 +37,42 @@ CALL = 2.0  # seconds for a direct stream to be made
 class Connections:
     """Of one node."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, context: Context, peers: Peers, fabric: Fabric, dialogue: Dialogue, membership: Membership
+    ) -> None:
+        self._context, self._peers, self._fabric = context, peers, fabric
+        self._dialogue, self._membership = dialogue, membership
+        self.host = Host(context.keyring, context.offences, self.established, peers.get)
 
     def link_wanted(self, peer: Peer) -> None:
         """A peer wants events of this node: if it could not make a link, perhaps this node can."""
         if peer.link is None:
-            self._engine.scheduler.later(RETRY, lambda: self.connect(peer) if peer.link is None else None)
+            self._context.scheduler.later(RETRY, lambda: self.connect(peer) if peer.link is None else None)
 
     def established(self, opened: Opened, stream: Stream, *, dialled: bool) -> Peer:
         """A stream whose other end has proven who it is."""
-        peer = self._engine.membership.signed_by(opened)
+        peer = self._membership.signed_by(opened)
         with peer.lock:
             if opened.incarnation != peer.incarnation:
                 raise SecurityError(f"{opened.sender} was started again since", "stale", opened.sender)
             if peer.direct and not self._preferred(peer, dialled):
                 raise LinkDown(f"there is a stream to {peer.name} already")
         peer.link_up(stream, dialled=dialled)
-        peer.fallback.ended(self._engine.node.name, peer.name)
+        peer.fallback.ended(self._context.name, peer.name)
         return peer
 
     def _preferred(self, peer: Peer, dialled: bool) -> bool:
         """If both have called at the same time, the call of the node with the lesser id stays."""
         recent = monotonic() - peer.since < 1.0
-        return not (recent and peer.dialled == (self._engine.id < peer.id) and dialled != peer.dialled)
+        return not (recent and peer.dialled == (self._context.id < peer.id) and dialled != peer.dialled)
 
     def connect(self, peer: Peer, pace: float = RETRY) -> None:
         """See to it that there is a link; soon, not now."""
         with peer.lock:
-            if peer.calling or self._engine.closed or peer.direct:
+            if peer.calling or self._context.closed or peer.direct:
                 return
             peer.calling = True
-        if not self._engine.scheduler.work(self._connect, peer, pace, on=f"link to {peer.id}"):
+        if not self._context.scheduler.work(self._connect, peer, pace, on=f"link to {peer.id}"):
             peer.calling = False
 
     def _connect(self, peer: Peer, pace: float) -> None:
@@ -72,32 +80,32 @@ class Connections:
             reached = self.call(peer)
         finally:
             peer.calling = False
-        if not reached and not self._engine.closed and (peer.present or peer.gone is None):
+        if not reached and not self._context.closed and (peer.present or peer.gone is None):
             again = min(SELDOM, 2 * pace)
-            self._engine.scheduler.later(
+            self._context.scheduler.later(
                 pace, lambda: None if peer.direct or not self.wanted(peer) else self.connect(peer, again)
             )
 
     def call(self, peer: Peer) -> bool:
         """A direct stream to a peer if that is possible, else the routed path; whether it is direct."""
-        if self._engine.network.direct != ():
-            self._engine.membership.fetch(peer, CALL)  # where it can be called
+        if self._context.network.direct != ():
+            self._membership.fetch(peer, CALL)  # where it can be called
         state = peer.state
         if peer.direct or state is None:
             return peer.direct
-        contexts = self._engine.credentials.contexts
+        contexts = self._context.keyring.credentials.contexts
         client = None if contexts is None else contexts[1]
-        for endpoint in state.endpoints if self._engine.network.direct != () else ():
-            if is_loopback(endpoint) and not self._engine.loopback and not endpoint.startswith("unix"):
+        for endpoint in state.endpoints if self._context.network.direct != () else ():
+            if is_loopback(endpoint) and not self._context.keyring.loopback and not endpoint.startswith("unix"):
                 continue
             try:
                 stream = dial(endpoint, tls=client, timeout=CALL)
                 links = peer.links
-                stream = Introduction(self._engine).made(stream, peer.id, CALL)
+                stream = Introduction(self.host).made(stream, peer.id, CALL)
             except (HeadwaterError, OSError) as error:
                 peer.trouble = f"{endpoint}: {error}"
                 continue
-            if self._engine.scheduler.until(partial(_linked, peer, links, stream), CALL) and peer.direct:
+            if self._context.scheduler.until(partial(_linked, peer, links, stream), CALL) and peer.direct:
                 return True
             peer.trouble = f"{endpoint}: it has not said who it is within {CALL:g} s, or has hung up"
             stream.close("the other node did not answer")
@@ -107,14 +115,14 @@ class Connections:
 
     def _route(self, peer: Peer) -> None:
         """No direct stream: agree on Zenoh's path, if that is allowed."""
-        network, state = self._engine.network, peer.state
+        network, state = self._context.network, peer.state
         wanted = network.direct == () or (state is not None and peer.described and not state.endpoints)
         why = "one of the two nodes offers no direct streams" if wanted else peer.trouble or "no place to call it at"
         if network.fallback == "never":
-            peer.fallback.forbidden(self._engine.node.name, peer.name, why)
+            peer.fallback.forbidden(self._context.name, peer.name, why)
             return
         try:
-            self._engine.ask(peer, messages.Routed(why[:MAX_WHY], network.direct == ()))
+            self._dialogue.ask(peer, messages.Routed(why[:MAX_WHY], network.direct == ()))
         except (Unreachable, FederationError) as error:
             peer.trouble = str(error)
             return
@@ -126,46 +134,46 @@ class Connections:
 
     def _link_routed_now(self, peer: Peer, why: str, wanted: bool) -> None:
         state = peer.state
-        if state is None or peer.link is not None or self._engine.closed:
+        if state is None or peer.link is not None or self._context.closed:
             return
-        session = partial(self._engine.exchange.session, state.exchange, me=self._engine.id, peer=peer.id)
+        session = partial(self._context.keyring.exchange.session, state.exchange, me=self._context.id, peer=peer.id)
         link = RoutedLink(
-            self._engine.fabric,
-            self._engine.id,
-            self._engine.incarnation,
+            self._fabric,
+            self._context.id,
+            self._context.incarnation,
             peer.id,
             session,
             partial(self._on_routed, peer),
         )
         peer.link_up(link, dialled=True)
-        self._engine.scheduler.later(RESUMED, partial(self._ensure_resumed, peer, link))
+        self._context.scheduler.later(RESUMED, partial(self._ensure_resumed, peer, link))
         peer.trouble = why
-        peer.fallback.began(self._engine.node.name, peer.name, why, wanted=wanted)
+        peer.fallback.began(self._context.name, peer.name, why, wanted=wanted)
 
     def _ensure_resumed(self, peer: Peer, link: RoutedLink) -> None:
         """Nothing goes before the other end has said what it has. It may not know of this link, or what it said was
         lost: it is asked again until it has."""
-        if peer.link is link and link.ended is None and not peer.resumed and not self._engine.closed:
-            self._engine.scheduler.work(self._ask_to_resume, peer, link, on=f"link to {peer.id}")
+        if peer.link is link and link.ended is None and not peer.resumed and not self._context.closed:
+            self._context.scheduler.work(self._ask_to_resume, peer, link, on=f"link to {peer.id}")
 
     def _ask_to_resume(self, peer: Peer, link: RoutedLink) -> None:
         with suppress(Unreachable, FederationError):
-            self._engine.ask(peer, messages.Routed(peer.trouble[:MAX_WHY], self._engine.network.direct == ()))
-        self._engine.scheduler.later(RESUMED, partial(self._ensure_resumed, peer, link))
+            self._dialogue.ask(peer, messages.Routed(peer.trouble[:MAX_WHY], self._context.network.direct == ()))
+        self._context.scheduler.later(RESUMED, partial(self._ensure_resumed, peer, link))
 
     def use_routed(self, peer: Peer, request: messages.Routed) -> messages.Accepted:
         if peer.direct:
             return messages.Accepted()
-        if self._engine.network.fallback == "never":
-            peer.fallback.forbidden(self._engine.node.name, peer.name, request.why)
+        if self._context.network.fallback == "never":
+            peer.fallback.forbidden(self._context.name, peer.name, request.why)
             return messages.Accepted('it takes events by direct streams only: Network(fallback="never")')
         if peer.state is None:  # it is being asked for it; whoever answers questions waits for nobody
             return messages.Accepted("what this node has is not known here yet: ask again")
         if peer.link is None:
-            if self._engine.network.direct != () and (peer.state.endpoints or not peer.described):
+            if self._context.network.direct != () and (peer.state.endpoints or not peer.described):
                 self.connect(peer)  # perhaps it can be reached from here
             why = request.why if request.wanted else f"it says that it cannot reach this one: {request.why}"
-            self._link_routed(peer, why, wanted=request.wanted or self._engine.network.direct == ())
+            self._link_routed(peer, why, wanted=request.wanted or self._context.network.direct == ())
         else:  # the link has ended at the other end only, which waits to hear from where on to begin
             peer.resume()
         return messages.Accepted()
@@ -173,20 +181,20 @@ class Connections:
     def on_post(self, payload: bytes) -> None:
         try:
             node, incarnation, head, sealed = read_head(payload)
-            with self._engine.lock:
-                peer = self._engine.peers.get(node)
+            with self._peers.lock:
+                peer = self._peers.get(node)
             if peer is None or peer.exchange is None or peer.state is None or peer.incarnation != incarnation:
                 raise SecurityError(f"a posted message of {node}, which is not known here", "stranger", node)
-            session = self._engine.exchange.session(peer.exchange, me=self._engine.id, peer=peer.id)
+            session = self._context.keyring.exchange.session(peer.exchange, me=self._context.id, peer=peer.id)
             data = session.open(sealed, head)
-            if self._engine.network.fallback == "never":
+            if self._context.network.fallback == "never":
                 raise SecurityError(f"{node} posts events, and only direct streams are allowed here", "rule", node)
         except (FrameError, SecurityError) as error:
-            self._engine.offence(who_sent(error), str(error))
+            self._context.offences.note(who_sent(error), str(error))
             return
         if peer.link is None:
             # Its answer was quicker than that to our question.
-            wanted = self._engine.network.direct == ()
+            wanted = self._context.network.direct == ()
             self._link_routed(peer, peer.trouble or "the other node uses Zenoh's path", wanted=wanted)
         link = peer.link
         if isinstance(link, RoutedLink) and link.ended is not None:
@@ -202,9 +210,9 @@ class Connections:
             for frame in wire.Splitter().feed(bytes(data)):
                 peer.on_frame(frame, link)
         except (FrameError, SecurityError) as error:
-            self._engine.offence(peer, str(error))
+            self._context.offences.note(peer.id, str(error))
         except Exception as error:  # the reader must go on, and the failure must be seen
-            log.error("node %s: a frame of %s could not be handled", self._engine.node.name, peer.name, exc_info=error)
+            log.error("node %s: a frame of %s could not be handled", self._context.name, peer.name, exc_info=error)
 
     def wanted(self, peer: Peer) -> bool:
         """Whether there is a reason to have a link."""

@@ -10,15 +10,17 @@ pages are good together whatever changes meanwhile, if after the last one it is 
 from __future__ import annotations
 
 import logging
+import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from headwater.channel.routing.attachment import Attachment
+from headwater.federation.control_events import owns
 from headwater.federation.transport.addresses import announced
 from headwater.federation.wire.control import SourceAd
 from headwater.federation.wire.kinds import takes_columns
@@ -27,7 +29,7 @@ from headwater.federation.wire.requests import ORDERED, ORDERING, Card, ChannelA
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.source import Source
-    from headwater.federation.engine import Engine
+    from headwater.federation.context import Context
     from headwater.federation.security.rules import Principal
     from headwater.types import EventType
 
@@ -74,8 +76,13 @@ class Changes:
 class Description:
     """Of one node. Reading it is thread-safe; one thread at a time may `renew` it."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, context: Context, *, is_offered: Callable[[str], bool], streams: Callable[[], Sequence[str] | None]
+    ) -> None:
+        """`is_offered`: whether a node that is there has sources of a channel; `streams`: where direct streams are
+        accepted, None if nowhere."""
+        self._context, self._is_offered, self._streams = context, is_offered, streams
+        self._lock = threading.Lock()
         self.version = EMPTY
         self.told: Ads = ({}, {}, frozenset())
         self._changes = Changes()
@@ -86,7 +93,7 @@ class Description:
         self._too_large: set[str] = set()  # channels that fit in no message
         self._found: tuple[float, tuple[str, ...], list[str]] = (0.0, (), [])  # when, for which, and what
         self.wants = False  # whether sinks want a channel, declared here, of which there is no source here
-        self._page = min(PAGE_BYTES, engine.security.limit // 4)
+        self._page = min(PAGE_BYTES, context.security.limit // 4)
 
     # ── what there is ──
 
@@ -99,7 +106,7 @@ class Description:
         changed: list[Key] = [*_differences(_offered(before), _offered(now))]
         changed += [(WANTED, name) for name in _differences(_only_wanted(before), _only_wanted(now))]
         changed += [(sid, (now[1].get(sid) or before[1][sid]).channel) for sid in numbers]
-        with self._engine.lock:
+        with self._lock:
             self.told, self.version = now, self.version + 1
             self._changes.note(changed, self.version)
         return [self._own.pop(sid) for sid in before[1] if sid not in now[1] and sid in self._own]
@@ -108,10 +115,10 @@ class Description:
         channels: dict[str, ChannelAd] = {}
         sources: dict[int, SourceAd] = {}
         wanted, wants = set(), False
-        with self._engine.node._wiring.lock:
-            known = {channel.name: channel for channel in self._engine.node.channels()}
+        with self._context.wiring.lock:
+            known = {channel.name: channel for channel in self._context.node.channels()}
             for channel in known.values():
-                if self._engine.control.owns(channel.name):
+                if owns(channel.name):
                     continue
                 own = [source for source in channel.sources.values() if source.local]
                 offered = bool(own) or channel.parent is not None
@@ -119,7 +126,7 @@ class Description:
                     if not is_wanted(channel, known.get(channel.name + ORDERED)):
                         continue
                     wants = True
-                    if self._engine.requester.is_offered(channel.name):
+                    if self._is_offered(channel.name):
                         continue  # whoever may know of it does
                 ad = self._channel_ad(channel)
                 if ad is not None:
@@ -154,7 +161,7 @@ class Description:
 
     def _fits(self, ad: ChannelAd) -> bool:
         """Whether a channel can be told at all."""
-        size, most = _channel_size(ad), self._engine.security.limit * 3 // 4
+        size, most = _channel_size(ad), self._context.security.limit * 3 // 4
         if size <= most:
             self._too_large.discard(ad.name)
             return True
@@ -163,7 +170,7 @@ class Description:
             log.error(
                 "node %s: no other node can know of channel %s: its type and program take %s bytes, more than the %s "
                 "that fit in a message; make them smaller, or allow for more with Security(limit=bytes) at all nodes",
-                self._engine.node.name, ad.name, f"{size:,}", f"{most:,}",
+                self._context.name, ad.name, f"{size:,}", f"{most:,}",
             )  # fmt: skip
         return False
 
@@ -175,37 +182,37 @@ class Description:
     # ── what is said of it ──
 
     def card(self) -> Card:
-        engine = self._engine
+        context = self._context
         return Card(
-            node=engine.id,
-            incarnation=engine.incarnation,
+            node=context.id,
+            incarnation=context.incarnation,
             version=self.version,
-            exchange=engine.exchange.public,
-            multicast=engine.network.multicast is not None,
-            router=engine.network.router,
+            exchange=context.keyring.exchange.public,
+            multicast=context.network.multicast is not None,
+            router=context.network.router,
             columns=takes_columns(),
         )
 
     def state(self, principal: Principal, since: int = 0, after: Cursor | None = None) -> State:
         """What another node may know of this one: what has changed since a version, or all, from some place on."""
-        with self._engine.lock:
+        with self._lock:
             (channels, sources, wanted), version = self.told, self.version
             changed = self._changes.since(since) if since and after is None else None
-        sees, listener = self._engine.security.seen_by(principal), self._engine.listener
-        allows = self._engine.security.allows
+        sees, streams = self._context.security.seen_by(principal), self._streams()
+        allows = self._context.security.allows
 
         def shows(name: str) -> bool:
             return sees(name) and (name not in wanted or bool(allows(principal, "advertise", name)))
 
-        known = listener is not None and self._engine.security.deals_with(principal)  # else it has no business there
-        endpoints = self._addresses(tuple(listener.endpoints)) if listener is not None and known else []
+        known = streams is not None and self._context.security.deals_with(principal)  # else it has no business there
+        endpoints = self._addresses(tuple(streams)) if streams is not None and known else []
         state = None
         if changed is not None and since <= version:
             told = [key for key in changed if key[0] != WANTED or allows(principal, "advertise", key[1])]
             state = self._changed(channels, sources, told, sees, shows)
         if state is None:
             state, since = self._paged(channels, sources, version, sees, shows, after), 0
-        restricted = self._engine.security.hides_from(principal)
+        restricted = self._context.security.hides_from(principal)
         return replace(state, version=version, since=since, endpoints=endpoints, restricted=restricted)
 
     def _addresses(self, endpoints: tuple[str, ...]) -> list[str]:
@@ -217,17 +224,17 @@ class Description:
         return found
 
     def _blank(self) -> State:
-        engine = self._engine
+        context = self._context
         return State(
-            node=engine.id,
-            incarnation=engine.incarnation,
+            node=context.id,
+            incarnation=context.incarnation,
             version=0,
             endpoints=[],
-            exchange=engine.exchange.public,
+            exchange=context.keyring.exchange.public,
             channels=[],
             sources=[],
-            multicast=engine.network.multicast is not None,
-            router=engine.network.router,
+            multicast=context.network.multicast is not None,
+            router=context.network.router,
             columns=takes_columns(),
         )
 

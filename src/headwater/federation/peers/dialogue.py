@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,10 +21,12 @@ from headwater.errors import FederationError, FrameError, SecurityError, Unreach
 from headwater.federation.security.envelope import Opened, question_name
 from headwater.federation.security.session import is_box
 from headwater.federation.wire import requests as messages
-from headwater.federation.wire.requests import Accepted, Reply, pack
+from headwater.federation.wire.requests import Accepted, Card, Reply, pack
 
 if TYPE_CHECKING:
-    from headwater.federation.engine import Engine
+    from headwater.federation.context import Context
+    from headwater.federation.fabric.fabric import Fabric
+    from headwater.federation.peers.description import Description
     from headwater.federation.peers.peer import Peer
 
 log = logging.getLogger("headwater.federation")
@@ -56,10 +59,16 @@ class Answered:
 
 
 class Dialogue:
-    """Of one node."""
+    """Of one node. Where what others say leads to is set by who makes it: `on_request` answers what another node asks,
+    having proven who it is; `on_card` is told that one says which run of it this is, and how to write to it; `on_sign`,
+    that one is said to be there, which proves nothing."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    on_request: Callable[[Opened, messages.Request], Reply]
+    on_card: Callable[[Opened, Card], None]
+    on_sign: Callable[[str, int], None]
+
+    def __init__(self, context: Context, fabric: Fabric, description: Description) -> None:
+        self._context, self._fabric, self._description = context, fabric, description
         self._began = time.time_ns()
 
     # ── asking ──
@@ -67,7 +76,7 @@ class Dialogue:
     def ask(self, peer: Peer, request: Any, timeout: float = ANSWER) -> Any:
         """A question to a peer, and its answer; Unreachable if there is none that is its own."""
         question = self.question(peer, request)
-        answered = self._engine.fabric.ask(peer.id, question.payload, timeout, partial(self.accept, question))
+        answered = self._fabric.ask(peer.id, question.payload, timeout, partial(self.accept, question))
         answer = answered.reply
         if isinstance(answer, Accepted) and answer.error:
             raise FederationError(f"node {peer.name}: {answer.error}")
@@ -78,20 +87,20 @@ class Dialogue:
             exchange, incarnation, newest = peer.exchange, peer.incarnation, peer.newest
         if exchange is None:
             raise Unreachable(f"node {peer.name} has not introduced itself yet")
-        sealed = self._engine.seal(QUESTION_KIND, pack(request), to=peer.id, run=incarnation)
-        return Question(self._engine.exchange.box(exchange, sealed), peer.id, exchange, newest)
+        sealed = self._context.keyring.seal(QUESTION_KIND, pack(request), to=peer.id, run=incarnation)
+        return Question(self._context.keyring.exchange.box(exchange, sealed), peer.id, exchange, newest)
 
     def introduction(self, node: str = "", incarnation: int = 0) -> Question:
         """This node's card, for one node or for all; it is answered with what that one has."""
-        card = self._engine.membership.description.card()
-        return Question(self._engine.seal(CARD_KIND, pack(card), to=node, run=incarnation), node)
+        card = self._description.card()
+        return Question(self._context.keyring.seal(CARD_KIND, pack(card), to=node, run=incarnation), node)
 
     def accept(self, question: Question, data: bytes) -> Answered:
         """An answer, if it is one to this question by who was asked; SecurityError or FrameError if it is not."""
         opened = None
         try:
             exchange, inner = self._unboxed(question, data)
-            opened = self._engine.open_sealed(inner, REPLY_KIND, answers=question.name)
+            opened = self._context.keyring.open(inner, REPLY_KIND, answers=question.name)
             if question.node and opened.sender != question.node:
                 found = f"expected an answer of {question.node}, found one of {opened.sender}"
                 raise SecurityError(found, "key", opened.sender)
@@ -101,14 +110,14 @@ class Dialogue:
             if isinstance(reply, messages.State) and reply.exchange != exchange:
                 raise SecurityError(f"{opened.sender} speaks of another key than its own", "key", opened.sender)
         except (SecurityError, FrameError) as error:
-            self._engine.blame(opened, error)
+            self._context.offences.blame(opened, error)
             raise
         return Answered(opened, reply, question, exchange)
 
     def _unboxed(self, question: Question, data: bytes) -> tuple[bytes, bytes]:
         if not is_box(data) and not question.exchange:
             return b"", data  # who cannot judge a card has no key to answer with
-        exchange, inner = self._engine.exchange.unbox(data)
+        exchange, inner = self._context.keyring.exchange.unbox(data)
         if question.exchange and exchange != question.exchange:
             raise SecurityError(f"expected an answer of {question.node}, found one of somebody else", "key")
         return exchange, inner
@@ -121,34 +130,34 @@ class Dialogue:
             return self.on_introduction(payload)
         opened = None
         try:
-            exchange, inner = self._engine.exchange.unbox(payload)
+            exchange, inner = self._context.keyring.exchange.unbox(payload)
         except SecurityError as error:
-            self._engine.blame(None, error)
+            self._context.offences.blame(None, error)
             return None
         try:
-            opened = self._engine.open_sealed(inner, QUESTION_KIND)
+            opened = self._context.keyring.open(inner, QUESTION_KIND)
             request = messages.request(opened.body)
         except (SecurityError, FrameError) as error:
-            self._engine.blame(opened, error)
+            self._context.offences.blame(opened, error)
             return self._boxed(exchange, payload, opened, Accepted(error=f"refused: {error}"))
         return self._boxed(exchange, payload, opened, self._answer(opened, request))
 
     def _answer(self, opened: Opened, request: messages.Request) -> Reply:
         try:
-            return self._engine.answer(opened, request)
+            return self.on_request(opened, request)
         except Exception as error:  # who asks is told, and nobody else
-            log.exception("node %s: a question of %s could not be answered", self._engine.node.name, opened.sender)
+            log.exception("node %s: a question of %s could not be answered", self._context.name, opened.sender)
             return Accepted(error=f"it could not answer: {type(error).__name__}: {error}")
 
     def _boxed(self, exchange: bytes, payload: bytes, opened: Opened | None, reply: Reply) -> bytes:
         to, run = ("", 0) if opened is None else (opened.sender, opened.incarnation)
-        seal = partial(self._engine.seal, REPLY_KIND, to=to, run=run, answers=question_name(payload))
+        seal = partial(self._context.keyring.seal, REPLY_KIND, to=to, run=run, answers=question_name(payload))
         try:
             sealed = seal(pack(reply))
         except FederationError as error:  # it is too large
-            log.error("node %s: the answer to a question of %s: %s", self._engine.node.name, to, error)
+            log.error("node %s: the answer to a question of %s: %s", self._context.name, to, error)
             sealed = seal(pack(Accepted(error=f"it could not answer: {error}")))
-        return self._engine.exchange.box(exchange, sealed)
+        return self._context.keyring.exchange.box(exchange, sealed)
 
     def on_introduction(self, payload: bytes) -> bytes | None:
         """Another node says who it is, and is told what it may know; why it is not, in the clear, if it is not.
@@ -157,16 +166,16 @@ class Dialogue:
         and whose it is said to be is asked. (An honest one comes here only if the two clocks differ.)"""
         opened = None
         try:
-            opened = self._engine.open_sealed(payload, CARD_KIND)
+            opened = self._context.keyring.open(payload, CARD_KIND)
             card = messages.card(opened.body)
             if not opened.to and opened.time < self._began:
-                self._engine.membership.inquiries.want(opened.sender, opened.incarnation, proven=False)
+                self.on_sign(opened.sender, opened.incarnation)
                 return None
-            state = self._engine.membership.description.state(opened.principal)
+            state = self._description.state(opened.principal)
             reply = self._boxed(card.exchange, payload, opened, state)  # first: the key may be none
-            self._engine.membership.introduced(opened, card)
+            self.on_card(opened, card)
             return reply
         except (SecurityError, FrameError) as error:
-            self._engine.blame(opened, error)
+            self._context.offences.blame(opened, error)
             body = pack(Accepted(error=f"refused: {error}"))
-            return self._engine.seal(REPLY_KIND, body, answers=question_name(payload))
+            return self._context.keyring.seal(REPLY_KIND, body, answers=question_name(payload))

@@ -9,15 +9,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
 from headwater.errors import FederationError, FrameError, SecurityError
-from headwater.federation.peers.description import EMPTY, Description, describe, size_of
-from headwater.federation.peers.dialogue import ANSWER, Answered, Question
+from headwater.federation.peers.description import EMPTY, Description, size_of
+from headwater.federation.peers.dialogue import ANSWER, Answered, Dialogue, Question
 from headwater.federation.peers.inquiries import Inquiries, Inquiry
-from headwater.federation.peers.peer import Peer
 from headwater.federation.peers.roll_calls import RollCalls
 from headwater.federation.security.envelope import Opened
 from headwater.federation.wire import frames as wire
@@ -28,7 +27,12 @@ from headwater.federation.wire.requests import Accepted, Card, Describe, News, S
 if TYPE_CHECKING:
     from headwater.channel.source import Source
     from headwater.federation.arrive.remote_source import RemoteSource
-    from headwater.federation.engine import Engine
+    from headwater.federation.context import Context
+    from headwater.federation.control_events import ControlEvents
+    from headwater.federation.fabric.fabric import Fabric
+    from headwater.federation.peers.peer import Peer
+    from headwater.federation.peers.permissions import Permissions
+    from headwater.federation.peers.table import Peers
 
 log = logging.getLogger("headwater.federation")
 MOST_ADS = 1 << 18  # channels and sources of one node that are taken
@@ -41,19 +45,63 @@ MOST_SILENT = 1024  # runs that are remembered for not having answered
 MOST_APPEARED = 1024  # runs of nodes of which is remembered since when they are said to be there
 
 
-class Membership:
-    """Of one node."""
+class Linker(Protocol):
+    """Makes links to other nodes."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.description = Description(engine)
+    def wanted(self, peer: Peer) -> bool:
+        """Whether there is a reason to have a link."""
+        ...
+
+    def connect(self, peer: Peer) -> None:
+        """See to it that there is one; soon, not now."""
+
+
+class Installs(Protocol):
+    """Keeps what other nodes have installed at this node's sources."""
+
+    def sources_gone(self, sources: list[Source]) -> None:
+        """Sources of this node are no more."""
+
+    def away(self, peer: Peer) -> None:
+        """A peer is not there."""
+
+    def restarted(self, peer: Peer) -> None:
+        """A peer was started again."""
+
+    def gone(self, peer: Peer, *, orderly: bool) -> bool:
+        """A peer has left, or stays away for too long; whether something is still kept for it."""
+        ...
+
+
+class Membership:
+    """Of one node. What follows from who comes and goes is done by those who are set after it was made: `links`,
+    `installer`, and `on_advertised`, which is told that a peer has said what it has."""
+
+    links: Linker
+    installer: Installs
+    on_advertised: Callable[[Peer], None]
+
+    def __init__(
+        self,
+        context: Context,
+        peers: Peers,
+        fabric: Fabric,
+        dialogue: Dialogue,
+        description: Description,
+        permissions: Permissions,
+        control: ControlEvents,
+        make_peer: Callable[[str, int], Peer],
+    ) -> None:
+        self._context, self._peers, self._fabric, self._dialogue = context, peers, fabric, dialogue
+        self._permissions, self._control, self._make_peer = permissions, control, make_peer
+        self.description = description
         self._refusals: set[str] = set()  # nodes that have refused this one
         self.expelled: dict[str, str] = {}  # nodes with which this one has parted, and why
         self._silent: set[tuple[str, int]] = set()  # runs of nodes that are said to be there, and do not answer
         self._telling = threading.Lock()  # one at a time
         self._appeared: dict[tuple[str, int], float] = {}  # runs of nodes that are said to be there, and since when
-        self._calls = RollCalls(engine)
-        self.inquiries = Inquiries(self._ask_state, self._heard, self._unknown, engine.scheduler.later)
+        self._calls = RollCalls(context.scheduler, fabric, self.roll_call)
+        self.inquiries = Inquiries(self._ask_state, self._heard, self._unknown, context.scheduler.later)
 
     def start(self) -> None:
         """From here on changes are told."""
@@ -62,34 +110,30 @@ class Membership:
     def roll_call(self) -> None:
         """Say to everyone that this node is there, and hear what they have. It returns when all that are known by now
         have answered; whoever answers later, or has only been said to be there, is heard as well."""
-        question = self._engine.dialogue.introduction()
+        question = self._dialogue.introduction()
         late = partial(self._answered_roll, question)
-        for reply in self._engine.fabric.roll_answers(question.payload, ANSWER, self._present, late):
+        for reply in self._fabric.roll_answers(question.payload, ANSWER, self._present, late):
             self._answered_roll(question, reply)
-        self._engine.scheduler.changed()
+        self._context.scheduler.changed()
 
     def _present(self) -> list[str]:
         """The nodes that have proven to be there."""
-        return [peer.id for peer in self._engine.everyone() if peer.present and peer.gone is None]
+        return [peer.id for peer in self._peers.everyone() if peer.present and peer.gone is None]
 
     def _answered_roll(self, question: Question, reply: bytes) -> None:
         with suppress(SecurityError, FrameError):  # that is noted
-            answered = self._engine.dialogue.accept(question, reply)
+            answered = self._dialogue.accept(question, reply)
             if self._heard(answered):
                 sender = answered.opened
                 self.inquiries.want(sender.sender, sender.incarnation, proven=True, anew=True)
-        self._engine.scheduler.changed()
+        self._context.scheduler.changed()
 
     def look_round(self, source: Source) -> None:
         """Once others can know of a source of this node, hear from everyone what they have: of two nodes that do so at
         least one then knows of the other's."""
         told = self.description
-        self._engine.scheduler.until(lambda: source.number in told.told[1] or self._engine.closed, ANSWER)
+        self._context.scheduler.until(lambda: source.number in told.told[1] or self._context.closed, ANSWER)
         self.roll_call()
-
-    def describe(self, source: Source) -> SourceAd:
-        """A source as others are told of it."""
-        return describe(source)
 
     def describe_to(self, peer: Peer, opened: Opened, request: Describe) -> State:
         """What a peer that asks may know of this node."""
@@ -103,15 +147,15 @@ class Membership:
             gone = self.description.renew()
             if gone is None:
                 return
-            news = News(self._engine.id, self._engine.incarnation, self.description.version)
-            self._engine.fabric.tell(self._engine.seal("news", pack(news)))
-        self._engine.installer.sources_gone(gone)
+            news = News(self._context.id, self._context.incarnation, self.description.version)
+            self._fabric.tell(self._context.keyring.seal("news", pack(news)))
+        self.installer.sources_gone(gone)
 
     def look_at_wants(self) -> None:
         """What another node has is different now: channels that sinks here want may have become known by it, or are no
         longer."""
         if self.description.wants:
-            self._engine.scheduler.later(0.0, self.tell_news)
+            self._context.scheduler.later(0.0, self.tell_news)
 
     def latest(self) -> int:
         """The version of this node's state with all that there is now."""
@@ -120,22 +164,24 @@ class Membership:
 
     def tell_again(self) -> None:
         """Something signed, for everyone."""
-        news = News(self._engine.id, self._engine.incarnation, self.description.version)
+        news = News(self._context.id, self._context.incarnation, self.description.version)
         with suppress(FederationError):  # there is no connection: what is said over the next one is signed as well
-            self._engine.fabric.tell(self._engine.seal("news", pack(news)))
+            self._fabric.tell(self._context.keyring.seal("news", pack(news)))
 
     def check_vouched(self) -> None:
         """Part with those for whom nobody vouches any more: their certificate has expired, or was revoked."""
         now = time.time_ns()
-        for peer in self._engine.everyone():
+        for peer in self._peers.everyone():
             principal = peer.principal
-            why = None if principal is None else self._engine.credentials.trust.why_not(principal.certified, now)
+            why = (
+                None if principal is None else self._context.keyring.credentials.trust.why_not(principal.certified, now)
+            )
             if why is not None:
                 self._expel(peer, why[1])
 
     def _expel(self, peer: Peer, why: str) -> None:
         """Nothing more comes from it, and nothing goes to it; until it shows a certificate that is good."""
-        self._engine.offence(peer, why)
+        self._context.offences.note(peer.id, why)
         peer.principal, peer.trouble, peer.present = None, why, False
         link = peer.link
         if link is not None:
@@ -148,37 +194,37 @@ class Membership:
 
     def peer(self, node: str, incarnation: int) -> Peer:
         """The peer of that id; one that was started again is the same peer, with nothing of what it was sending."""
-        with self._engine.lock:
-            found = self._engine.peers.get(node)
+        with self._peers.lock:
+            found = self._peers.get(node)
             if found is None:
-                found = self._engine.peers[node] = Peer(self._engine, node, incarnation)
+                found = self._peers[node] = self._make_peer(node, incarnation)
         if self._is_later(found, incarnation):
             self._renewed(found, incarnation)
         return found
 
     def _is_later(self, peer: Peer, incarnation: int) -> bool:
         """Whether it is another run of a node than the one known here, and the one that is there now."""
-        return incarnation != peer.incarnation and incarnation == self._engine.verifier.run_of(peer.id)
+        return incarnation != peer.incarnation and incarnation == self._context.keyring.verifier.run_of(peer.id)
 
     def lives(self, node: str, incarnation: int) -> bool:
         """Whether that run of a node is there, as far as can be seen from here. Where that rests on a sign of life
         alone, which others can make, it is asked: if it does not answer it counts as gone."""
-        peer = self._engine.peers.get(node)
+        peer = self._peers.get(node)
         if peer is None or peer.incarnation != incarnation:
             return False
-        if peer.direct and monotonic() - peer.heard < self._engine.network.lease:
+        if peer.direct and monotonic() - peer.heard < self._context.network.lease:
             return True
-        if not self._engine.fabric.is_alive(node, incarnation) or (node, incarnation) in self._silent:
+        if not self._fabric.is_alive(node, incarnation) or (node, incarnation) in self._silent:
             return False
-        self._engine.scheduler.work(self._check_alive, peer, incarnation, on=node)
+        self._context.scheduler.work(self._check_alive, peer, incarnation, on=node)
         return True
 
     def _check_alive(self, peer: Peer, incarnation: int) -> None:
         try:
             known = 0 if peer.state is None else peer.state.version
-            self._engine.dialogue.ask(peer, Describe(known), ALIVE)
+            self._dialogue.ask(peer, Describe(known), ALIVE)
         except FederationError as error:
-            log.info("node %s: %s, run %d, does not answer: %s", self._engine.node.name, peer.id, incarnation, error)
+            log.info("node %s: %s, run %d, does not answer: %s", self._context.name, peer.id, incarnation, error)
             if len(self._silent) >= MOST_SILENT:
                 self._silent.clear()
             self._silent.add((peer.id, incarnation))
@@ -191,7 +237,7 @@ class Membership:
             peer.described, peer.newest, peer.considered, peer.met = False, 0, 0, monotonic()
             exchange, peer.exchange = peer.exchange, None
             if exchange is not None:
-                self._engine.exchange.forget(exchange, peer.id)
+                self._context.keyring.exchange.forget(exchange, peer.id)
             peer.asked.clear()
             peer.memory_there = 0
             peer.unwanted.clear()
@@ -203,18 +249,20 @@ class Membership:
             if link is not None:
                 peer._let_go(link, "the other node was started again")
         for source in gone:
-            self._engine.node._wiring.withdraw(source)
+            self._context.wiring.withdraw(source)
             self._forget_positions(source)
-        self._engine.installer.restarted(peer)
-        if self._engine.groups is not None:
-            self._engine.groups.forget(peer)
+        self.installer.restarted(peer)
 
     def _forget_positions(self, source: RemoteSource) -> None:
         """A source will not come back: how far sinks were with it need not be remembered."""
-        state = self._engine.node.state
+        state = self._context.node.state
         if state is not None and source.position_key is not None and not source.ad.log:
             for sink in state.sinks():
                 state.forget(sink, source.position_key)
+
+    def said_to_be_there(self, node: str, incarnation: int) -> None:
+        """A sign of life that proves nothing: whose it is said to be is asked."""
+        self.inquiries.want(node, incarnation, proven=False)
 
     def joined(self, node: str, incarnation: int) -> None:
         """Someone says so; only what is signed by it makes it a peer, or one that was started again."""
@@ -222,38 +270,38 @@ class Membership:
         self._appeared[node, incarnation] = monotonic()
         while len(self._appeared) > MOST_APPEARED:
             del self._appeared[next(iter(self._appeared))]
-        with self._engine.lock:
-            peer = self._engine.peers.get(node)
+        with self._peers.lock:
+            peer = self._peers.get(node)
         if peer is None or peer.state is None or incarnation != peer.incarnation:
             # As a rule it says so itself by then. If two have missed each other, one of them asks.
             proven = self.proven(node, incarnation)
-            self.inquiries.want(node, incarnation, proven=proven, delay=0.1 if self._engine.id < node else 0.5)
+            self.inquiries.want(node, incarnation, proven=proven, delay=0.1 if self._context.id < node else 0.5)
         elif incarnation == peer.incarnation:
             peer.present, peer.gone = True, None
-            self._engine.control.node(peer, "joined")
+            self._control.node(peer, "joined")
             # What it has told meanwhile did not come here.
             self.inquiries.want(node, incarnation, peer.state.version, proven=True, anew=True)
             self._touch_all()
             self._link_again(peer)
-            self._engine.scheduler.changed()
+            self._context.scheduler.changed()
 
     def expected(self, since: float) -> set[tuple[str, int]]:
         """Runs of nodes that are said to be there since a time or later, and have not said anything themselves yet."""
-        known = {(peer.id, peer.incarnation) for peer in self._engine.everyone()}
+        known = {(peer.id, peer.incarnation) for peer in self._peers.everyone()}
         appeared = {who for who, at in list(self._appeared.items()) if at >= since}
-        return {who for who in appeared - known if self._engine.fabric.is_alive(*who)}
+        return {who for who in appeared - known if self._fabric.is_alive(*who)}
 
     def left(self, node: str, incarnation: int) -> None:
         self._appeared.pop((node, incarnation), None)
-        with self._engine.lock:
-            peer = self._engine.peers.get(node)
+        with self._peers.lock:
+            peer = self._peers.get(node)
         if peer is None or incarnation != peer.incarnation:
             return
         peer.present = False
         if peer.direct:
             peer.say(wire.encode_ping(self.description.version))  # it may be only Zenoh that does not reach it
             heard = peer.heard
-            self._engine.scheduler.later(min(1.0, self._engine.network.lease), lambda: self._still_there(peer, heard))
+            self._context.scheduler.later(min(1.0, self._context.network.lease), lambda: self._still_there(peer, heard))
         else:
             self._away(peer)
 
@@ -266,28 +314,28 @@ class Membership:
     def _away(self, peer: Peer) -> None:
         """Neither Zenoh nor a stream reaches it."""
         with peer.lock:
-            if peer.gone is not None or self._engine.closed:
+            if peer.gone is not None or self._context.closed:
                 return
             peer.gone = monotonic()
             link = peer.link
         if link is not None:
             peer.link_down(link, "the other node is not there any more")
-        self._engine.installer.away(peer)
+        self.installer.away(peer)
         for source in list(peer.remote_sources.values()):
             source.promised(None)
-        self._engine.control.node(peer, "left")
+        self._control.node(peer, "left")
         self.look_at_wants()
-        self._engine.scheduler.changed()
+        self._context.scheduler.changed()
 
     def link_lost(self, peer: Peer) -> None:
         """A link to a peer has ended."""
-        if self._engine.closed:
+        if self._context.closed:
             return
         if not peer.present:
             self._away(peer)
-        elif self._engine.links.wanted(peer):
-            self._engine.links.connect(peer)
-        self._engine.scheduler.changed()
+        elif self.links.wanted(peer):
+            self.links.connect(peer)
+        self._context.scheduler.changed()
 
     def said_bye(self, peer: Peer, reason: str) -> None:
         """A peer leaves in an orderly way."""
@@ -295,31 +343,28 @@ class Membership:
         link = peer.link
         if link is not None:
             peer.link_down(link, f"it said goodbye: {reason}")
-        self._engine.scheduler.later(0.0, lambda: self._forget(peer, orderly=True))
+        self._context.scheduler.later(0.0, lambda: self._forget(peer, orderly=True))
 
     def _forget(self, peer: Peer, *, orderly: bool = False) -> None:
         """It will not come back, or too late."""
         if peer.gone is None:
             return
         for source in list(peer.remote_sources.values()):
-            self._engine.node._wiring.withdraw(source)
+            self._context.wiring.withdraw(source)
         peer.remote_sources.clear()
         peer.over.clear()
         peer.unacknowledged.clear()
-        self._engine.permissions.forget(peer)
-        kept = self._engine.installer.gone(peer, orderly=orderly)
-        if self._engine.groups is not None:
-            self._engine.groups.forget(peer)
-            self._engine.groups.hearing.forget(peer)
+        self._permissions.forget(peer)
+        kept = self.installer.gone(peer, orderly=orderly)
         if not kept:
             peer.sender.close()
-            self._engine.verifier.forget(peer.id)
+            self._context.keyring.verifier.forget(peer.id)
             if peer.exchange is not None:
-                self._engine.exchange.forget(peer.exchange, peer.id)
-            with self._engine.lock:
-                if self._engine.peers.get(peer.id) is peer and peer.gone is not None:
-                    del self._engine.peers[peer.id]
-        self._engine.scheduler.changed()
+                self._context.keyring.exchange.forget(peer.exchange, peer.id)
+            with self._peers.lock:
+                if self._peers.get(peer.id) is peer and peer.gone is not None:
+                    del self._peers[peer.id]
+        self._context.scheduler.changed()
 
     # ── what others say of themselves ──
 
@@ -337,9 +382,9 @@ class Membership:
                     columns=card.columns,
                 )  # fmt: skip
                 peer.present, peer.gone = True, None
-        self._engine.fabric.vouch(card.node, card.incarnation)
+        self._fabric.vouch(card.node, card.incarnation)
         if new:
-            self._engine.control.node(peer, "joined")
+            self._control.node(peer, "joined")
             self._met(peer)
         else:
             self.version_said(peer, card.version)
@@ -369,7 +414,7 @@ class Membership:
                 case _:
                     raise FrameError(f"expected the state of a node, found {type(reply).__name__}")
         except (SecurityError, FrameError) as error:
-            self._engine.blame(opened, error)
+            self._context.offences.blame(opened, error)
         return False
 
     def _refused_by(self, opened: Opened, answer: Accepted) -> None:
@@ -378,7 +423,7 @@ class Membership:
             if len(self._refusals) >= MOST_EXPELLED:
                 self._refusals.clear()  # they may be said again
             self._refusals.add(opened.sender)
-            log.warning("node %s: %s does not let it in: %s", self._engine.node.name, opened.sender, answer.error)
+            log.warning("node %s: %s does not let it in: %s", self._context.name, opened.sender, answer.error)
 
     def _take_state(self, opened: Opened, said: State, question: Question) -> bool:
         """What another node has; whether there is more to ask for."""
@@ -398,10 +443,10 @@ class Membership:
                 peer.newest = said.version  # it has said more than was true
             peer.newest = max(peer.newest, said.version)
             more = peer.behind if state is not None else peer.pages is not None and peer.pages is not pages
-        self._engine.fabric.vouch(said.node, said.incarnation)
+        self._fabric.vouch(said.node, said.incarnation)
         if state is not None:
             if before is None:
-                self._engine.control.node(peer, "joined")
+                self._control.node(peer, "joined")
             self._tell_changes(peer, [] if before is None else before.sources, state)
             self._met(peer)
         return more
@@ -448,24 +493,24 @@ class Membership:
             source = peer.remote_sources.get(ad.sid)
             told = source is None or source.linked or source.track is not None  # among its events, where it counts
             if source is not None and not told and source.zones != frozenset(ad.zones):
-                self._engine.node._wiring.rezone(source, frozenset(ad.zones))
+                self._context.wiring.rezone(source, frozenset(ad.zones))
         for ad in before:
             if ad.sid not in here:
-                self._engine.control.source(peer, ad, "withdrawn")
+                self._control.source(peer, ad, "withdrawn")
         for ad in state.sources:
             if ad.sid not in known:
-                self._engine.control.source(peer, ad, "advertised")
+                self._control.source(peer, ad, "advertised")
 
     def on_news(self, payload: bytes) -> None:
         opened = None
         try:
-            opened = self._engine.open_sealed(payload, "news")
+            opened = self._context.keyring.open(payload, "news")
             news = messages.news(opened.body)
             _check_speaker(opened, news)
         except (SecurityError, FrameError) as error:
-            self._engine.blame(opened, error)
+            self._context.offences.blame(opened, error)
             return
-        if news.node != self._engine.id:
+        if news.node != self._context.id:
             self.version_said(self.signed_by(opened), news.version)
 
     def version_said(self, peer: Peer, version: int) -> None:
@@ -483,35 +528,37 @@ class Membership:
 
     def current(self) -> bool:
         """Whether all is known here of which peers that are there have said that it is new."""
-        return not any(peer.behind for peer in self._engine.everyone() if peer.gone is None)
+        return not any(peer.behind for peer in self._peers.everyone() if peer.gone is None)
 
     def _allowed(self, state: State, opened: Opened) -> State:
         """What of it the sender may advertise."""
         sources = []
         for ad in state.sources:
-            decision = self._engine.security.allows(opened.principal, "advertise", ad.channel)
+            decision = self._context.security.allows(opened.principal, "advertise", ad.channel)
             if decision:
                 sources.append(ad)
             else:
-                self._engine.offence(opened.sender, f"it advertises {ad.channel}, which it may not: {decision.why}")
+                self._context.offences.note(
+                    opened.sender, f"it advertises {ad.channel}, which it may not: {decision.why}"
+                )
         return state if len(sources) == len(state.sources) else replace(state, sources=sources)
 
     def proven(self, node: str, incarnation: int) -> bool:
         """Whether that run of a node has signed something that came here."""
-        peer = self._engine.peers.get(node)
+        peer = self._peers.get(node)
         return peer is not None and peer.incarnation == incarnation
 
     def _unknown(self, inquiry: Inquiry) -> bool:
         """Whether a node is still there, and what is wanted of it has not come."""
-        peer = self._engine.peers.get(inquiry.node)
+        peer = self._peers.get(inquiry.node)
         state = None if peer is None or peer.incarnation != inquiry.incarnation else peer.state
-        if self._engine.closed or not self._engine.fabric.is_alive(inquiry.node, inquiry.incarnation):
+        if self._context.closed or not self._fabric.is_alive(inquiry.node, inquiry.incarnation):
             return False
         return inquiry.anew or state is None or state.version < inquiry.version
 
     def _ask_state(self, inquiry: Inquiry, answered: Callable[[Answered | FederationError], None]) -> None:
         """Ask a node for its state; one of which no key is known is told who asks."""
-        dialogue, peer = self._engine.dialogue, self._engine.peers.get(inquiry.node)
+        dialogue, peer = self._dialogue, self._peers.get(inquiry.node)
         if peer is None or peer.exchange is None or peer.incarnation != inquiry.incarnation:
             question = dialogue.introduction(inquiry.node, inquiry.incarnation)
         else:
@@ -520,44 +567,44 @@ class Membership:
             after = None if pages is None else pages.next
             question = dialogue.question(peer, Describe(since, after, self.description.version))
         accept = partial(dialogue.accept, question)
-        self._engine.fabric.ask_soon(inquiry.node, question.payload, answered, timeout=inquiry.timeout, accept=accept)
+        self._fabric.ask_soon(inquiry.node, question.payload, answered, timeout=inquiry.timeout, accept=accept)
 
     def fetch(self, peer: Peer, timeout: float) -> None:
         """Wait until a peer has said what it has, and where it can be called; or too late."""
         if not peer.described:
             self.inquiries.want(peer.id, peer.incarnation, proven=True, anew=True)
-            self._engine.scheduler.until(
-                lambda: peer.described or self._engine.closed or peer.link is not None, timeout
+            self._context.scheduler.until(
+                lambda: peer.described or self._context.closed or peer.link is not None, timeout
             )
 
     def _link_again(self, peer: Peer) -> None:
         """It is back: what was kept for it, or is still wanted of it, needs a link."""
-        if peer.link is None and self._engine.links.wanted(peer):
-            self._engine.links.connect(peer)
+        if peer.link is None and self.links.wanted(peer):
+            self.links.connect(peer)
 
     def _met(self, peer: Peer) -> None:
         """What it has may concern sinks here."""
         self._compare_names(peer)
         self._link_again(peer)
-        self._engine.scheduler.later(0.0, lambda: self._engine.requester.advertised(peer))
+        self._context.scheduler.later(0.0, lambda: self.on_advertised(peer))
         self.look_at_wants()
-        self._engine.scheduler.changed()
+        self._context.scheduler.changed()
 
     def _compare_names(self, peer: Peer) -> None:
         """Two nodes of one name work, each by its id, and are told apart by nobody who reads a report or a log."""
-        others = [self._engine.id] if peer.name == self._engine.node.name else []
-        others += [each.id for each in self._engine.everyone() if each.name == peer.name and each is not peer
+        others = [self._context.id] if peer.name == self._context.name else []
+        others += [each.id for each in self._peers.everyone() if each.name == peer.name and each is not peer
                    and each.present and each.gone is None]  # fmt: skip
         if others:
             log.warning(
                 "node %s: expected a name of its own for each node, found %r for %s and %s; give one of them another "
                 "name (if it is one that was started again, this passes)",
-                self._engine.node.name, peer.name, peer.id, " and ".join(others),
+                self._context.name, peer.name, peer.id, " and ".join(others),
             )  # fmt: skip
 
     def _touch_all(self) -> None:
-        with self._engine.node._wiring.lock:
-            self._engine.wired(self._engine.node.channels())
+        with self._context.wiring.lock:
+            self._context.wiring.changed(self._context.node.channels())
 
     def signed_by(self, opened: Opened) -> Peer:
         """The peer that has signed something; it is there."""
@@ -570,12 +617,12 @@ class Membership:
         return peer
 
     def look_around(self) -> None:
-        now, alive, lease = monotonic(), self._engine.fabric.alive, self._engine.network.lease
+        now, alive, lease = monotonic(), self._fabric.alive, self._context.network.lease
         self._calls.look(now)
-        for peer in self._engine.everyone():
+        for peer in self._peers.everyone():
             link = peer.link
             if peer.gone is not None:
-                if now - peer.gone > self._engine.network.keep:
+                if now - peer.gone > self._context.network.keep:
                     self._forget(peer)
             elif link is None and now - peer.met > lease and (peer.id, peer.incarnation) not in alive:
                 peer.present = False  # it has signed something, but there is no sign of life of it

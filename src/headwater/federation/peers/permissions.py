@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 
 from headwater.channel.names import Pattern, check_name, is_pattern
 from headwater.errors import ChannelError, FederationError, HeadwaterError
+from headwater.federation.control_events import owns
 from headwater.federation.demand.wishes import sinks_behind
-from headwater.federation.peers.dialogue import ANSWER, Answered
+from headwater.federation.peers.dialogue import ANSWER, Answered, Dialogue
 from headwater.federation.wire.requests import MAX_NAMES, MayNot, MaySubscribe
 
 if TYPE_CHECKING:
@@ -30,8 +31,12 @@ if TYPE_CHECKING:
     from headwater.channel.options.subscribe import Asked
     from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
-    from headwater.federation.engine import Engine
+    from headwater.federation.context import Context
+    from headwater.federation.control_events import ControlEvents
+    from headwater.federation.demand.demand import Demands
+    from headwater.federation.fabric.fabric import Fabric
     from headwater.federation.peers.peer import Peer
+    from headwater.federation.peers.table import Peers
     from headwater.federation.security.rules import Principal
 
 log = logging.getLogger("headwater.federation")
@@ -60,8 +65,17 @@ class Unlisted:
 class Permissions:
     """Of one node: what it asks, and what it answers."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine, self._node = engine, engine.node
+    def __init__(
+        self,
+        context: Context,
+        peers: Peers,
+        fabric: Fabric,
+        dialogue: Dialogue,
+        demands: Demands,
+        control: ControlEvents,
+    ) -> None:
+        self._context, self._node, self._peers, self._fabric = context, context.node, peers, fabric
+        self._dialogue, self._demands, self._control = dialogue, demands, control
         self._lock = threading.Lock()
         self._unlisted: dict[str, Unlisted] = {}  # by peer
 
@@ -74,7 +88,7 @@ class Permissions:
             return
         if unlisted.patterns != patterns:
             unlisted.patterns = patterns
-            with self._node._wiring.lock:
+            with self._context.wiring.lock:
                 names = [*self._names(peer, self._node.channels()), *self._patterns()]
             self._want(peer, unlisted, names)
         else:
@@ -82,10 +96,10 @@ class Permissions:
 
     def touched(self, channels: Iterable[Channel]) -> None:
         """Sinks of these channels have changed."""
-        for peer in self._engine.everyone():
+        for peer in self._peers.everyone():
             unlisted = self._of(peer)
             if unlisted is not None:
-                with self._node._wiring.lock:
+                with self._context.wiring.lock:
                     names = list(self._names(peer, channels))
                 self._want(peer, unlisted, names)
 
@@ -107,9 +121,9 @@ class Permissions:
         wanted of a derived channel is wanted of the one it comes from."""
         for channel in channels:
             name = channel.name
-            if channel.closed or channel.parent is not None or self._engine.control.owns(name):
+            if channel.closed or channel.parent is not None or owns(name):
                 continue
-            if not peer.offers(name) and self._engine.demands.of(channel, peer).wishes:
+            if not peer.offers(name) and self._demands.of(channel, peer).wishes:
                 yield name
 
     def _patterns(self) -> Iterator[str]:
@@ -132,13 +146,13 @@ class Permissions:
                         full, unlisted.full = not unlisted.full, True
         if full:
             log.warning("node %s: of %s it is asked for %s channels whether they may be subscribed to, and no more",
-                        self._node.name, peer.name, f"{MOST_ASKED:,}")  # fmt: skip
+                        self._context.name, peer.name, f"{MOST_ASKED:,}")  # fmt: skip
         self._show(peer, known)
         self._start(peer, unlisted)
 
     def _may_advertise(self, peer: Peer, name: str) -> bool:
         principal = peer.principal
-        return principal is not None and bool(self._engine.security.allows_named(principal, "advertise", name))
+        return principal is not None and bool(self._context.security.allows_named(principal, "advertise", name))
 
     # ── asking ──
 
@@ -147,17 +161,17 @@ class Permissions:
             if unlisted.busy or not unlisted.waiting:
                 return
             unlisted.busy = True
-        self._engine.scheduler.later(GATHER_SECONDS, partial(self._ask, peer, unlisted))
+        self._context.scheduler.later(GATHER_SECONDS, partial(self._ask, peer, unlisted))
 
     def _ask(self, peer: Peer, unlisted: Unlisted) -> None:
         """One question for all that are waiting, as far as they fit; no thread waits for its answer."""
         with self._lock:
             current = self._unlisted.get(peer.id) is unlisted and unlisted.incarnation == peer.incarnation
-            if not current or peer.gone is not None or self._engine.closed:
+            if not current or peer.gone is not None or self._context.closed:
                 unlisted.busy = False  # if the peer comes back, it is begun again
                 return
-            names = _page(unlisted.waiting, self._engine.security.limit // 4)
-        dialogue, scheduler = self._engine.dialogue, self._engine.scheduler
+            names = _page(unlisted.waiting, self._context.security.limit // 4)
+        dialogue, scheduler = self._dialogue, self._context.scheduler
 
         def answered(result: Answered | FederationError) -> None:
             scheduler.later(0.0, partial(self._answered, peer, unlisted, names, result))
@@ -165,15 +179,15 @@ class Permissions:
         try:
             question = dialogue.question(peer, MaySubscribe(names))
             accept = partial(dialogue.accept, question)
-            self._engine.fabric.ask_soon(peer.id, question.payload, answered, timeout=ANSWER, accept=accept)
+            self._fabric.ask_soon(peer.id, question.payload, answered, timeout=ANSWER, accept=accept)
         except HeadwaterError as error:
             self._failed(peer, unlisted, error)
 
     def _failed(self, peer: Peer, unlisted: Unlisted, error: HeadwaterError) -> None:
-        log.info("node %s: %s has not said what may be subscribed to: %s", self._node.name, peer.name, error)
+        log.info("node %s: %s has not said what may be subscribed to: %s", self._context.name, peer.name, error)
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(unlisted.failures, 16))
         unlisted.failures += 1
-        self._engine.scheduler.later(pause, partial(self._ask, peer, unlisted))
+        self._context.scheduler.later(pause, partial(self._ask, peer, unlisted))
 
     def _answered(self, peer: Peer, unlisted: Unlisted, names: list[str], result: Answered | FederationError) -> None:
         if isinstance(result, FederationError):
@@ -185,7 +199,9 @@ class Permissions:
                 told = why
             case reply:
                 error = getattr(reply, "error", "") or f"it answered with {type(reply).__name__}"
-                log.warning("node %s: %s does not say what may be subscribed to: %s", self._node.name, peer.name, error)
+                log.warning(
+                    "node %s: %s does not say what may be subscribed to: %s", self._context.name, peer.name, error
+                )
         refused = {name: _spoken(told[name]) for name in names if name in told}
         with self._lock:
             current = self._unlisted.get(peer.id) is unlisted
@@ -196,11 +212,11 @@ class Permissions:
             unlisted.failures, unlisted.busy = 0, False
         if current and refused:
             shown = ", ".join(list(refused)[:NAMED]) + (f" and {len(refused) - NAMED:,} more" * (len(refused) > NAMED))
-            log.warning("node %s: %s refuses subscriptions to %s: %s", self._node.name, peer.name, shown,
+            log.warning("node %s: %s refuses subscriptions to %s: %s", self._context.name, peer.name, shown,
                         next(iter(refused.values())))  # fmt: skip
             self._show(peer, refused)
         self._start(peer, unlisted)
-        self._engine.scheduler.changed()
+        self._context.scheduler.changed()
 
     # ── where it is seen ──
 
@@ -209,7 +225,7 @@ class Permissions:
         found: list[tuple[str, Entry | None]] = []
         if not refused:
             return
-        with self._node._wiring.lock:
+        with self._context.wiring.lock:
             for channel in self._node.channels():
                 if channel.name in refused:
                     for entry in channel.entries.values():
@@ -220,7 +236,7 @@ class Permissions:
                 if name in refused and self._mark([sink], peer, name, refused[name]):
                     found.append((name, None))
         for name, what in found:
-            self._engine.control.interest(peer, name, what, "refused", refused[name])
+            self._control.interest(peer, name, what, "refused", refused[name])
 
     def _mark(self, sinks: Iterable[Subscription], peer: Peer, name: str, why: str) -> bool:
         """Whether there was one that did not know it yet."""
@@ -242,7 +258,7 @@ class Permissions:
             unlisted = self._unlisted.pop(peer.id, None)
         if unlisted is None or not unlisted.refused:
             return
-        with self._node._wiring.lock:
+        with self._context.wiring.lock:
             for sink in self._node.subscriptions.values():
                 for name, why in unlisted.refused.items():
                     if sink.refused.get(place := f"{name}@{peer.name}") == why:
@@ -250,7 +266,7 @@ class Permissions:
 
     def hidden(self) -> str:
         """For people: which nodes may have channels that this one is not told of; nothing if none has."""
-        states = [(peer.name, peer.state) for peer in self._engine.everyone() if peer.gone is None]
+        states = [(peer.name, peer.state) for peer in self._peers.everyone() if peer.gone is None]
         names = ", ".join(sorted(name for name, state in states if state is not None and state.restricted))
         return f", as far as the rules of {names} let this node know of them" if names else ""
 
@@ -259,20 +275,20 @@ class Permissions:
     def answer(self, peer: Peer, principal: Principal, request: MaySubscribe) -> MayNot:
         """To which of these names a node may not subscribe. Nothing is looked up here but the rules."""
         found: dict[str, str] = {}
-        most = min(MOST_WHY, self._engine.security.limit // (8 * (len(request.names) or 1)))  # so that all of them fit
+        most = min(MOST_WHY, self._context.security.limit // (8 * (len(request.names) or 1)))  # so that all of them fit
         for name in request.names:
             try:
                 if not is_pattern(name):
                     check_name(name)
-                decision = self._engine.security.allows_named(principal, "subscribe", name)
+                decision = self._context.security.allows_named(principal, "subscribe", name)
             except ChannelError as error:
-                self._engine.offence(peer, f"it asks whether it may subscribe: {error}")
+                self._context.offences.note(peer.id, f"it asks whether it may subscribe: {error}")
                 found[name] = str(error)[:most]
                 continue
             if not decision:
                 found[name] = decision.why[:most]
                 if note_refused(peer, name, decision.why):
-                    self._engine.control.denied(peer, name, decision.why)
+                    self._control.denied(peer, name, decision.why)
         return MayNot(found)
 
 

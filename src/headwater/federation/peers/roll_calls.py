@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headwater.federation.engine import Engine
+    from headwater.federation.fabric.fabric import Fabric
+    from headwater.federation.scheduler import Scheduler
 
 FIRST_PAUSE, LAST_PAUSE = 2.0, 30.0  # seconds between roll calls while there are strangers: at first, and at most
 
@@ -16,26 +18,26 @@ class RollCalls:
     have proven nothing. Two honest nodes may have missed each other, and among many that are not there neither would be
     asked by the other soon, if at all."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, scheduler: Scheduler, fabric: Fabric, call: Callable[[], None]) -> None:
+        self._scheduler, self._fabric, self._call_all = scheduler, fabric, call
         self._pause, self._next = FIRST_PAUSE, monotonic() + FIRST_PAUSE
         self._ignored = 0  # signs of life, by the last call
         self._calling = False
 
     def look(self, now: float) -> None:
         """Call again, if it is time."""
-        fabric = self._engine.fabric
+        fabric = self._fabric
         if not fabric.unproven and fabric.ignored_tokens == self._ignored:
             self._pause, self._next = FIRST_PAUSE, now + FIRST_PAUSE
         elif now >= self._next and not self._calling:
             self._ignored = fabric.ignored_tokens
             self._pause = min(LAST_PAUSE, 2 * self._pause)
             self._next, self._calling = now + self._pause, True
-            if not self._engine.scheduler.work(self._call):
+            if not self._scheduler.work(self._call):
                 self._calling = False
 
     def _call(self) -> None:
         try:
-            self._engine.membership.roll_call()
+            self._call_all()
         finally:
             self._calling = False

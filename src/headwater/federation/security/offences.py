@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from headwater.errors import SecurityError
+from headwater.errors import FrameError, SecurityError
+
+if TYPE_CHECKING:
+    from headwater.federation.security.envelope import Opened
 
 log = logging.getLogger("headwater.federation")
 
@@ -34,6 +38,11 @@ class Offences(Counter[str]):
         if count & (count - 1) == 0:
             often = f" (number {count:,})" if count > 1 else ""
             log.warning("node %s: refused, of %s%s: %s", self._node, name, often, what)
+
+    def blame(self, opened: Opened | None, error: SecurityError | FrameError) -> None:
+        """What was signed properly and says nonsense is an offence of who has signed it."""
+        known = None if opened is None or isinstance(error, SecurityError) else opened.sender
+        self.note(known or who_sent(error), str(error))
 
 
 def who_sent(error: Exception) -> str:

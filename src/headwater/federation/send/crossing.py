@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Bystander, Entry, Flow, Ready
@@ -21,11 +21,26 @@ from headwater.native.python.publish import LonePart
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.source import Source
-    from headwater.federation.interests.admission import Grant
-    from headwater.federation.multicast.share import Share
-    from headwater.federation.peers.peer import Peer
+    from headwater.federation.send.destination import Destination
     from headwater.federation.wire.requests import Wish
     from headwater.types import EventType
+
+
+class GroupShare(Protocol):
+    """The part of a peer in a channel's multicast group, as its crossing sees it."""
+
+    @property
+    def crossed(self) -> int:
+        """Events that went out since it joined."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """Of the group."""
+        ...
+
+    def before_mark(self, frames: list[bytes]) -> None:
+        """What the peer must be told before it is told that its wishes are in force."""
 
 
 class _Member(Bystander):
@@ -101,7 +116,7 @@ class Wire(LonePart):
         lane.mark()
         # Records without a number, and without a time, follow on this.
         lane.pending.append(Pause(flow.seen, flow.source._stamp()))
-        lane.peer.engine.scheduler.later(0.0, lane.go)  # so that the next record is the first in the list, and told of
+        lane.peer.scheduler.later(0.0, lane.go)  # so that the next record is the first in the list, and told of
         lane.weight = SAMPLE + 1
         self.out, self.stirred = lane.pending, lane.first
         self.token, self.items, self.special = [None], deque(), []
@@ -156,7 +171,7 @@ class Tagged(_Member):
 class Crossing:
     """What a peer wants of a channel, and the lanes of the channel's own sources to it."""
 
-    def __init__(self, peer: Peer, channel: Channel) -> None:
+    def __init__(self, peer: Destination, channel: Channel) -> None:
         self.peer, self.channel = peer, channel
         self.lanes: dict[Source, Lane | None] = {}
         self.merged = Merged(self)
@@ -177,11 +192,11 @@ class Crossing:
         self.points: dict[int, int] = {}
         self.incarnation = peer.incarnation  # in which the peer has said so
         self.parked = False  # it was started again since: what durable sinks wanted is kept until they say more
-        self.deferred: Any = None  # what it said meanwhile, if that is not all yet
+        self.deferred: object = None  # what it said meanwhile, if that is not all yet
         self.give_up: Callable[[], None] = lambda: None  # waiting for more
         self.to_start: Callable[[], None] | None = None  # what else is to be done at that point
         self.counting = Counting(self)
-        self.share: Share | None = None  # in the channel's multicast group, if its events go there
+        self.share: GroupShare | None = None  # in the channel's multicast group, if its events go there
         self.routes: tuple[tuple[str, ...], ...] = ()  # if only gateways want it: the federations behind each
         # Of sources that are logged, by name: what the peer has of their events, until that is taken up.
         self.reached: dict[str, tuple[dict[int, int], dict[int, int]]] = {}
@@ -247,7 +262,7 @@ class Crossing:
         """A lane has read all that the log has."""
         follower = self._following.pop(lane, None)
         if follower is not None:
-            self.peer.engine.scheduler.later(0.0, follower.go)
+            self.peer.scheduler.later(0.0, follower.go)
         if self.unmarked and not any(lane.behind is not None for lane in self.active()):
             self.unmarked = False
             self.peer.marks.append(self)
@@ -291,13 +306,13 @@ class Crossing:
             todo, self.to_start = self.to_start, None
             todo()
 
-    def take(self, wish: Wish, entry: Entry, member: Merged | Tagged, grant: Grant) -> None:
-        """One wish more."""
+    def take(self, wish: Wish, entry: Entry, member: Merged | Tagged, *, cost: int, size: int) -> None:
+        """One wish more: what it costs a source, in native operations an event, and takes, in bytes."""
         tag = wish.tag
         self.counting.begins(tag, entry)
         self.wishes[tag] = entry, member
-        self.costs[tag], self._sizes[tag], self.turns[tag] = grant.cost, grant.size, wish.turn
-        self.cost, self.size = self.cost + grant.cost, self.size + grant.size
+        self.costs[tag], self._sizes[tag], self.turns[tag] = cost, size, wish.turn
+        self.cost, self.size = self.cost + cost, self.size + size
         self._standing[entry, member] += 1
         if wish.special:
             self.special.add(tag)

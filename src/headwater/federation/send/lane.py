@@ -570,7 +570,7 @@ class Lane:
             self.settle(done)
         if self.behind is not None:
             if not self.dirty and self._unsettled < self.limit:
-                self.peer.engine.scheduler.later(0.0, self.go)
+                self.peer.scheduler.later(0.0, self.go)
         elif self.ended and not kept and not self.pending:
             self.crossing.drop(self)
 

@@ -25,7 +25,8 @@ from headwater.federation.transport.addresses import own_addresses
 from headwater.threads import Supervised
 
 if TYPE_CHECKING:
-    from headwater.federation.engine import Engine
+    from headwater.federation.context import Context
+    from headwater.federation.fabric.fabric import Fabric
 
 log = logging.getLogger("headwater.federation")
 GRACE_SECONDS = 2.0  # after which it is said that an endpoint is not reached, or was lost
@@ -86,13 +87,13 @@ class Contact:
 class Contacts:
     """All endpoints of `connect` of a node, but for its own: nodes may share one list."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._client = engine.network.client
+    def __init__(self, context: Context, fabric: Fabric) -> None:
+        self._context, self._fabric = context, fabric
+        self._client = context.network.client
         self._lock = threading.Lock()
-        self._all = [Contact(each) for each in dict.fromkeys(engine.network.connect_to)]
+        self._all = [Contact(each) for each in dict.fromkeys(context.network.connect_to)]
         # With passwords, of two connections that two nodes have made to each other Zenoh keeps one, whichever.
-        self._one_of_two = engine.security.user is not None
+        self._one_of_two = context.security.user is not None
         self._links: set[tuple[str, Address | None, Address]] = set()  # Zenoh id, the near and the far end
         self._homes: list[Locator] = []  # where this node listens
         self._ports: set[int] = set()
@@ -101,7 +102,7 @@ class Contacts:
 
     def start(self) -> None:
         """The node has begun to listen, and to connect."""
-        found = [parse_locator("", each) for each in self._engine.fabric.endpoints]
+        found = [parse_locator("", each) for each in self._fabric.endpoints]
         self._homes = [each for each in found if isinstance(each, Locator)]
         with self._lock:
             self._ports = {each.port for each in self._homes if not each.unix}
@@ -157,7 +158,7 @@ class Contacts:
                 each.reached = not each.reached
                 self._note(each, now)
         if changed:
-            self._engine.scheduler.changed()
+            self._context.scheduler.changed()
             if any(not each.reached for each in changed):
                 self._pause = GRACE_SECONDS
                 self._schedule(GRACE_SECONDS)
@@ -182,7 +183,7 @@ class Contacts:
         return near is None or near[2] not in self._ports
 
     def _note(self, contact: Contact, now: float) -> None:
-        name, waited = self._engine.node.name, now - contact.since
+        name, waited = self._context.name, now - contact.since
         contact.since = now
         if contact.reached:
             if not contact.ever or contact.told:
@@ -202,7 +203,7 @@ class Contacts:
             if due >= self._due:
                 return
             self._due = due
-        self._engine.scheduler.later(seconds, partial(self._examine, due))
+        self._context.scheduler.later(seconds, partial(self._examine, due))
 
     def _missing(self) -> list[Contact]:
         with self._lock:
@@ -216,11 +217,11 @@ class Contacts:
                 return  # it was done before
             self._due = inf
         missing = self._missing()
-        if not missing or self._engine.closing:
+        if not missing or self._context.closing:
             return
         self._try(missing)
         for each in missing:  # a name may take the system a while
-            self._engine.scheduler.later(TELL_SECONDS, partial(self._tell, each))
+            self._context.scheduler.later(TELL_SECONDS, partial(self._tell, each))
         self._schedule(self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
 
@@ -235,7 +236,7 @@ class Contacts:
 
     def _aside(self, task: Callable[[], object]) -> None:
         """In a thread that nobody waits for, also not the end of the program: names may take long to resolve."""
-        node = self._engine.node
+        node = self._context.node
         Supervised(task, f"headwater-{node.name}-contact", node._crashes).start()
 
     def _try_one(self, contact: Contact) -> None:
@@ -250,7 +251,7 @@ class Contacts:
             contact.accepting = min(contact.accepting, monotonic()) if accepts else inf
         self._compare()  # a name may resolve by now, or somebody have called who cannot be dialled
         if first:
-            self._engine.scheduler.later(BESIDE_SECONDS, self._engine.scheduler.changed)
+            self._context.scheduler.later(BESIDE_SECONDS, self._context.scheduler.changed)
         self._tell(contact)
 
     def _resolve_one(self, contact: Contact) -> None:
@@ -265,16 +266,16 @@ class Contacts:
             if own:
                 self._all = [each for each in self._all if each is not contact]
         self._compare()
-        self._engine.scheduler.changed()
+        self._context.scheduler.changed()
 
     def _is_beside(self, contact: Contact) -> bool:
         with self._lock:
             return self._beside(contact) is not None
 
     def _tell(self, contact: Contact) -> None:
-        now, name = monotonic(), self._engine.node.name
+        now, name = monotonic(), self._context.name
         with self._lock:
-            if contact.reached or contact.told or now - contact.since < GRACE_SECONDS or self._engine.closing:
+            if contact.reached or contact.told or now - contact.since < GRACE_SECONDS or self._context.closing:
                 return
             if contact.ever and now - contact.lost_told < QUIET_SECONDS:
                 return

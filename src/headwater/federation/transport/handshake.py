@@ -13,8 +13,10 @@ other end, and 64 KiB is all that either can say.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -28,8 +30,9 @@ from headwater.federation.wire import frames as wire
 from headwater.federation.wire.control import Challenge, Greeting
 
 if TYPE_CHECKING:
-    from headwater.federation.engine import Engine
-    from headwater.federation.peers.peer import Peer
+    from headwater.federation.security.keyring import Keyring
+    from headwater.federation.security.offences import Offences
+    from headwater.federation.transport.link import Link
 
 NONCE = 16
 
@@ -43,24 +46,47 @@ class _Greeting(msgspec.Struct, frozen=True, array_like=True):
 _DECODER = msgspec.msgpack.Decoder(_Greeting)
 
 
+class Party(Protocol):
+    """The node at the other end, once it is known: what follows is its business."""
+
+    def on_frame(self, frame: bytes | memoryview, link: Link) -> None:
+        """A frame; FrameError if it is not one."""
+
+    def link_down(self, link: Link, reason: str) -> None:
+        """The stream has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """This end: who it is, and whom it takes for what.
+
+    `established` is called when the other end has proven who it is (SecurityError, LinkDown: it is not to be); `known`
+    finds a node of an id, if it was met before."""
+
+    keyring: Keyring
+    offences: Offences
+    established: Callable[..., Party]  # (opened, stream, *, dialled)
+    known: Callable[[str], Party | None]
+
+
 class _Handshake:
     """What the two ends have in common."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self._nonce = os.urandom(NONCE)
         self._agreement: Agreement | None = None
 
     def _seals(self, stream: Stream) -> bool:
         """Whether all that follows the greetings must be sealed."""
-        return self._engine.security.proves and stream.kind != "tls"
+        return self._host.keyring.security.proves and stream.kind != "tls"
 
     def _signed(self, kind: str, answer: bytes, to: str, stream: Stream) -> bytes:
         if self._seals(stream):
             self._agreement = Agreement()
         half = b"" if self._agreement is None else self._agreement.public
         body = msgspec.msgpack.encode(_Greeting(answer, self._nonce, half))
-        return wire.encode_control(Greeting(self._engine.seal(kind, body, to=to)))
+        return wire.encode_control(Greeting(self._host.keyring.seal(kind, body, to=to)))
 
     def _answered(self, body: bytes) -> bool:
         """Whether a greeting answers this end's nonce, and so was made just now."""
@@ -73,7 +99,7 @@ class _Handshake:
         """A greeting that answers this end's nonce, by the node that is expected and has the key of the stream."""
         if not isinstance(message, Greeting):
             raise FrameError(f"expected a greeting, found {type(message).__name__}")
-        opened = self._engine.open_sealed(message.envelope, kind, fresh=self._answered)
+        opened = self._host.keyring.open(message.envelope, kind, fresh=self._answered)
         greeting = _greeting(opened)
         if greeting.answer != self._nonce:
             raise SecurityError(f"the greeting of {opened.sender} answers another challenge", "replayed", opened.sender)
@@ -91,7 +117,7 @@ class _Handshake:
         """The stream for all that follows."""
         if self._agreement is None:
             return stream
-        mine = msgspec.msgpack.encode((self._engine.id, self._nonce, self._agreement.public))
+        mine = msgspec.msgpack.encode((self._host.keyring.id, self._nonce, self._agreement.public))
         other = msgspec.msgpack.encode((opened.sender, greeting.nonce, greeting.half))
         caller, called = (mine, other) if dialled else (other, mine)
         there, back = self._agreement.keys(greeting.half, caller=caller, called=called)
@@ -100,21 +126,21 @@ class _Handshake:
     def _offence(self, stream: Stream, error: FrameError | SecurityError) -> None:
         """Of who it says to be, and in any case of where it is."""
         who, place = who_sent(error), place_of(stream.remote)
-        self._engine.offence(place if who == UNKNOWN else f"{who} at {place}", str(error))
+        self._host.offences.note(place if who == UNKNOWN else f"{who} at {place}", str(error))
 
 
 class Reception(_Handshake):
     """The end that was called: one for each stranger. It answers in the listener's thread."""
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
         self.challenge = wire.encode_control(Challenge(self._nonce))
 
     def answered(self, stream: Stream, frame: bytes | memoryview) -> bool:
         try:
             opened, greeting = self._opened(wire.decode(frame, GREETING_BYTES), "hello", stream, None)
             stream.write(self._signed("welcome", greeting.nonce, opened.sender, stream))
-            Conversation(self._engine, self._upgraded(stream, opened, greeting, dialled=False), opened, dialled=False)
+            Conversation(self._host, self._upgraded(stream, opened, greeting, dialled=False), opened, dialled=False)
         except (FrameError, SecurityError) as error:
             self._offence(stream, error)
             stream.close(f"refused: {error}")
@@ -143,7 +169,7 @@ class Introduction(_Handshake):
             if greeting.nonce != challenge.nonce:
                 raise SecurityError(f"the welcome of {target} is of another stream", "replayed", target)
             upgraded = self._upgraded(stream, opened, greeting, dialled=True)
-            Conversation(self._engine, upgraded, opened, dialled=True)
+            Conversation(self._host, upgraded, opened, dialled=True)
         except (FrameError, SecurityError) as error:
             self._offence(stream, error)
             stream.close(f"refused: {error}")
@@ -157,15 +183,15 @@ class Introduction(_Handshake):
 class Conversation:
     """A stream whose other end is known: its frames go to the peer."""
 
-    def __init__(self, engine: Engine, stream: Stream, opened: Opened, *, dialled: bool) -> None:
-        self._engine, self._stream = engine, stream
+    def __init__(self, host: Host, stream: Stream, opened: Opened, *, dialled: bool) -> None:
+        self._host, self._stream = host, stream
         self._opened, self._dialled = opened, dialled
-        self._peer: Peer | None = None
+        self._peer: Party | None = None
         stream.start(self._on_frame, self._on_end, self._begin)
 
     def _begin(self) -> None:
         try:
-            self._peer = self._engine.links.established(self._opened, self._stream, dialled=self._dialled)
+            self._peer = self._host.established(self._opened, self._stream, dialled=self._dialled)
         except SecurityError as error:
             self._refused(error)
         except LinkDown as error:
@@ -183,15 +209,15 @@ class Conversation:
             self._stream.close(str(error))
 
     def _refused(self, error: FrameError | SecurityError) -> None:
-        self._engine.offence(self._opened.sender, str(error))
+        self._host.offences.note(self._opened.sender, str(error))
         self._stream.close(f"refused: {error}")
 
     def _on_end(self, reason: str) -> None:
         if reason.startswith(MALFORMED):
-            self._engine.offence(self._opened.sender, reason)
+            self._host.offences.note(self._opened.sender, reason)
         elif reason.startswith(FORGED):
-            self._engine.offence(f"{self._opened.sender} (unproven)", reason)
-        peer = self._peer or self._engine.peers.get(self._opened.sender)  # it may have ended while it was made
+            self._host.offences.note(f"{self._opened.sender} (unproven)", reason)
+        peer = self._peer or self._host.known(self._opened.sender)  # it may have ended while it was made
         if peer is not None:
             peer.link_down(self._stream, reason)
 

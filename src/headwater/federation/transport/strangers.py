@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from headwater.federation.transport.file_limit import share_of_files
+from headwater.federation.fabric.file_limit import share_of_files
 from headwater.federation.transport.stream import Stream
 
 GREETING_SECONDS = 5.0  # in which a stranger must have said who it is

@@ -192,7 +192,7 @@ class Publisher:
         for peer in engine.everyone():
             while peer.gone is None:
                 try:
-                    engine.ask(peer, question, max(0.1, end - monotonic()))
+                    engine.dialogue.ask(peer, question, max(0.1, end - monotonic()))
                     break
                 except FederationError as error:
                     if monotonic() > end:

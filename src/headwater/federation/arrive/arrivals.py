@@ -1,0 +1,60 @@
+"""Sources of other nodes as they are announced here: checked, and entered in their channels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.errors import FederationError, SecurityError
+from headwater.federation.arrive.remote_source import RemoteSource
+from headwater.federation.control_events import owns
+
+if TYPE_CHECKING:
+    from headwater.federation.arrive.log_positions import LogPositions
+    from headwater.federation.arrive.paths import Origins
+    from headwater.federation.arrive.sending_peer import SendingPeer
+    from headwater.federation.context import Context
+    from headwater.federation.demand.demand import Demands
+    from headwater.federation.wire.control import SourceAd
+    from headwater.types import EventType
+
+
+class Arrivals:
+    """Of one node: makes the remote sources of all peers."""
+
+    def __init__(self, context: Context, demands: Demands, positions: LogPositions, origins: Origins) -> None:
+        self._context = context
+        self._demands, self._positions, self._origins = demands, positions, origins
+
+    def source(self, peer: SendingPeer, ad: SourceAd, type: EventType | None) -> RemoteSource | None:
+        """A source of a peer, as it is announced on the link; None if nobody here has its channel."""
+        node, security = self._context.node, self._context.security
+        decision = None if peer.principal is None else security.allows(peer.principal, "advertise", ad.channel)
+        if not decision:
+            why = "it has not proven who it is" if decision is None else decision.why
+            raise SecurityError(f"{peer.name} may not advertise {ad.channel}: {why}", "rule", peer.id)
+        if owns(ad.channel):
+            raise SecurityError(f"{ad.channel} is what this node says of itself: it has no others", "rule", peer.id)
+        with self._context.wiring.lock:
+            channel = next((each for each in node.channels() if each.name == ad.channel), None)
+            if channel is None or node.closed:
+                return None
+            if (channel.type is None) != (type is None):
+                raise FederationError(f"channel {ad.channel}: it has a type at one node and carries bytes at the other")
+            source = RemoteSource(
+                channel,
+                peer,
+                ad,
+                type,
+                demands=self._demands,
+                positions=self._positions,
+                origins=self._origins,
+                offences=self._context.offences,
+            )
+            if source.key in channel.sources:  # a source of the same name that was closed, and is not gone yet
+                source.key = f"{source.key}#{ad.sid}"
+                source.id = f"{channel.name}/{source.key}"
+            self._context.wiring.advertise(source)
+        return source
+
+
+__all__ = ["Arrivals"]

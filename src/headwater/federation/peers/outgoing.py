@@ -1,0 +1,232 @@
+"""What goes to another node: lanes of sources, frames beside the events, and marks that wishes are in force."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import FrameError
+from headwater.federation.peers.description import describe
+from headwater.federation.peers.record import PeerRecord
+from headwater.federation.send.crossing import Crossing
+from headwater.federation.transport.sender import Sender
+from headwater.federation.wire import frames as wire
+from headwater.federation.wire.control import Announce, Ends, Mark
+from headwater.federation.wire.kinds import GROUP
+from headwater.federation.wire.requests import pack_type
+
+if TYPE_CHECKING:
+    from headwater.federation.peers.parts import Parts
+    from headwater.federation.send.lane import Lane
+    from headwater.federation.transport.link import Link
+
+UNREAD = 65_536  # frames beside the events that may wait for a node
+UNREAD_BYTES = 64 << 20  # the same, when it asks for more
+COMPRESS_BYTES = 512  # from which on frames are worth compressing
+
+
+class Outgoing(PeerRecord):
+    """The half of a peer that sends. `building` is held while frames are made of what waits."""
+
+    def __init__(self, parts: Parts, node: str, incarnation: int) -> None:
+        super().__init__(node, incarnation)
+        assert parts.registrar is not None and parts.requests is not None
+        self._parts, self._context = parts, parts.context
+        self.registrar, self.requests, self.groups = parts.registrar, parts.requests, parts.groups
+        self.network, self.scheduler = parts.context.network, parts.context.scheduler
+        self.link: Link | None = None
+        self.resumed = False  # the other end has said what it has: events may go
+        self.building = threading.Lock()
+        self.control: deque[bytes] = deque()
+        self.dirty: deque[Lane] = deque()
+        self.marks: deque[Crossing] = deque()
+        self.reading: list[Lane] = []  # lanes that go on reading the log when others had their turn
+        self.sender = Sender(self._collect, f"{parts.context.name}-{self.name}", parts.pulse)
+        self.stir: Callable[..., None] = self.sender.stir
+        self.full: set[Any] = parts.context.node._full
+        self.crossings: dict[str, Crossing] = {}
+        self.memory = new_memory()  # in which they are kept: another one as soon as this node gives one up by itself
+        self.unwanted: dict[str, int] = {}  # by channel of which it wants nothing more, the version of that question
+        self.by_sid: dict[int, Lane] = {}
+
+    def lanes(self) -> Iterable[Lane]:
+        for crossing in list(self.crossings.values()):
+            yield from crossing.active()
+
+    def date(self) -> None:
+        """See to it that what waits for the link has about the time at which it was published."""
+        for lane in self.lanes():
+            lane.date()
+
+    def _collect(self, budget: int) -> list[bytes]:
+        """Frames of what waits; called by one thread at a time."""
+        frames: list[bytes] = []
+        control, dirty = self.control, self.dirty
+        with self.building:
+            while control:
+                frames.append(control.popleft())
+            if not self.resumed:
+                return frames
+            marks = dict.fromkeys(self.marks.popleft() for _ in range(len(self.marks)))
+            while dirty:
+                lane = dirty.popleft()
+                if lane.crossing.parked:  # what was kept goes first
+                    lane.dirty = False
+                    continue
+                if not lane.announced:
+                    frames.append(self._announce(lane, lane.number + 1))
+                lane.build(frames)
+            for crossing in marks:
+                if crossing.parked:
+                    continue
+                if crossing.waits_for_log():
+                    continue
+                self._before_mark(crossing, frames)
+                frames.append(self._mark(crossing))
+            more = bool(self.reading)
+            while self.reading:
+                self.stir_later(self.reading.pop())
+        if more or self.marks:
+            self.stir()  # the flusher sees to it: this thread is at it already
+        if self.network.compress != "none" and self.columns:
+            frames = [_compressed(frame, self.network.compress) for frame in frames]
+        return frames
+
+    def _announce(self, lane: Lane, first: int) -> bytes:
+        lane.announced = True
+        lane.begin_again()
+        return self.introduction(lane, first)
+
+    def introduction(self, lane: Lane, first: int) -> bytes:
+        """What the peer is told of a lane's source."""
+        source = lane.source
+        type = source.channel.type
+        ad = describe(source)
+        return wire.encode_control(
+            Announce(
+                ad=ad,
+                type=pack_type(type),
+                next=first,
+                dropped=lane.dropped,
+                window=lane.limit,
+                live=lane.live,
+                again=lane.again_asked,
+            )
+        )
+
+    def _before_mark(self, crossing: Crossing, frames: list[bytes]) -> None:
+        """All that was put in before the wishes held, also by those who have not said so yet; and the other end gets to
+        know every source, so that it can say from where on they hold."""
+        if crossing.share is not None:
+            for before in crossing.active():
+                if before.pending and before.announced:
+                    before.build(frames)
+            crossing.share.before_mark(frames)
+            return
+        for source in list(crossing.channel.sources.values()):
+            if not source.local:
+                continue
+            with source.lock:
+                lane = crossing.lane(source)
+            if lane is not None and not lane.ended:
+                if not lane.announced:
+                    frames.append(self._announce(lane, lane.number + 1))
+                if lane.pending:
+                    lane.build(frames)
+
+    def _mark(self, crossing: Crossing) -> bytes:
+        crossing.told = crossing.version
+        return wire.encode_control(Mark(crossing.channel.name, crossing.version, crossing.points))
+
+    def stir_later(self, lane: Lane) -> None:
+        """Something was put in while sources stood still; a mark follows, with which it goes."""
+        if not lane.dirty:
+            lane.dirty = True
+            self.dirty.append(lane)
+
+    def mark(self, crossing: Crossing) -> None:
+        """Tell the peer, after all that went before, that its wishes of this version are in force."""
+        if crossing.told == crossing.version:
+            return  # it was told with the link, which has come up just now
+        self.marks.append(crossing)
+        self.stir()
+
+    def say(self, frame: bytes) -> None:
+        """A frame beside the events."""
+        link = self.link
+        if link is not None:
+            self.control.append(frame)
+            self.stir()
+            if len(self.control) > UNREAD:
+                link.close("it does not take the answers to what it asks")
+
+    def trim(self, lane: Lane) -> None:
+        with self.building:
+            lane.trim()
+
+    def end_lane(self, lane: Lane) -> None:
+        """A source is no more: what it has sent is still delivered, then the peer forgets it."""
+        lane.ended = True
+        if lane.announced or lane.pending or lane.behind:
+            lane.put((wire.encode_control(Ends(lane.sid)),), 0)
+            lane.go()
+        elif not lane.kept:  # else the next link ends it
+            lane.crossing.drop(lane)
+
+    def on_resume(self, positions: dict[int, int], link: Link, memory: int = 0) -> None:
+        """The other end says which frames of each source it has: the rest goes again, then all that waits."""
+        if len(self.control) > UNREAD // 2 or sum(map(len, list(self.control))) > UNREAD_BYTES:
+            raise FrameError("it asks again and again for what it does not take")
+        groups = self.groups
+        rests, shared = ([], []) if groups is None else groups.resumed(self, positions)
+        marked: list[Crossing] = []
+        with self.building:
+            if self.link is not link:
+                return  # another has taken its place, over which it is said again
+            self.control.extend(rests)
+            for crossing in list(self.crossings.values()):
+                if crossing.parked:
+                    continue
+                for lane in crossing.active():
+                    lane.begin_again()
+                    came = positions.get(lane.sid, 0)
+                    if came > lane.number:  # what it has is of an earlier lane, which was given up here
+                        self.control.append(wire.encode_control(Ends(lane.sid)))
+                        came = 0
+                    first, again = lane.again(came)
+                    if again or lane.pending or lane.behind or not lane.ended:
+                        self.control.append(self._announce(lane, first))
+                        self.control.extend(again)
+                    if lane.ended and not lane.pending and not lane.behind:
+                        self.control.append(wire.encode_control(Ends(lane.sid)))
+                    if (lane.pending or lane.behind) and not lane.dirty:
+                        lane.dirty = True
+                        self.dirty.append(lane)
+                if crossing.due:
+                    crossing.told = 0
+                    marked.append(crossing)
+            for sid in positions:  # it has ended, and that was lost with a link
+                if not sid & GROUP and sid not in self.by_sid:
+                    self.control.append(wire.encode_control(Ends(sid)))
+            self.control.extend(shared)
+            self.resumed, self.memory_there = True, memory
+        self.scheduler.later(0.0, partial(self.requests.confirm, self))
+        for crossing in marked:
+            self._parts.barriers.mark(self, crossing)
+        self.stir()
+
+
+def new_memory() -> int:
+    """A number that no other memory has, of any process."""
+    return 1 + secrets.randbits(48)
+
+
+def _compressed(frame: bytes, codec: Any) -> bytes:
+    return wire.compress(frame, codec) if len(frame) >= COMPRESS_BYTES else frame
+
+
+__all__ = ["Outgoing", "new_memory"]

@@ -1,0 +1,87 @@
+"""What is known of another node: who it is, what it has said that it has, and whether it is there."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from headwater.federation.peers.inquiries import Pace
+
+if TYPE_CHECKING:
+    from headwater.federation.demand.demand import InterestRequest
+    from headwater.federation.security.rules import Principal
+    from headwater.federation.wire.control import SourceAd
+    from headwater.federation.wire.requests import ChannelAd, State
+
+
+class PeerRecord:
+    """One for each node that was met; it stays while that node is away, for as long as something is kept for it."""
+
+    def __init__(self, node: str, incarnation: int) -> None:
+        self.id, self.incarnation = node, incarnation
+        self.name = node.rpartition(".")[0]
+        self.exchange: bytes | None = None  # the key to write to this run of it with
+        self.principal: Principal | None = None
+        self.present = False  # on Zenoh
+        self.gone: float | None = None  # since when it is neither on Zenoh nor at the end of a stream
+        self.met = monotonic()
+        self.lock = threading.RLock()
+        # what it has
+        self.state: State | None = None
+        self.described = False  # it has said what it has, and not only that it is there
+        self.considered = 0  # the version of which all that follows for sinks here was looked at
+        self.newest = 0  # the version of its state that is the latest, as it says
+        self.pages: State | None = None  # of its state, as far as they have come
+        self.state_bytes = self.pages_bytes = 0  # of its state, and of those pages, at most
+        self.pace = Pace()  # of questions what is new there
+        self.columns = True  # whether it takes rows as columns, and compressed frames
+        self._index: tuple[State | None, dict[str, ChannelAd], dict[str, str]] = (None, {}, {})
+        # what it was asked for, and what it has asked for
+        self.asked: dict[str, InterestRequest] = {}  # by channel
+        self.memory_there = 0  # in which it keeps that, as it has said over the present link
+        self.refused_here: dict[str, str] = {}  # the last names that it has asked for and may not have, and why
+
+    @property
+    def sources(self) -> list[SourceAd]:
+        return [] if self.state is None else self.state.sources
+
+    @property
+    def behind(self) -> bool:
+        """Whether it has said that there is something new, and not yet what."""
+        return self.state is not None and self.state.version < self.newest
+
+    def _indexed(self) -> tuple[State | None, dict[str, ChannelAd], dict[str, str]]:
+        """Of its state: channels by name, and by name of those with sources the log that they have, if any."""
+        index, state = self._index, self.state
+        if index[0] is not state:
+            channels = {} if state is None else {ad.name: ad for ad in state.channels}
+            logs: dict[str, str] = {}
+            for source in self.sources:
+                logs[source.channel] = logs.get(source.channel) or source.log
+            index = self._index = state, channels, logs
+        return index
+
+    def has(self, channel: str) -> bool:
+        """Whether it advertises a source of that channel."""
+        return channel in self._indexed()[2]
+
+    def offers(self, channel: str) -> bool:
+        """Whether it has sources of that channel, or derives it; else its sinks may want it, or nothing is known."""
+        _, channels, logs = self._indexed()
+        return channel in logs or ((ad := channels.get(channel)) is not None and ad.parent is not None)
+
+    def channel(self, name: str) -> ChannelAd | None:
+        return self._indexed()[1].get(name)
+
+    def log(self, channel: str) -> str:
+        """The log that its sources of a channel have, if any."""
+        return self._indexed()[2].get(channel, "")
+
+    def place(self, channel: str, log: str | None = None) -> str:
+        """Where sources of a channel are, so that sinks know whose past they have had: the log, or this node."""
+        known = self.log(channel) if log is None else log
+        return f"log {self.name} {known}" if known else f"{self.id} {channel}"
+
+
+__all__ = ["PeerRecord"]
