@@ -12,6 +12,7 @@ import pytest
 import headwater
 from headwater.cli import main, make_parser
 from headwater.completion import SHELLS, places, script
+from headwater.python_versions import Interpreter
 
 PLACES = list(places(make_parser()))
 # Completes a line as bash does when Tab is pressed at its end, and prints what there is to choose from.
@@ -94,4 +95,6 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert headwater.__version__ == project["version"]
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
-    assert ended.value.code == 0 and capsys.readouterr().out == f"headwater {project['version']}\n"
+    first, second = capsys.readouterr().out.splitlines()
+    assert ended.value.code == 0 and first == f"headwater {project['version']}"
+    assert second.startswith(f"on {Interpreter.here()}.") and "events are encoded, decoded and published " in second

@@ -20,6 +20,8 @@ from headwater.extras import extra_of, how_to_install
 from headwater.federation.command.replay import add_replay
 from headwater.interest import NOTATIONS, Interest, as_event_type
 from headwater.late import pa, pq
+from headwater.native.python.interpreter import why_plain
+from headwater.python_versions import Interpreter
 from headwater.spark.backtest.command import add_backtest
 from headwater.spark.ingest.command import add_infer, add_ingest
 from headwater.store.log.command import add_log
@@ -46,13 +48,24 @@ class UsageError(Exception):
     """Something on the command line is off."""
 
 
+class _Version(argparse.Action):
+    """Prints the version of Headwater, and whether machine code encodes and publishes on this Python."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        python = f"{Interpreter.here()}.{sys.version_info.micro}"
+        why = why_plain()
+        how = "by machine code" if why is None else f"in Python, not by machine code: {why}"
+        print(f"headwater {VERSION}\non {python}: events are encoded, decoded and published {how}")
+        parser.exit()
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The command line: all commands with their options."""
     parser = argparse.ArgumentParser(
         prog="headwater",
         description="A distributed, typed event service in which interest travels to the event.",
     )
-    parser.add_argument("--version", action="version", version=f"headwater {VERSION}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version, and how it runs on this Python")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     _add_explain(commands)
     _add_node(commands)

@@ -5,7 +5,7 @@
     decode = fast_decoder(type)     # the same answers as type.decode, also for what is wrong
 
 They take the ordinary case: instances of the type's own class whose fields hold exactly the expected Python types.
-Every Python that `codec_python` knows its way around in has them; elsewhere `types` does all the work.
+Every Python that `interpreter` knows its way around in has them; elsewhere `types` does all the work.
 """
 
 from __future__ import annotations

@@ -2,14 +2,15 @@
 
 Almost everything goes through functions of CPython's C API, by their addresses in this process. Four things have no
 function: where an object's type is, where a Struct keeps its fields, what is in a datetime, and how one is made. They
-are read from memory, and only after a probe has shown that they are where we think. Where a probe fails there is no
-native codec, and the codec of `types` does the work.
+are read from memory, and only of a Python on which this was verified (`python_versions`), and after a probe has shown
+that they are where we think. On any other Python, and where a probe fails, there is no native codec, and the codec of
+`types` does the work: the plain path.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import import_module
@@ -20,8 +21,11 @@ import msgspec
 
 from headwater.native import engine
 from headwater.native.once import once
+from headwater.python_versions import Interpreter, chosen, unknown
 from headwater.types.binding import Binding
 from headwater.types.event import EventMeta
+
+log = logging.getLogger("headwater")
 
 HEAD = 16  # bytes of reference count and type at the start of every object
 TYPE = 8  # where the type is
@@ -83,15 +87,27 @@ _LIBC = ("memcpy", "memset", "bcmp", "memcmp")
 
 
 @once
+def why_plain() -> str | None:
+    """Why machine code does not look at this Python's objects; None if it does."""
+    return chosen() or unknown(Interpreter.here()) or _other_layout()
+
+
+@once
 def supported() -> bool:
-    """Whether this Python's objects are laid out as native code needs them."""
-    if sys.implementation.name != "cpython" or sys.byteorder != "little" or ctypes.sizeof(ctypes.c_void_p) != 8:
-        return False
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return False
+    """Whether this Python's objects are laid out as native code needs them; if not, the log is told why, once."""
+    why = why_plain()
+    if why is not None:
+        say = log.info if chosen() else log.warning
+        say("events are encoded, decoded and published in Python, not by machine code: %s", why)
+    return why is None
+
+
+def _other_layout() -> str | None:
     samples: tuple[Any, ...] = (None, True, 1, 1.5, "a", b"a", [], (), datetime(2000, 1, 1, tzinfo=UTC))
-    headed = object.__basicsize__ == HEAD and all(word_at(id(x) + TYPE) == id(type(x)) for x in samples)
-    return headed and all(hasattr(ctypes.pythonapi, name) for name in SIGNATURES)
+    if object.__basicsize__ != HEAD or any(word_at(id(x) + TYPE) != id(type(x)) for x in samples):
+        return "objects of this build have their type in another place"
+    missing = [name for name in SIGNATURES if not hasattr(ctypes.pythonapi, name)]
+    return f"this build lacks {', '.join(missing)}" if missing else None
 
 
 def _function(name: str, *signature: Any) -> Any:
@@ -132,6 +148,15 @@ def _bytes(thing: Any, count: int) -> bytes:
 @once
 def reads_datetimes() -> bool:
     """Whether datetimes look in memory as they always have, and can be made the way C code makes them."""
+    fit = _datetimes_fit()
+    if not fit:
+        log.warning(
+            "events with times are encoded and decoded in Python, not by machine code: datetimes look otherwise"
+        )
+    return fit
+
+
+def _datetimes_fit() -> bool:
     try:
         address = _datetime_maker()
     except (ImportError, AttributeError, ValueError):

@@ -21,7 +21,7 @@ from typing import Any
 from headwater.native import engine
 from headwater.native.once import once
 from headwater.native.python.emit import Code, address
-from headwater.native.python.interpreter import HEAD, MethodDef, memory_of, new_function, supported, word_at
+from headwater.native.python.interpreter import HEAD, MethodDef, log, memory_of, new_function, supported, word_at
 from headwater.native.python.kernels import imports
 
 _NOWHERE = -1  # no event has this number
@@ -112,7 +112,12 @@ class ShortWay:
 @once
 def offered() -> bool:
     """Whether the objects of this Python are laid out as the short way needs them."""
-    return supported() and _sized() and all(_places(cls) for cls in (SourcePart, FlowPart, LonePart))
+    if not supported():
+        return False
+    fit = _sized() and all(_places(cls) for cls in (SourcePart, FlowPart, LonePart))
+    if not fit:
+        log.warning("events are published in Python, not by machine code: this build has other lists, deques or slots")
+    return fit
 
 
 def _sized() -> bool:
