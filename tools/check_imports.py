@@ -17,7 +17,7 @@ from pathlib import Path
 
 # Lowest first; rooms on one line stand side by side and do not know each other.
 ROOMS: tuple[tuple[str, ...], ...] = (
-    ("completion", "errors", "python_versions", "signals", "threads", "version"),
+    ("completion", "errors", "formats", "python_versions", "signals", "threads", "version"),
     ("extras",),
     ("late",),
     ("types",),

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from headwater import formats
 from headwater.federation.address_map import Group
 
-MAGIC, VERSION = 0x5748, 1  # "HW"
+MAGIC, VERSION = 0x5748, formats.DATAGRAM  # "HW"
 KEYED = 1
 HEAD = struct.Struct("<HBBIQQQ")
 MAC = 16

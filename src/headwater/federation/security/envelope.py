@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from headwater import formats
 from headwater.errors import FederationError, SecurityError
 from headwater.federation.security.identity import ID_DIGITS, MAX_CHAIN, Identity, legal_name, refuse, verify
 from headwater.federation.security.proof import Proven, Prover
@@ -34,13 +35,14 @@ if TYPE_CHECKING:
     from headwater.federation.security.settings import Security
     from headwater.federation.security.trust import Trust
 
-MAGIC = b"HWE2"
+MAGIC = b"HWE%d" % formats.ENVELOPE
 SENDERS = 8192  # how many are remembered, so that what they said is not taken twice
 ENDED_RUNS = 16  # of one sender that are remembered, whose clock was set back
 MAX_KIND = 64
 LARGEST = 64 * 1024 * 1024  # bytes of an envelope, whatever is allowed
 MAX_CERTIFICATE = 16 * 1024
-_SIGNED = b"headwater envelope 2\0"  # before the content under the signature: a key signs nothing else in this form
+# Before the content under the signature: a key signs nothing else in this form.
+_SIGNED = b"headwater envelope %d\0" % formats.ENVELOPE
 
 _Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 _Number = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]

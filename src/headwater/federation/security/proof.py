@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509 import verification
 
+from headwater import formats
 from headwater.federation.security.identity import (
     ID_DIGITS,
     KEYS,
@@ -80,7 +81,7 @@ class Credential:
 
     def prove(self, federation: str, sender: str, public: bytes) -> bytes:
         """What shows that whoever has this key and this id, in this federation, knows the password."""
-        message = b"\0".join((b"headwater proof 1", federation.encode(), sender.encode(), public))
+        message = b"\0".join((b"headwater proof %d" % formats.PROOF, federation.encode(), sender.encode(), public))
         return hmac.digest(password_key(self.user, self.password), message, "sha256")
 
     def proves(self, proof: bytes, federation: str, sender: str, public: bytes) -> bool:

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
+from headwater import formats
 from headwater.errors import LinkDown, SecurityError
 from headwater.federation.security.session import PUBLIC, Exchange
 from headwater.federation.transport.stream import LARGE, NOW, PREFIX, Stream
@@ -27,6 +28,7 @@ RECORD = 64 << 10  # bytes that are sealed together, at most
 HEAD = PREFIX.size
 RECORDS_PER_KEY = 1 << 20
 KEY = 32
+_PURPOSE = b"headwater stream %d" % formats.SEALED_STREAM
 
 
 class Agreement:
@@ -46,7 +48,7 @@ class Agreement:
         salt = hashes.Hash(hashes.SHA256())
         for part in (caller, called):
             salt.update(len(part).to_bytes(4, "little") + part)
-        made = HKDF(hashes.SHA256(), 2 * KEY, salt=salt.finalize(), info=b"headwater stream 1").derive(secret)
+        made = HKDF(hashes.SHA256(), 2 * KEY, salt=salt.finalize(), info=_PURPOSE).derive(secret)
         return made[:KEY], made[KEY:]
 
 

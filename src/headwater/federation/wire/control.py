@@ -11,10 +11,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from headwater import formats
 from headwater.errors import FrameError
 from headwater.federation.wire.kinds import CONTROL, MAX_SEQ, PREFIX, U32, Data
 
-VERSION = 1
+VERSION = formats.FRAMES
 MAX_CONTROL = 1 << 20  # bytes of a message
 MAX_POSITIONS = 1 << 16
 

@@ -18,9 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headwater import formats
 from headwater.errors import StoreError
 
-VERSION = 1
+VERSION = formats.OFFSET
 Key = tuple[str, str]  # node, source
 
 
