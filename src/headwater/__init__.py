@@ -11,11 +11,11 @@ True
 
 from typing import TYPE_CHECKING, Any
 
-from headwater import python_versions
 from headwater.extras import installed, require
+from headwater.python_versions import check as _check
 from headwater.version import VERSION as __version__
 
-python_versions.check()
+_check()
 
 if TYPE_CHECKING:
     from headwater.channel import About, Channel, Config, Queue, Source, Subscription

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from headwater import formats
 from headwater.errors import SerialError
+from headwater.formats import INTEREST
 from headwater.ir.build import inside
 from headwater.ir.nodes import (
     Assign,
@@ -46,7 +46,7 @@ from headwater.ir.nodes import (
 )
 from headwater.types.model import SCALARS, Array, Enum, List, Record, Scalar, Type, canonical
 
-VERSION = formats.INTEREST
+VERSION = INTEREST
 
 # Positions are part of the format: add at the end, never reorder.
 SCALAR_CODES = (

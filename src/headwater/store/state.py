@@ -16,10 +16,10 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
-from headwater import formats
 from headwater.errors import StoreError
+from headwater.formats import STATE
 
-VERSION = formats.STATE
+VERSION = STATE
 APPLICATION = 0x48657764  # says in the file's header whose it is
 LAST = 2**63 - 1
 

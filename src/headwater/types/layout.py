@@ -46,13 +46,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from headwater import formats
 from headwater.errors import TypeDeclarationError
+from headwater.formats import RECORD
 from headwater.types.model import BYTES, TEXT, Array, Enum, List, Record, Scalar, Type, walk
 
 HEADER_SIZE = 16
 MAGIC = 0x5748
-VERSION = formats.RECORD
+VERSION = RECORD
 MAX_DEPTH = 16  # of types within types
 MAX_SIZE = (1 << 31) - 8  # of a whole record; offsets stay positive in 32 signed bits
 

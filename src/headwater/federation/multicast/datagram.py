@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from headwater import formats
 from headwater.federation.address_map import Group
+from headwater.formats import DATAGRAM
 
-MAGIC, VERSION = 0x5748, formats.DATAGRAM  # "HW"
+MAGIC, VERSION = 0x5748, DATAGRAM  # "HW"
 KEYED = 1
 HEAD = struct.Struct("<HBBIQQQ")
 MAC = 16

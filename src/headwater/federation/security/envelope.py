@@ -24,25 +24,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from headwater import formats
 from headwater.errors import FederationError, SecurityError
 from headwater.federation.security.identity import ID_DIGITS, MAX_CHAIN, Identity, legal_name, refuse, verify
 from headwater.federation.security.proof import Proven, Prover
 from headwater.federation.security.replay_window import WIDTH, Window
 from headwater.federation.security.rules import Principal
+from headwater.formats import ENVELOPE
 
 if TYPE_CHECKING:
     from headwater.federation.security.settings import Security
     from headwater.federation.security.trust import Trust
 
-MAGIC = b"HWE%d" % formats.ENVELOPE
+MAGIC = b"HWE%d" % ENVELOPE
 SENDERS = 8192  # how many are remembered, so that what they said is not taken twice
 ENDED_RUNS = 16  # of one sender that are remembered, whose clock was set back
 MAX_KIND = 64
 LARGEST = 64 * 1024 * 1024  # bytes of an envelope, whatever is allowed
 MAX_CERTIFICATE = 16 * 1024
 # Before the content under the signature: a key signs nothing else in this form.
-_SIGNED = b"headwater envelope %d\0" % formats.ENVELOPE
+_SIGNED = b"headwater envelope %d\0" % ENVELOPE
 
 _Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 _Number = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]

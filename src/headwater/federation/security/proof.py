@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509 import verification
 
-from headwater import formats
 from headwater.federation.security.identity import (
     ID_DIGITS,
     KEYS,
@@ -40,6 +39,7 @@ from headwater.federation.security.identity import (
 from headwater.federation.security.revocation import serial_of
 from headwater.federation.security.rules import Principal
 from headwater.federation.security.trust import Certified, Trust, anchor_of
+from headwater.formats import PROOF
 
 if TYPE_CHECKING:
     from headwater.federation.security.settings import Security
@@ -81,7 +81,7 @@ class Credential:
 
     def prove(self, federation: str, sender: str, public: bytes) -> bytes:
         """What shows that whoever has this key and this id, in this federation, knows the password."""
-        message = b"\0".join((b"headwater proof %d" % formats.PROOF, federation.encode(), sender.encode(), public))
+        message = b"\0".join((b"headwater proof %d" % PROOF, federation.encode(), sender.encode(), public))
         return hmac.digest(password_key(self.user, self.password), message, "sha256")
 
     def proves(self, proof: bytes, federation: str, sender: str, public: bytes) -> bool:

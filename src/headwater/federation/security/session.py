@@ -32,18 +32,19 @@ from cryptography.hazmat.primitives.asymmetric import x25519
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from headwater import formats
 from headwater.errors import LinkDown, SecurityError
 from headwater.federation.security.replay_window import WIDTH, Window
+from headwater.formats import BOX as BOX_FORMAT
+from headwater.formats import SESSION
 
 TAG = 16
 COUNTER = 8
 HEAD = COUNTER + TAG  # bytes that `Session.seal` adds
 PUBLIC = 32
-BOX = b"HWB%d" % formats.BOX
+BOX = b"HWB%d" % BOX_FORMAT
 _SALT = 16
 _BOX_HEAD = len(BOX) + PUBLIC + _SALT  # bytes before the ciphertext of a box
-_STREAM_PURPOSE, _BOX_PURPOSE = b"headwater session %d" % formats.SESSION, b"headwater box %d" % formats.BOX
+_STREAM_PURPOSE, _BOX_PURPOSE = b"headwater session %d" % SESSION, b"headwater box %d" % BOX_FORMAT
 _NONCE_PREFIX = bytes(4)  # a nonce is this and the counter; the two directions have keys of their own
 _MAX_SESSIONS = 4096  # that are kept, those used last
 _MAX_FLOORS = 65_536  # peers whose sessions were given up, of which it is still known what they have sent

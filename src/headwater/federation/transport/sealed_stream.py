@@ -18,17 +18,17 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
-from headwater import formats
 from headwater.errors import LinkDown, SecurityError
 from headwater.federation.security.session import PUBLIC, Exchange
 from headwater.federation.transport.stream import LARGE, NOW, PREFIX, Stream
+from headwater.formats import SEALED_STREAM
 
 TAG = 16
 RECORD = 64 << 10  # bytes that are sealed together, at most
 HEAD = PREFIX.size
 RECORDS_PER_KEY = 1 << 20
 KEY = 32
-_PURPOSE = b"headwater stream %d" % formats.SEALED_STREAM
+_PURPOSE = b"headwater stream %d" % SEALED_STREAM
 
 
 class Agreement:

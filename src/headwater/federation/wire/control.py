@@ -11,11 +11,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from headwater import formats
 from headwater.errors import FrameError
 from headwater.federation.wire.kinds import CONTROL, MAX_SEQ, PREFIX, U32, Data
+from headwater.formats import FRAMES
 
-VERSION = formats.FRAMES
+VERSION = FRAMES
 MAX_CONTROL = 1 << 20  # bytes of a message
 MAX_POSITIONS = 1 << 16
 

@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater import formats
 from headwater.errors import StoreError
+from headwater.formats import OFFSET
 
-VERSION = formats.OFFSET
+VERSION = OFFSET
 Key = tuple[str, str]  # node, source
 
 

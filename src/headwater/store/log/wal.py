@@ -30,15 +30,15 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from headwater import formats
 from headwater.errors import HeadwaterError, StoreError
+from headwater.formats import WRITE_AHEAD
 from headwater.late import np, pa
 from headwater.store.log.schema import BYTES_RECORD, Table, constant, type_from_text, type_text
 from headwater.types import EventType, event_type
 from headwater.types.columns import packed_to_batch
 from headwater.types.model import Enum, walk
 
-MAGIC = b"HWWAL\r\n" + bytes([formats.WRITE_AHEAD])
+MAGIC = b"HWWAL\r\n" + bytes([WRITE_AHEAD])
 SOURCE, EVENT, BATCH, ROWS = 1, 2, 3, 4
 HEAD = 32  # bytes of a block before its payload
 MAX_PAYLOAD = (1 << 32) - 64
