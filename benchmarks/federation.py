@@ -13,19 +13,21 @@ receivers get bytes, unless a row says that they decode them.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
 from federation_interests import interests
-from harness import Report
 from headwater_studies.fleet.peers import SYSTEMS, installed
 from headwater_studies.fleet.worker import PICKS, WANTED, Gone, Worker, workers
+from headwater_studies.harness.bench import Bench, aloud, short
+from headwater_studies.harness.benchmark import Report
+from headwater_studies.harness.pair import NODE, Lossy, Pair, Run, end, nodes, started
 
 EVPATH = 43_000.0  # events/s it evaluates against 100 filters of 1% on ten nodes; measured elsewhere, not run here
 NAMES = {key: system.name for key, system in SYSTEMS.items()}
@@ -33,115 +35,50 @@ SIZES = (1_200, 6_000)  # rows of our batches: what a batch costs whatever its s
 STEP = 12_000  # of all numbers of events
 
 
-class Lossy(Exception):
-    """Not everything arrived, or not once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Bench):
+    """What the parts share: a report, which peers there are, and their processes."""
 
-
-@dataclass
-class Pair:
-    """A sender and a receiver of one system, in two processes."""
-
-    name: str
-    near: Worker
-    far: Worker
-    spent: dict[str, str] = field(default_factory=dict)  # processor time of each kind of run, the last time
-
-    def pin(self, apart: bool) -> None:
-        """Each on a core of its own, or wherever the system puts them."""
-        apart = apart and (os.cpu_count() or 1) > 1
-        self.near.call("pin", core=0 if apart else None)
-        self.far.call("pin", core=1 if apart else None)
-
-    def trips(self, n: int) -> float:
-        """The median of `n` round trips, in seconds."""
-        self.far.ask("echo", n=n)
-        found = self.near.call("trips", n=n)
-        self.far.answer()
-        return float(found["p50"])
-
-    def one_way(
-        self, n: int, how: str, mode: str, packed: int = 1, come: int | None = None
-    ) -> tuple[float, dict[str, Any]]:
-        """Seconds from the first event sent until the last was handled, and what the receiver says."""
-        come = n if come is None else come
-        self.far.call("expect", n=come, mode=mode)
-        before = [worker.call("cpu")["cpu"] for worker in (self.near, self.far)]
-        self.far.ask("wait")
-        start = self.near.call("send", n=n, how=how, packed=packed)["start"]
-        found = self.far.answer()
-        used = [worker.call("cpu")["cpu"] - then for worker, then in zip((self.near, self.far), before, strict=True)]
-        self.spent[f"{how} {packed}"] = " + ".join(f"{each / n * 1e9:.0f}" for each in used)
-        if found["got"] != come:
-            raise Lossy(f"{self.name}: {found['got']:,} of {come:,} events arrived")
-        if mode == "decode" and found["total"] != n * (n - 1) / 2:
-            raise Lossy(f"{self.name}: {n:,} events arrived, but not each of them once")
-        return float(found["end"]) - start, found
-
-
-@dataclass
-class Bench:
-    """What the parts share: how to start processes, which peers there are, how long to measure."""
-
-    start: Callable[..., Worker]
     report: Report
-    quick: bool
-    rounds: int
-    missing: dict[str, str] = field(default_factory=installed)
-    _peers: dict[str, Pair] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=installed)
+    pairs: dict[str, Pair] = field(default_factory=dict)
+    spent: dict[tuple[str, str, int], str] = field(default_factory=dict)  # processor time of a kind of run, at last
 
-    def say(self, text: str) -> None:
-        print(f"  … {text}", file=sys.stderr, flush=True)
-
-    def size(self, n: int) -> int:
+    def count(self, n: int) -> int:
         """How many events: a multiple of STEP, so that batches, hundredths and twelfths come out even."""
-        return max(STEP, (n // 50 if self.quick else n) // STEP * STEP)
+        return max(STEP, self.size(n, n // 50) // STEP * STEP)
 
     def peers(self, *names: str) -> dict[str, Pair]:
         """The references that are there; those that are not are said to be not run."""
         return {name: self.peer(name) for name in names if not self.missing[name]}
 
     def peer(self, name: str) -> Pair:
-        if name not in self._peers:
+        if name not in self.pairs:
             self.say(f"starting {NAMES[name]}")
-            near, far = (self.start(SYSTEMS[name].module) for _ in range(2))
-            there = far.call("open", peer=near.call("open")["peer"])
-            near.call("join", peer=there["peer"])
-            self._peers[name] = Pair(NAMES[name], near, far)
-        return self._peers[name]
+            self.pairs[name] = started(self.start, NAMES[name], SYSTEMS[name].module).join()
+        return self.pairs[name]
 
     def ours(self, *, direct: bool = True) -> Pair:
         """Two nodes, a source at the first."""
-        near, far = (self.start("headwater_studies.fleet.node") for _ in range(2))
-        at = near.call("open", names=["near"], direct=direct)["endpoint"]
-        near.call("source")
-        far.call("open", names=["far"], connect=at, direct=direct)
-        return Pair("Headwater", near, far)
-
-    def end(self, *pairs: Pair) -> None:
-        for pair in pairs:
-            for worker in (pair.far, pair.near):
-                worker.close()
-
-    def turns(self, what: str, runs: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
-        """Everybody's figure of every round, taking turns; a first round to warm up is not counted."""
-        found: dict[str, list[float]] = {name: [] for name in runs}
-        for number in range(self.rounds + 1):
-            for name, run in runs.items():
-                value = run()
-                if number:
-                    found[name].append(value)
-            if number:
-                figures = ", ".join(f"{name} {_short(values[-1])}" for name, values in found.items())
-                self.say(f"{what}, round {number} of {self.rounds}: {figures}")
-        return found
+        return nodes(self.start, direct=direct)
 
     def absent(self, *names: str) -> str:
         """What to say of peers that are not here."""
         return "; ".join(f"{NAMES[name]} not run: {self.missing[name]}" for name in names if self.missing[name])
 
+    def one_way(self, pair: Pair, n: int, how: str, mode: str, packed: int = 1, come: int | None = None) -> Run:
+        """Events in one direction, and what processors did for each of them."""
+        before = pair.spent() or [0.0, 0.0]
+        run = pair.run(n, how, mode, come, packed=packed)
+        used = [now - then for now, then in zip(pair.spent() or before, before, strict=True)]
+        self.spent[pair.name, how, packed] = " + ".join(f"{each / n * 1e9:.0f}" for each in used)
+        if mode == "decode" and run.found["total"] != n * (n - 1) / 2:
+            raise Lossy(f"{pair.name}: {n:,} events arrived, but not each of them once")
+        return run
 
-def _short(value: float) -> str:
-    return f"{value * 1e6:.1f} µs" if value < 1 else f"{value:,.0f}"
+    def cpu(self, pair: Pair, how: str, packed: int = 1) -> str:
+        """Processor time per event, which other programs on the machine move less than anything else."""
+        return f"{pair.name} uses {self.spent[pair.name, how, packed]} ns of processors, sender + receiver"
 
 
 def _times(ours: list[float], others: list[float]) -> float:
@@ -152,14 +89,10 @@ def _times(ours: list[float], others: list[float]) -> float:
 # ── how long ──
 
 
-def roundtrip(bench: Bench) -> None:
+def roundtrip(bench: Comparison) -> None:
     """There and back between two processes, each on its own core: the answer is sent by whoever gets the event."""
     pair = bench.ours()
-    pair.far.call("answer")
-    pair.near.call("prepare_trips")
-    links = pair.near.call("counters")["links"]
-    if links != ["tcp"]:
-        raise Gone(f"expected a direct stream between the nodes, found {links}")
+    pair.prepare_trips()
     peers = bench.peers("tcp", "zmq", "zenoh", "nats")
     found = _trips(bench, "round trip", {"ours": pair, **peers})
     ours = statistics.median(found["ours"])
@@ -182,28 +115,29 @@ def roundtrip(bench: Bench) -> None:
             )
         else:
             bench.report.add(f"round trip of a 64-byte event, direct; {NAMES[name]}", ours, note=bench.absent(name))
-    bench.end(pair)
+    pair.close()
 
 
-def _trips(bench: Bench, what: str, pairs: dict[str, Pair]) -> dict[str, list[float]]:
-    n = 200 if bench.quick else 3_000
+def _trips(bench: Comparison, what: str, pairs: dict[str, Pair]) -> dict[str, list[float]]:
+    n = bench.size(3_000, 200)
     for pair in pairs.values():
-        pair.pin(True)
+        pair.pin()
     try:
-        return bench.turns(what, {name: lambda it=pair: it.trips(n) for name, pair in pairs.items()})  # type: ignore[misc]
+        return bench.turns(what, {name: lambda it=pair: _trip(it, n) for name, pair in pairs.items()})  # type: ignore[misc]
     finally:
         for pair in pairs.values():
-            pair.pin(False)
+            pair.free()
 
 
-def routed(bench: Bench) -> None:
+def _trip(pair: Pair, n: int) -> float:
+    """The median of so many round trips."""
+    return float(pair.trips(n)["p50"])
+
+
+def routed(bench: Comparison) -> None:
     """The same where the nodes have no direct stream, and everything goes over Zenoh."""
     pair = bench.ours(direct=False)
-    pair.far.call("answer")
-    pair.near.call("prepare_trips")
-    links = pair.near.call("counters")["links"]
-    if links != ["zenoh"]:
-        raise Gone(f"expected Zenoh's path between the nodes, found {links}")
+    pair.prepare_trips("zenoh")
     found = _trips(bench, "round trip by Zenoh", {"ours": pair, "zenoh": bench.peer("zenoh")})
     times = _times(found["ours"], found["zenoh"])
     bench.report.add(
@@ -215,81 +149,78 @@ def routed(bench: Bench) -> None:
         ok=times <= 1.2,
         note=f"ours is {times:.2f}× bare Zenoh, both in callbacks",
     )
-    bench.end(pair)
+    pair.close()
 
 
 # ── how many ──
 
 
-def _flow(pair: Pair, n: int, how: str, mode: str, packed: int = 1) -> Callable[[], float]:
-    return lambda: n / pair.one_way(n, how, mode, packed)[0]
+def _flow(bench: Comparison, pair: Pair, n: int, how: str, mode: str, packed: int = 1) -> Callable[[], float]:
+    return lambda: n / bench.one_way(pair, n, how, mode, packed).seconds
 
 
-def single(bench: Bench) -> None:
+def single(bench: Comparison) -> None:
     """One publish and one handler call for each event."""
     pair = bench.ours()
-    n = bench.size(300_000)
+    n = bench.count(300_000)
     for how, mode, case in (
         ("same", "count", "publish → handler, one by one"),
         ("fresh", "decode", "the same, each event made anew, read at the sink"),
     ):
         pair.far.call("unsubscribe")
         pair.far.call("subscribe", wheres=[[None]], mode=mode)
-        runs = {"ours": _flow(pair, n, how, mode)}
+        runs = {"ours": _flow(bench, pair, n, how, mode)}
         for name, peer in bench.peers("zmq", "zenoh", "nats").items():
-            runs[name] = _flow(peer, n if name != "nats" else n // 4, how, mode)
+            runs[name] = _flow(bench, peer, n if name != "nats" else n // 4, how, mode)
         found = bench.turns(case, runs)
         judged = how == "same"
-        _against(
-            bench,
-            case,
-            found,
-            reach="at least 1.0× the best peer" if judged else "",
-            least=1.0 if judged else None,
-            note=_cpu(pair, f"{how} 1") + ("" if judged else "; peers pack and unpack eight f64"),
-        )
-    bench.end(pair)
-
-
-def _cpu(pair: Pair, key: str) -> str:
-    """Processor time per event, which other programs on the machine move less than anything else."""
-    return f"{pair.name} uses {pair.spent[key]} ns of processors, sender + receiver"
+        note = bench.cpu(pair, how) + ("" if judged else "; peers pack and unpack eight f64")
+        _against(bench, case, found.pop("ours"), found, least="1.0" if judged else "", note=note)
+    pair.close()
 
 
 def _against(
-    bench: Bench, case: str, found: dict[str, list[float]], *, reach: str, least: float | None, note: str = ""
+    bench: Comparison,
+    case: str,
+    ours: list[float],
+    peers: Mapping[str, list[float]],
+    *,
+    least: str = "",
+    beside: str = "the best peer",
+    unit: str = "M/s",
+    note: str = "",
 ) -> None:
-    """A row against the best of the peers, saying what the others did."""
-    ours = statistics.median(found["ours"])
-    medians = {name: statistics.median(values) for name, values in found.items() if name != "ours"}
+    """A row against the best of the peers, saying what the others did; at least so many times that is to be reached."""
+    scale = {"M/s": 1e6, "k/s": 1e3}[unit]
+    mine, medians = statistics.median(ours), {name: statistics.median(values) for name, values in peers.items()}
+    absent = bench.absent("zmq", "zenoh", "nats")
     if not medians:
-        bench.report.add(case, ours / 1e6, reach=reach, unit="M/s", note="no peer was run")
+        bench.report.add(case, mine / scale, unit=unit, note=absent or "no peer was run")
         return
     best = max(medians, key=lambda name: medians[name])
-    times = _times(found["ours"], found[best])
-    said = ", ".join(f"{NAMES[name]} {value / 1e6:.3g}" for name, value in medians.items())
-    notes = [each for each in (said, note, bench.absent("zmq", "zenoh", "nats")) if each]
+    times = _times(ours, peers[best])
+    said = ", ".join(f"{NAMES[name]} {value / scale:.3g}" for name, value in medians.items())
     bench.report.add(
         f"{case}; {NAMES[best]}",
-        ours / 1e6,
-        medians[best] / 1e6,
+        mine / scale,
+        medians[best] / scale,
         ratio=times,
-        reach=reach,
-        ok=None if least is None else times >= least,
-        unit="M/s",
-        note="; ".join(notes),
+        reach=f"at least {least}× {beside}" if least else "",
+        ok=times >= float(least) if least else None,
+        unit=unit,
+        note="; ".join(each for each in (said, note, absent) if each),
     )
 
 
-def batches(bench: Bench) -> None:
+def batches(bench: Comparison) -> None:
     """RecordBatches in, RecordBatches out, beside messages into which a hundred events were packed by hand."""
     pair = bench.ours()
     pair.far.call("subscribe", wheres=[[None]], mode="batch")
-    n = bench.size(6_000_000)
-    runs = {f"ours of {rows}": _flow(pair, n, "many", "batch", rows) for rows in SIZES}
-    runs["ours of 100"] = _flow(pair, n // 10, "many", "batch", 100)
+    n = bench.count(6_000_000)
+    runs = {f"ours of {rows}": _flow(bench, pair, n, "many", "batch", rows) for rows in SIZES}
+    runs["ours of 100"] = _flow(bench, pair, n // 10, "many", "batch", 100)
     for name, peer in bench.peers("zmq", "zenoh").items():
-        runs[name] = _flow(peer, n, "cycle", "packed", 100)
+        runs[name] = _flow(bench, peer, n, "cycle", "packed", 100)
     found = bench.turns("batches", runs)
     for rows in (*SIZES, 100):
         ours, case = found[f"ours of {rows}"], f"publish_many of {rows:,} rows → batch handler; 100 by hand"
@@ -300,19 +231,20 @@ def batches(bench: Bench) -> None:
             _against(
                 bench,
                 case,
-                {"ours": ours, name: found[name]},
-                reach=f"at least 1.0× {NAMES[name]}" if rows in SIZES else "",
-                least=1.0 if rows in SIZES else None,
-                note=f"{_cpu(pair, f'many {rows}')}, {_cpu(bench.peer(name), 'cycle 100')}"
+                ours,
+                {name: found[name]},
+                least="1.0" if rows in SIZES else "",
+                beside=NAMES[name],
+                note=f"{bench.cpu(pair, 'many', rows)}, {bench.cpu(bench.peer(name), 'cycle', 100)}"
                 + ("; without its shared memory" if name == "zenoh" else ""),
             )
-    bench.end(pair)
+    pair.close()
 
 
 # ── one percent ──
 
 
-def filtered(bench: Bench) -> None:
+def filtered(bench: Comparison) -> None:
     """One subscription that wants one event in a hundred: ours filters at the source, the peers at the sink."""
     pair = bench.ours()
     pair.far.call("subscribe", wheres=[[f"pick == {WANTED}"]])
@@ -323,19 +255,19 @@ def filtered(bench: Bench) -> None:
         def once() -> float:
             before = pair.near.call("counters")
             wanted = n // PICKS
-            seconds, found = it.one_way(n, how, mode, packed, wanted if it is pair else None)
+            run = bench.one_way(it, n, how, mode, packed, wanted if it is pair else None)
             if it is pair:
-                pair.near.call("flush")  # acknowledgements included
-            elif found["useful"] != wanted:
-                raise Lossy(f"{it.name}: {found['useful']:,} of {wanted:,} useful events")
+                pair.settle(wanted)  # acknowledgements included
+            elif run.found["useful"] != wanted:
+                raise Lossy(f"{it.name}: {run.found['useful']:,} of {wanted:,} useful events")
             after = pair.near.call("counters")
             seen.setdefault(name, []).append((after["loopback"] - before["loopback"]) / wanted)
             wire.setdefault(name, []).append((after["bytes"] - before["bytes"]) / wanted)
-            return wanted / seconds
+            return wanted / run.seconds
 
         return once
 
-    many, one = bench.size(6_000_000), bench.size(600_000)
+    many, one = bench.count(6_000_000), bench.count(600_000)
     runs = {f"ours of {rows}": run(f"ours of {rows}", pair, many, "many", "count", rows) for rows in SIZES}
     runs["ours one by one"] = run("ours one by one", pair, one, "cycle", "count", 1)
     peers = bench.peers("zmq", "zenoh", "nats")
@@ -357,11 +289,13 @@ def filtered(bench: Bench) -> None:
             reach="at least 50 k/s",
             ok=ours >= 50e3,
             unit="k/s",
-            note=f"{ours * PICKS / 1e6:.2f} M events/s evaluated; {_cpu(pair, f'many {key.split()[-1]}')}",
+            note=f"{ours * PICKS / 1e6:.2f} M events/s evaluated; {bench.cpu(pair, 'many', int(key.split()[-1]))}",
         )
-        _useful(bench, "the same beside peers that filter at the sink", found[key], alone, 7.0)
-        _useful(bench, "the same beside peers that pack 100 by hand", found[key], packed, None)
-    _useful(bench, "1% wanted, one publish per event: useful events/s", found["ours one by one"], alone, None)
+        beside_peers = "the same beside peers that"
+        _against(bench, f"{beside_peers} filter at the sink", found[key], alone, least="7", unit="k/s")
+        _against(bench, f"{beside_peers} pack 100 by hand", found[key], packed, unit="k/s")
+    single = "1% wanted, one publish per event: useful events/s"
+    _against(bench, single, found["ours one by one"], alone, unit="k/s")
     for key, case in (*kinds.items(), ("ours one by one", "one publish per event")):
         counted, whole = statistics.median(wire[key]), statistics.median(seen[key])
         reference = min((statistics.median(seen[name]) for name in peers), default=None)
@@ -376,28 +310,7 @@ def filtered(bench: Bench) -> None:
             unit="B",
             note=f"by our links; lo, all traffic and headers: ours {whole:,.0f}, {said}",
         )
-    bench.end(pair)
-
-
-def _useful(bench: Bench, case: str, ours: list[float], peers: dict[str, list[float]], least: float | None) -> None:
-    medians = {name: statistics.median(values) for name, values in peers.items()}
-    mine = statistics.median(ours)
-    if not medians:
-        bench.report.add(case, mine / 1e3, unit="k/s", note=bench.absent("zmq", "zenoh", "nats"))
-        return
-    best = max(medians, key=lambda name: medians[name])
-    times = _times(ours, peers[best])
-    said = ", ".join(f"{NAMES[name]} {value / 1e3:.3g}" for name, value in medians.items())
-    bench.report.add(
-        f"{case}; {NAMES[best]}",
-        mine / 1e3,
-        medians[best] / 1e3,
-        ratio=times,
-        reach="" if least is None else f"at least {least:g}× the best peer",
-        ok=None if least is None else times >= least,
-        unit="k/s",
-        note=said,
-    )
+    pair.close()
 
 
 # ── many nodes ──
@@ -433,17 +346,16 @@ class Fleet:
         return float(max(each["end"] for each in found)) - start
 
     def close(self) -> None:
-        for worker in (*self.fars, self.near):
-            worker.close()
+        end((*self.fars, self.near))
 
 
-def _fleet(bench: Bench, count: int) -> Fleet:
+def _fleet(bench: Comparison, count: int) -> Fleet:
     bench.say(f"starting {count + 1} nodes")
     nodes = [each for each in (count - count // 2, count // 2) if each]
-    near = bench.start("headwater_studies.fleet.node")
+    near = bench.start(NODE)
     at = near.call("open", names=["near"])["endpoint"]
     near.call("source")
-    fars = [bench.start("headwater_studies.fleet.node") for _ in nodes]
+    fars = [bench.start(NODE) for _ in nodes]
     for index, (far, each) in enumerate(zip(fars, nodes, strict=True)):
         far.ask("open", names=[f"far{index}x{number}" for number in range(each)], connect=at)
     for far in fars:
@@ -451,11 +363,11 @@ def _fleet(bench: Bench, count: int) -> Fleet:
     return Fleet(near, fars, nodes)
 
 
-def many(bench: Bench) -> None:
+def many(bench: Comparison) -> None:
     """A hundred subscriptions of one percent each, ten on each of ten nodes: how fast events are evaluated."""
     fleet = _fleet(bench, 10)
     fleet.subscribe([[f"pick == {node * 10 + number}" for number in range(10)] for node in range(10)])
-    batch, one = bench.size(1_200_000), bench.size(240_000)
+    batch, one = bench.count(1_200_000), bench.count(240_000)
     runs: dict[str, Callable[[], float]] = {
         f"publish_many of {rows:,}": lambda it=rows: batch / fleet.run(batch, "many", it, batch // 10)  # type: ignore[misc]
         for rows in SIZES
@@ -476,7 +388,7 @@ def many(bench: Bench) -> None:
     fleet.close()
 
 
-def consumers(bench: Bench) -> None:
+def consumers(bench: Comparison) -> None:
     """Until the last of 5 to 100 consumers on a remote node has the event: what one more of them adds."""
     pair, tcp = bench.ours(), bench.peer("tcp")
     counts = (5, 20, 100) if bench.quick else (5, 10, 20, 40, 60, 80, 100)
@@ -484,7 +396,7 @@ def consumers(bench: Bench) -> None:
     pair.far.call("consumers", count=1, where=None)
     pair.near.call("prepare_trips")
     for one in (pair, tcp):
-        one.pin(True)
+        one.pin()
     for where, case in ((None, "everything"), ("number > -1", "an equal interest each")):
         late: dict[int, list[float]] = {count: [] for count in counts}
         trips = []
@@ -493,8 +405,8 @@ def consumers(bench: Bench) -> None:
                 pair.far.call("consumers", count=count, where=where)
                 pair.near.call("spread", n=n // 4)
                 late[count].append(pair.near.call("spread", n=n)["p50"])
-            trips.append(tcp.trips(2_000 if not bench.quick else 200))
-            bench.say(f"consumers of {case}: " + ", ".join(f"{count}: {_short(late[count][-1])}" for count in counts))
+            trips.append(_trip(tcp, bench.size(2_000, 200)))
+            bench.say(f"consumers of {case}: " + ", ".join(f"{count}: {short(late[count][-1])}" for count in counts))
         slope, start = statistics.linear_regression(counts, [statistics.median(late[count]) for count in counts])
         trip = statistics.median(trips)
         bench.report.add(
@@ -507,13 +419,13 @@ def consumers(bench: Bench) -> None:
             note=f"ratio: of raw TCP's round trip (TAO: 0.09); {start * 1e6:.0f} µs for none",
         )
     for one in (pair, tcp):
-        one.pin(False)
-    bench.end(pair)
+        one.free()
+    pair.close()
 
 
-def spread(bench: Bench) -> None:
+def spread(bench: Comparison) -> None:
     """One node to 1, 2, 4 and 12, each wanting another twelfth: what is sent is what is wanted."""
-    n = bench.size(240_000)
+    n = bench.count(240_000)
     sent: dict[int, tuple[float, float, float]] = {}
     for count in (1, 2, 4, 12):
         fleet = _fleet(bench, count)
@@ -549,7 +461,7 @@ def spread(bench: Bench) -> None:
     )
 
 
-PARTS: dict[str, Callable[[Bench], None]] = {
+PARTS: dict[str, Callable[[Comparison], None]] = {
     "roundtrip": roundtrip,
     "routed": routed,
     "single": single,
@@ -573,15 +485,22 @@ def main() -> None:
     began = time.perf_counter()
     failed = []
     report = Report(name, "Events between processes, all on loopback")
-    with suppress(KeyboardInterrupt), workers() as start:
-        bench = Bench(start, report, options.quick, options.rounds or (1 if options.quick else 3))
+    with suppress(KeyboardInterrupt), tempfile.TemporaryDirectory() as folder, workers() as start:
+        bench = Comparison(
+            start=start,
+            say=aloud,
+            folder=Path(folder),
+            quick=options.quick,
+            rounds=options.rounds or (1 if options.quick else 3),
+            report=report,
+        )
         for peer, why in bench.missing.items():
             if why:
                 bench.say(f"{NAMES[peer]} not run: {why}")
         for part in chosen:
             try:
                 PARTS[part](bench)
-            except (Gone, Lossy) as error:
+            except Gone as error:
                 failed.append(part)
                 report.add(part, 0.0, reach="", ok=False, unit="", note=f"failed: {error}")
         report.finish()

@@ -14,6 +14,7 @@ from typing import Any
 from headwater.federation.network import Network
 from headwater.federation.node import Node
 from headwater_studies.fleet.node import CHANNEL, Sample
+from headwater_studies.harness.pair import NODE
 
 WAIT = 300.0  # seconds for nodes to find each other, and for interests to be in force
 MORE = 21  # interests, one by one
@@ -27,7 +28,7 @@ def interests(bench: Any) -> None:
     """1,000 and 10,000 at once, and one more after 1,000."""
     for count, seconds in ((1_000, 2.0),) if bench.quick else ((1_000, 2.0), (10_000, 20.0)):
         bench.say(f"{count:,} interests")
-        near = bench.start("headwater_studies.fleet.node")
+        near = bench.start(NODE)
         at = near.call("open", names=["near"])["endpoint"]
         near.call("source")
         alone, _ = _alone(count)

@@ -17,7 +17,7 @@ import venv
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-from harness import Report
+from headwater_studies.harness.benchmark import Report
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 15  # fresh interpreters, of which the median counts

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from harness import Report, times, versus
 from headwater import Interest
 from headwater.interest import as_event_type
 from headwater.match import Matcher
 from headwater.types import EventType, event_type
 from headwater.types import model as m
+from headwater_studies.harness.benchmark import Report, times, versus
 
 READING = "level: f64, network: text, station: i32"
 SIZES = (1_000, 10_000, 100_000, 1_000_000)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 import pipeline_append
-from harness import Report
+from headwater_studies.harness.benchmark import Report
 from pipeline_ingest import bench_ingest
 from pipeline_interest import bench_interest
 from pipeline_live import bench_live

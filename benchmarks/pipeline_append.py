@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from harness import Report
 from headwater.interest import as_event_type
 from headwater.store.log import ChannelLog, Log
+from headwater_studies.harness.benchmark import Report
 
 SIGHTING = as_event_type("badge: u32, station: u32, level: f64, time: timestamp")
 ROWS, BATCHES = 6_000, 200

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from harness import Report
+from headwater_studies.harness.benchmark import Report
 from pipeline_data import BADGES, NETWORKS, START, STATIONS
 
 WHERE = Path(tempfile.gettempdir()) / "headwater-bench"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from harness import Report, versus
+from headwater_studies.harness.benchmark import Report, versus
 from pipeline_data import CHANNEL, TYPE, make_log
 from pipeline_many import WHERE
 

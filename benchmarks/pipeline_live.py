@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from harness import Report
 from headwater import Log, Node
 from headwater.interest import as_event_type
+from headwater_studies.harness.benchmark import Report
 
 TYPE = as_event_type("badge: u32, station: u32, level: f64, seen: timestamp")
 CHANNEL = "bench.sighting"

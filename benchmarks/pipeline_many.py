@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness import Report
+from headwater_studies.harness.benchmark import Report
 from pipeline_data import BADGES, CHANNEL, KINDS, NETWORKS, TYPE, make_log
 
 WHERE = Path(tempfile.gettempdir()) / "headwater-bench"

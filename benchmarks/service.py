@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 import matching
-from harness import Report, times, versus
 from headwater import Event, Node, Queue, f32, f64, timestamp, u32
 from headwater.dispatch import AsyncLoop, Pool
+from headwater_studies.harness.benchmark import Report, times, versus
 
 NOW = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
 

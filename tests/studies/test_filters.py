@@ -18,7 +18,7 @@ from headwater_studies.filters.breakeven import (
     EVENTS,
     MODULE,
     RATES,
-    Pair,
+    FilterPair,
     breakeven,
     crossing,
     published_break_even,
@@ -115,7 +115,7 @@ def test_the_break_even_is_measured_at_every_rate(bench: Bench) -> None:
 
 
 def test_only_whole_pools_are_published(bench: Bench) -> None:
-    pair = Pair(bench.start(MODULE), bench.start(MODULE))
+    pair = FilterPair(bench.start(MODULE), bench.start(MODULE))
     with pytest.raises(ValueError, match="multiple of 1,000"):
         pair.run(ONE, kept=True, n=1_001)
     assert pair.run(ONE, kept=True, n=1_000, rate=0.75).got == 250

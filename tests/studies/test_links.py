@@ -86,7 +86,7 @@ def namespaces() -> list[str]:
     return [line for line in listed.splitlines() if line.startswith(f"{hosts.MARK}-{os.getpid()}-")]
 
 
-def trip(bench: Bench, made: hosts.Pair) -> float:
+def trip(bench: Bench, made: hosts.LinkedHosts) -> float:
     near = bench.start("headwater_studies.fleet.tcp", inside=made.near.inside)
     far = bench.start("headwater_studies.fleet.tcp", inside=made.far.inside)
     far.call("open", peer=near.call("open", host=made.near.address)["peer"])

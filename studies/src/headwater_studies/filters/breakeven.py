@@ -13,9 +13,10 @@ from itertools import pairwise
 from headwater.study.report.html import Heading, Notes, Text
 from headwater.study.report.table import Column, Row, Table, time
 from headwater_studies.fleet.filtering import BATCH, KINDS, MANY, ONE, POOL, WIND, channel_of, rejected, totals
-from headwater_studies.fleet.worker import Gone, Worker
+from headwater_studies.fleet.worker import Worker
 from headwater_studies.harness.bench import Bench, Found, between, middle
-from headwater_studies.harness.result import Axis, Plot, Ratio, Section, Series, content
+from headwater_studies.harness.pair import Lossy, end
+from headwater_studies.harness.result import Axis, Plot, Ratio, Section, Series, content, spread
 
 RATES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
 MODULE = "headwater_studies.fleet.filtering"
@@ -56,8 +57,9 @@ class Cost:
         return self.sender + self.receiver
 
 
-class Pair:
-    """A node that publishes and a node that wants it, each a process of `filtering`."""
+class FilterPair:
+    """A node that publishes and a node that wants it, each a process of `filtering`, with a channel for each kind of
+    event, once with an interest at the source and once without."""
 
     def __init__(self, sender: Worker, receiver: Worker) -> None:
         self.sender, self.receiver = sender, receiver
@@ -68,7 +70,7 @@ class Pair:
         self._expected: dict[str, int] = {channel_of(kind, kept): 0 for kind in KINDS for kept in (False, True)}
 
     def run(self, kind: str, *, kept: bool, n: int, rate: float = 0.0) -> Cost:
-        """Publish `n` events, of which that share is rejected. Raises Gone unless exactly the right ones arrived."""
+        """Publish `n` events, of which that share is rejected. Raises Lossy unless exactly the right ones arrived."""
         pools, rest = divmod(n, POOL[kind])
         if rest:
             raise ValueError(f"n: expected a multiple of {POOL[kind]:,}, found {n:,}")
@@ -81,7 +83,9 @@ class Pair:
         self._expected[channel_of(kind, kept)] += goal
         found = (taken["got"], taken["useful"], taken["total"])
         if found != (goal, useful, total):
-            raise Gone(f"{channel_of(kind, kept)}: expected events, useful, total {goal, useful, total}, found {found}")
+            raise Lossy(
+                f"{channel_of(kind, kept)}: expected events, useful, total {goal, useful, total}, found {found}"
+            )
         return Cost(
             sender=sent["cpu"] / n,
             receiver=taken["cpu"] / n,
@@ -96,11 +100,10 @@ class Pair:
         """Nothing has come twice, nor later than it was looked for."""
         found = self.receiver.call("ever")
         if found != self._expected:
-            raise Gone(f"expected {self._expected} events in all, found {found}")
+            raise Lossy(f"expected {self._expected} events in all, found {found}")
 
     def close(self) -> None:
-        self.receiver.close()
-        self.sender.close()
+        end((self.receiver, self.sender))
 
 
 # ── where two curves meet ──
@@ -136,7 +139,7 @@ What = Callable[[Cost], float]
 
 def breakeven(bench: Bench) -> Found:
     """Processor time against the share rejected, with and without an interest."""
-    pair = Pair(bench.start(MODULE), bench.start(MODULE))
+    pair = FilterPair(bench.start(MODULE), bench.start(MODULE))
     try:
         costs = _measure(bench, pair)
         pair.check()
@@ -145,7 +148,7 @@ def breakeven(bench: Bench) -> Found:
     return Found(sections=(_section(bench, costs),), ratios=_ratios(costs))
 
 
-def _measure(bench: Bench, pair: Pair) -> Costs:
+def _measure(bench: Bench, pair: FilterPair) -> Costs:
     runs = [(kind, kept, rate) for kind in (ONE, MANY) for rate in RATES for kept in (False, True)]
     runs += [(WIND, False, 0.0), (WIND, True, 0.0)]
     found: Costs = {each: [] for each in runs}
@@ -300,14 +303,8 @@ def _plot(costs: Costs, kind: str, what: What, name: str, title: str, *, echo: b
     unit, scale = ("µs", 1e6) if kind == ONE else ("ns", 1e9)
     series = []
     for kept, label in ((False, "everything sent, filtered at the sink"), (True, "filtered at the source")):
-        values = [[what(each) * scale for each in costs[kind, kept, rate]] for rate in RATES]
-        series.append(
-            Series(
-                name=label,
-                points=tuple((rate * 100, middle(each)) for rate, each in zip(RATES, values, strict=True)),
-                band=tuple((min(each), max(each)) for each in values),
-            )
-        )
+        values = [(rate * 100, [what(each) for each in costs[kind, kept, rate]]) for rate in RATES]
+        series.append(spread(label, values, scale))
     if echo:
         series.append(Series(name="ECho 1999, everything sent", points=_echo(0.0, keep=True), dashed=True))
         series.append(Series(name="ECho 1999, filtered (computed)", points=_echo(ECHO_FILTER, keep=False), dashed=True))

@@ -8,17 +8,19 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from headwater_studies.fleet.tcp_c import PATIENCE, NoCompiler, compiler
 
 FLAGS = ("-O2", "-fPIC", "-fno-asynchronous-unwind-tables")
 
-# Fields begin after the 16 bytes of a record's header, which `checked` compares, as our machine code does.
+# Fields begin after the 16 bytes of a record's header, which `checked` compares, as our machine code does. LEVEL is the
+# type of the first field, LENGTH that of a record.
 FILTER = """
 int simple(const char *record, long length, void *env) {
-    double level;
-    __builtin_memcpy(&level, record + 16, 8);
+    LEVEL level;
+    __builtin_memcpy(&level, record + 16, sizeof level);
     if (level > 0.5) {
         return 1;
     }
@@ -27,11 +29,11 @@ int simple(const char *record, long length, void *env) {
 """
 CHECKED = """
 int checked(const char *record, long length, void *env) {
-    if (length != 80 || __builtin_memcmp(record, env, 16) != 0) {
+    if (length != LENGTH || __builtin_memcmp(record, env, 16) != 0) {
         return 4098;
     }
-    double level;
-    __builtin_memcpy(&level, record + 16, 8);
+    LEVEL level;
+    __builtin_memcpy(&level, record + 16, sizeof level);
     if (level > 0.5) {
         return 1;
     }
@@ -77,6 +79,21 @@ long loop(function f, const char *record, long length, void *env, long calls) {
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the filters in C read: the type of the field `level`, and the bytes of a record."""
+
+    level: str = "double"
+    length: int = 80
+
+    @property
+    def flags(self) -> tuple[str, str]:
+        return f"-DLEVEL={self.level}", f"-DLENGTH={self.length}"
+
+
+READING = Record()  # eight f64
+
+
 def _run(source: Path, target: Path, *flags: str) -> None:
     path = compiler()
     if path is None:
@@ -93,10 +110,10 @@ def _run(source: Path, target: Path, *flags: str) -> None:
 class Compiled:
     """Machine code of the system's C compiler, in a folder; `number` tells several apart. Raises NoCompiler."""
 
-    def __init__(self, folder: Path, number: int = 0) -> None:
+    def __init__(self, folder: Path, number: int = 0, record: Record = READING) -> None:
         source, target = folder / f"programs-{number}.c", folder / f"programs-{number}.so"
         source.write_text(FILTER + CHECKED + MEAN + ROWS + LOOP, encoding="utf-8")
-        _run(source, target, "-shared")
+        _run(source, target, "-shared", *record.flags)
         self._library = ctypes.CDLL(str(target))
         self._loop = self._library.loop
         self._loop.restype = ctypes.c_long
@@ -126,12 +143,12 @@ class Compiled:
         return int(self._rows(levels, n, bits))
 
 
-def compile_seconds(folder: Path, program: str) -> float:
+def compile_seconds(folder: Path, program: str, record: Record = READING) -> float:
     """What the compiler takes for one of them, as a process that writes a library."""
     source, target = folder / "one.c", folder / "one.so"
     source.write_text(program, encoding="utf-8")
     start = time.perf_counter()
-    _run(source, target, "-shared")
+    _run(source, target, "-shared", *record.flags)
     return time.perf_counter() - start
 
 
@@ -139,7 +156,7 @@ def listing(folder: Path) -> str:
     """The compiler's assembly of the programs."""
     source, target = folder / "listing.c", folder / "listing.s"
     source.write_text(FILTER + CHECKED + MEAN, encoding="utf-8")
-    _run(source, target, "-S")
+    _run(source, target, "-S", *READING.flags)
     return target.read_text(encoding="utf-8")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 from collections.abc import Callable
 from functools import partial
@@ -17,13 +16,14 @@ from headwater.interest import Interest
 from headwater.native.record import RecordProgram, record_code
 from headwater.types import event_type
 from headwater_studies.filters import c_code
-from headwater_studies.filters.breakeven import MODULE, Cost, Pair
+from headwater_studies.filters.breakeven import MODULE, Cost, FilterPair
 from headwater_studies.filters.c_code import Compiled
 from headwater_studies.filters.code_tables import FILTER, MEAN, Timed, section
 from headwater_studies.fleet.filtering import AVERAGE, COLUMNS, ONE, ROWS, SIMPLE, WIND, Average, Reading, Wind, winds
 from headwater_studies.fleet.tcp_c import NoCompiler, compiler, version
 from headwater_studies.fleet.worker import Worker
 from headwater_studies.harness.bench import Bench, Found, middle, versions
+from headwater_studies.harness.benchmark import times
 from headwater_studies.harness.result import Ratio
 
 PYTHON_FILTER = "lambda e: e.level > 0.5"
@@ -156,15 +156,7 @@ def _first(bench: Bench, timed: Timed) -> tuple[Worker, Worker]:
 
 def _least(function: Callable[[], object], number: int, repeat: int) -> float:
     """Seconds of one call: the least of several runs, since whatever disturbs a run makes it longer."""
-    function()
-    found = []
-    gc.collect()
-    for _ in range(repeat):
-        start = perf_counter()
-        for _ in range(number):
-            function()
-        found.append((perf_counter() - start) / number)
-    return min(found)
+    return min(times(function, repeat=repeat, number=number))
 
 
 def _columns(program: str, n: int) -> tuple[pa.RecordBatch, Any]:
@@ -261,7 +253,7 @@ def _from_python(bench: Bench, timed: Timed, program: str, running: Any, record:
 
 def _sending(bench: Bench, timed: Timed, sender: Worker, receiver: Worker) -> None:
     """Everything, to one sink over a direct stream."""
-    pair = Pair(sender, receiver)
+    pair = FilterPair(sender, receiver)
     try:
         for number in range(bench.rounds + 1):
             for kind, program in ((ONE, FILTER), (WIND, MEAN)):

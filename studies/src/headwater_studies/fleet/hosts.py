@@ -69,7 +69,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class LinkedHosts:
     """Two hosts. `by` says what limits the rate and what delays."""
 
     link: Link
@@ -107,7 +107,7 @@ Way = Literal["netem", "relay"]
 
 
 @contextmanager
-def pair(start: Start, link: Link, *, way: Way | None = None) -> Iterator[Pair]:
+def pair(start: Start, link: Link, *, way: Way | None = None) -> Iterator[LinkedHosts]:
     """Two hosts joined by a link; gone afterwards. CannotMake if this machine does not allow it.
 
     `way`: what delays; by itself `netem` if the kernel has it."""
@@ -134,14 +134,14 @@ def pair(start: Start, link: Link, *, way: Way | None = None) -> Iterator[Pair]:
         if way == "netem":
             if not all(_netem(host.namespace, PORT, link) for host in (near, far)):
                 raise CannotMake("netem was there, and then it was not")
-            yield Pair(link, near, far, "rate and delay by netem")
+            yield LinkedHosts(link, near, far, "rate and delay by netem")
             return
         limited = all(_tbf(host.namespace, link) for host in (near, far))
         relay = start("headwater_studies.fleet.relay", inside=Host(m, "").inside)
         try:
             relay.call("open", left=middle[0], right=middle[1], delay=link.delay, rate=None if limited else link.rate)
             by = "rate by tbf, delay by our relay" if limited else "rate and delay by our relay"
-            yield Pair(link, near, far, by, relay)
+            yield LinkedHosts(link, near, far, by, relay)
         finally:
             relay.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from headwater.study.report.html import Text
 from headwater.study.report.table import Column, Table, rate, rows, time
@@ -16,7 +16,7 @@ from headwater_studies.growth.small_federations import (
     typical,
 )
 from headwater_studies.harness.bench import Bench, Found, between, middle, regression, versions
-from headwater_studies.harness.result import Axis, Plot, Ratio, Section, Series, content
+from headwater_studies.harness.result import Axis, Plot, Ratio, Section, content, spread
 
 RECORD = 64  # bytes of an event
 SHORT: dict[Topology, str] = {
@@ -161,8 +161,8 @@ def _one_by_one(bench: Bench, runs: Sequence[RealRun]) -> Section:
             picked = pick(runs, topology, split=split)
             if not picked:
                 continue
-            late = {n: [run.last_latency or 0.0 for run in each] for n, each in picked.items()}
-            series.append(_series(f"{topology}, {'a share each' if split else 'everything'}", late, 1e6, dashed=False))
+            late = [(float(n), [run.last_latency or 0.0 for run in each]) for n, each in picked.items()]
+            series.append(spread(f"{topology}, {'a share each' if split else 'everything'}", late, 1e6))
     plot = Plot(
         name="growth-last",
         title="Until the last of n nodes has an event",
@@ -223,8 +223,8 @@ def _fast(bench: Bench, runs: Sequence[RealRun]) -> Section:
         for count_rows, name in ((1, "one by one"), (BATCH, f"{BATCH:,} at once")):
             picked = pick(runs, topology, paced=False, rows=count_rows)
             if picked:
-                rates = {n: [run.delivered / run.seconds for run in each] for n, each in picked.items()}
-                series.append(_series(f"{topology}, {name}", rates, 1.0, dashed=False))
+                rates = [(float(n), [run.delivered / run.seconds for run in each]) for n, each in picked.items()]
+                series.append(spread(f"{topology}, {name}", rates))
     plot = Plot(
         name="growth-rate",
         title="Events that arrive at n nodes per second, all wanting everything",
@@ -257,15 +257,6 @@ def _alike(runs: Sequence[RealRun], run: RealRun) -> list[RealRun]:
 
 def _latencies(runs: Sequence[RealRun], run: RealRun) -> list[float]:
     return [each.last_latency or 0.0 for each in _alike(runs, run)]
-
-
-def _series(name: str, values: Mapping[int, Sequence[float]], scale: float, *, dashed: bool) -> Series:
-    return Series(
-        name=name,
-        points=tuple((float(n), middle(each) * scale) for n, each in values.items()),
-        band=tuple((min(each) * scale, max(each) * scale) for each in values.values()),
-        dashed=dashed,
-    )
 
 
 def _ratios(runs: Sequence[RealRun]) -> Iterable[Ratio]:

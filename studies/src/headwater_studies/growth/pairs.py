@@ -2,58 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 from headwater.study.report.html import Text
 from headwater.study.report.table import Column, Table, rate, rows, time
-from headwater_studies.fleet.worker import Worker
-from headwater_studies.growth.small_federations import MODULE, Lossy
+from headwater_studies.growth.small_federations import MODULE
 from headwater_studies.harness.bench import Bench, Found, between, middle, versions
-from headwater_studies.harness.result import Axis, Plot, Ratio, Section, Series, content
+from headwater_studies.harness.pair import Lossy, Pair, started
+from headwater_studies.harness.result import Axis, Plot, Ratio, Section, content, spread
 
 
-@dataclass
-class Pair:
-    """Two nodes in two processes."""
+def _opened(bench: Bench) -> Pair:
+    """Two nodes in two processes, which know each other."""
+    pair = started(bench.start, "Headwater", MODULE, ours=True)
+    at = pair.near.call("grow", names=["near"])["endpoints"][0]
+    pair.far.call("grow", names=["far"], connect=at)
+    for worker in pair.workers:
+        worker.call("together", others=1)
+    return pair
 
-    near: Worker
-    far: Worker
 
-    @classmethod
-    def of(cls, bench: Bench) -> Pair:
-        near, far = bench.start(MODULE), bench.start(MODULE)
-        at = near.call("grow", names=["near"])["endpoints"][0]
-        far.call("grow", names=["far"], connect=at)
-        for worker in (near, far):
-            worker.call("together", others=1)
-        return cls(near, far)
-
-    def run(self, send: Callable[[], dict[str, float]], come: int) -> dict[str, float]:
-        """Publish, and see that so many events come, each once: seconds to publish and until the last was handled."""
-        self.far.call("expect", n=come)
-        before = self.near.call("crossed")
-        self.far.ask("wait")
-        sent = send()
-        end = self.far.answer()["end"]
-        got, after = self.far.call("got")["got"], self.near.call("crossed")
-        if got != come:
-            raise Lossy(f"{got:,} of {come:,} events came")
-        return {
-            "publish": sent["sent"] - sent["start"],
-            "all": end - sent["start"],
-            "cpu": sent["cpu"],
-            "events": after["events"] - before["events"],
-            "frames": after["frames"] - before["frames"],
-            "bytes": after["bytes"] - before["bytes"],
-        }
-
-    def close(self) -> None:
-        for worker in (self.near, self.far):
-            worker.leave()
-        for worker in (self.near, self.far):
-            worker.close()
+def _run(pair: Pair, send: Callable[[], Mapping[str, Any]], come: int) -> dict[str, float]:
+    """Publish, and see that so many events come, each once: seconds to publish and until the last was handled."""
+    before = pair.near.call("crossed")
+    run = pair.exchange(send, come)
+    got, after = pair.far.call("got")["got"], pair.near.call("crossed")
+    if got != come:
+        raise Lossy(f"{got:,} of {come:,} events came")
+    crossed = {what: after[what] - before[what] for what in ("events", "frames", "bytes")}
+    return {"publish": run.sent["sent"] - run.sent["start"], "all": run.seconds, "cpu": run.sent["cpu"], **crossed}
 
 
 @dataclass
@@ -75,7 +55,7 @@ class Step:
 
 def sources(bench: Bench) -> Found:
     """1 to 1,000 sources of one channel at one node, one sink at another node that wants everything."""
-    pair = Pair.of(bench)
+    pair = _opened(bench)
     steps: list[Step] = []
     try:
         for count in (1, 10, 50) if bench.quick else (1, 10, 100, 1_000):
@@ -86,7 +66,7 @@ def sources(bench: Bench) -> Found:
             n = max(count, bench.size(40_000, 500) // count * count)
 
             def run(n: int = n) -> dict[str, float]:
-                return pair.run(lambda: pair.near.call("publish_round", n=n), n)
+                return _run(pair, lambda: pair.near.call("publish_round", n=n), n)
 
             run()
             steps.append(Step(count, ready, n, n, [run() for _ in range(bench.rounds)]))
@@ -138,7 +118,7 @@ def sources(bench: Bench) -> Found:
 def sinks(bench: Bench) -> Found:
     """1 to 1,000 sinks at one node, of a source at another: all want everything, or each another share."""
     found: dict[bool, list[Step]] = {False: [], True: []}
-    pair = Pair.of(bench)
+    pair = _opened(bench)
     try:
         pair.near.call("source", channel="bench.events")
         for split, steps in found.items():
@@ -154,7 +134,7 @@ def sinks(bench: Bench) -> Found:
                 come = n if split else n * count
 
                 def run(n: int = n, come: int = come, shares: int = count if split else 1) -> dict[str, float]:
-                    return pair.run(lambda: pair.near.call("publish", n=n, shares=shares), come)
+                    return _run(pair, lambda: pair.near.call("publish", n=n, shares=shares), come)
 
                 run()
                 steps.append(Step(count, ready, n, come, [run() for _ in range(bench.rounds)]))
@@ -223,14 +203,12 @@ def _section(bench: Bench, key: str, title: str, steps: Sequence[Step], table: T
 
 
 def _rates(name: str, title: str, what: str, steps: Sequence[Step], of: Callable[[Step], int]) -> Plot:
-    points = tuple((float(each.count), middle(each.rate(of(each)))) for each in steps)
-    band = tuple((min(each.rate(of(each))), max(each.rate(of(each)))) for each in steps)
     return Plot(
         name=name,
         title=title,
         x=Axis(what, log=True),
         y=Axis("events/s", log=True),
-        series=(Series(name="handled", points=points, band=band),),
+        series=(spread("handled", [(float(each.count), each.rate(of(each))) for each in steps]),),
     )
 
 

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from headwater_studies.fleet.receiving import free_port
 from headwater_studies.fleet.worker import Gone, Worker
 from headwater_studies.harness.bench import Bench, Start, middle
+from headwater_studies.harness.pair import Lossy, end
 
 Topology = Literal["peer to peer", "multicast", "centralised", "tree"]
 TOPOLOGIES: tuple[Topology, ...] = ("peer to peer", "multicast", "centralised", "tree")
@@ -85,10 +86,6 @@ def _handled(frames: Counter[str]) -> Counter[str]:
         for name in way.split(">"):
             found[name.removeprefix("up-").removeprefix("down-")] += count
     return found
-
-
-class Lossy(Gone):
-    """Not everything arrived, or not once."""
 
 
 class Federation:
@@ -318,10 +315,7 @@ class Federation:
         return near["frames"], near["bytes"], near["frames"], near["bytes"], 1.0
 
     def close(self) -> None:
-        for worker in self._workers:
-            worker.leave()
-        for worker in self._workers:
-            worker.close()
+        end(self._workers)
 
 
 Runs = tuple[RealRun, ...]

@@ -11,7 +11,7 @@ from headwater.study.report.html import Text
 from headwater.study.report.table import Column, Row, Table, time
 from headwater_studies.fleet.worker import Worker
 from headwater_studies.harness.bench import Bench, Found, between, middle, versions
-from headwater_studies.harness.result import Axis, Plot, Ratio, Section, Series, content
+from headwater_studies.harness.result import Axis, Plot, Ratio, Section, Series, content, spread
 
 COMMAND = "headwater study interests --part subscriptions"
 MODULE = "headwater_studies.fleet.subscribing"
@@ -189,12 +189,7 @@ def _matching(bench: Bench, cells: list[Cell]) -> Section:
 def _plot(cells: list[Cell]) -> Plot:
     def series(name: str, kind: str, what: str, dashed: bool = False) -> Series:
         taken = [(cell.count, getattr(cell, what)) for cell in cells if cell.kind == kind]
-        return Series(
-            name=name,
-            points=tuple((count, middle(values) * 1e6) for count, values in taken),
-            band=tuple((min(values) * 1e6, max(values) * 1e6) for _, values in taken),
-            dashed=dashed,
-        )
+        return spread(name, taken, 1e6, dashed=dashed)
 
     return Plot(
         name="growth-subscriptions",

@@ -69,7 +69,8 @@ class Bench:
                 if number:
                     found[name].append(value)
             if number:
-                self.say(f"{what}, round {number} of {self.rounds}")
+                figures = ", ".join(f"{name} {short(values[-1])}" for name, values in found.items())
+                self.say(f"{what}, round {number} of {self.rounds}: {figures}")
         return found
 
 
@@ -81,6 +82,11 @@ Part = Callable[[Bench], Found]
 
 def middle(values: Iterable[float]) -> float:
     return float(statistics.median(values))
+
+
+def short(value: float) -> str:
+    """A time in seconds, or a number that is no time, as progress tells it."""
+    return f"{value * 1e6:.1f} µs" if value < 1 else f"{value:,.0f}"
 
 
 def between(values: Sequence[float], show: Callable[[float], str]) -> str:

@@ -6,7 +6,8 @@ A result is written as JSON and read again; pages are made from it and nothing e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,7 +18,7 @@ from headwater.errors import StoreError
 from headwater.study.report.bars import Bar
 from headwater.study.report.html import Heading, Notes, Text
 from headwater.study.report.table import Table
-from headwater.study.report.xy import Axis, Series
+from headwater.study.report.xy import Axis, Series, Style
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +121,25 @@ class Ratio:
         return tuple(theirs / mine if mine else float("inf") for mine, theirs in pairs)
 
 
+def spread(
+    name: str,
+    points: Iterable[tuple[float, Sequence[float]]],
+    scale: float = 1.0,
+    *,
+    style: Style = "line",
+    dashed: bool = False,
+) -> Series:
+    """A series of several rounds: their medians, and the least and the most of them as a band."""
+    taken = [(x, [value * scale for value in values]) for x, values in points]
+    return Series(
+        name=name,
+        points=tuple((x, float(statistics.median(values))) for x, values in taken),
+        band=tuple((min(values), max(values)) for _, values in taken),
+        style=style,
+        dashed=dashed,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """All of one study."""
@@ -168,4 +188,5 @@ __all__ = [
     "Section",
     "Series",
     "content",
+    "spread",
 ]

@@ -12,10 +12,11 @@ from headwater.study.report.html import Text
 from headwater.study.report.table import Column, Row, Table, Value, time
 from headwater_studies.fleet.tcp_c import NoCompiler
 from headwater_studies.fleet.worker import Worker
-from headwater_studies.harness.bench import Bench, Found, Line, between, middle, pinned, regression
+from headwater_studies.harness.bench import Bench, Found, Line, between, middle, regression
+from headwater_studies.harness.pair import Lossy, Pair, end, started
 from headwater_studies.harness.result import Axis, Plot, Section, Series, content
 from headwater_studies.latency import pairs
-from headwater_studies.latency.pairs import TCP, TCP_C, Lossy, Pair, Samples, seconds
+from headwater_studies.latency.pairs import CENTRAL, TCP, TCP_C, Samples, seconds
 
 # TAO, the table in 5.2.3 (microseconds for one more consumer, correlation) and TCP/IP's average in 5.2.2
 TAO_CENTRALISED, TAO_FEDERATED, TAO_CORRELATION, TAO_TCP = 212.9, 8.8, 0.999, 96.0
@@ -60,18 +61,18 @@ class Growing:
 
 def _federated(bench: Bench) -> tuple[Growing, Growing]:
     """A supplier's node, and in another process a node with consumers or several with one each; direct streams."""
-    pair, there = pairs.nodes(bench, module="central"), 1
+    pair, there = started(bench.start, pairs.FEDERATED, CENTRAL, ours=True).join(), 1
     at = pair.near.call("endpoint")["endpoint"]
     pair.far.call("gather", each=1)
     pair.near.call("prepare_trips")
-    pairs.linked(pair, "tcp")
+    pair.expect_link("tcp")
 
     def nodes(count: int) -> None:
         nonlocal there
         pair.far.call("open", names=[f"far{number}" for number in range(there, count)], connect=at)
         there = count
         pair.far.call("gather", each=1)
-        pairs.linked(pair, "tcp")
+        pair.expect_link("tcp")
 
     measure = _spread(pair, lambda: there)
     here = Growing(FEDERATED, pair, lambda count: _tell(pair.far, "gather", count), measure)
@@ -90,8 +91,11 @@ def _centralised(bench: Bench) -> tuple[Growing, Growing]:
         there = count
         pair.near.call("consume", each=1)
 
-    here = Growing(CENTRALISED, pair, lambda count: _tell(pair.near, "consume", count), pair.trips)
-    return here, Growing(ROUTED_NODES, pair, nodes, pair.trips)
+    def measure(n: int) -> Samples:
+        return pairs.samples(pair, n)
+
+    here = Growing(CENTRALISED, pair, lambda count: _tell(pair.near, "consume", count), measure)
+    return here, Growing(ROUTED_NODES, pair, nodes, measure)
 
 
 def _tell(worker: Worker, do: str, count: int) -> None:
@@ -130,11 +134,11 @@ def _opened(bench: Bench) -> Iterator[tuple[list[Growing], dict[str, Pair], dict
         except NoCompiler as error:
             missing[TCP_C] = str(error)
         for pair in (*(each.pair for each in together), *references.values()):
-            pinned(*pair.workers)
+            pair.pin()
         yield together + apart, references, missing
     finally:
         everyone = [*(each.pair for each in together), *references.values()]
-        pairs.ended([worker for pair in everyone for worker in pair.workers])
+        end([worker for pair in everyone for worker in pair.workers])
 
 
 # ── the part ──
@@ -148,8 +152,8 @@ def consumers(bench: Bench) -> Found:
     with _opened(bench) as (ways, references, missing):
         for number in range(bench.rounds):
             for name, pair in references.items():
-                pair.trips(min(WARM, TRIPS))
-                trips.setdefault(name, []).append(float(pair.trips(bench.size(TRIPS, 200)).mean()))
+                pairs.samples(pair, min(WARM, TRIPS))
+                trips.setdefault(name, []).append(float(pairs.samples(pair, bench.size(TRIPS, 200)).mean()))
             for count in counts if number % 2 == 0 else reversed(counts):
                 for way in ways[:2]:
                     way.point(count, n)

@@ -13,11 +13,12 @@ from typing import Any
 
 from headwater.study.report.html import Heading, Notes, Text
 from headwater.study.report.table import Column, Row, Table, rate, rows, time
+from headwater.study.report.xy import Style
 from headwater_studies.fleet.hosts import Link, missing, pair
 from headwater_studies.fleet.peers import SYSTEMS
 from headwater_studies.fleet.worker import PICKS, RECORD
 from headwater_studies.harness.bench import Bench, Found, between, middle, versions
-from headwater_studies.harness.result import Axis, Plot, Ratio, Section, Series, content
+from headwater_studies.harness.result import Axis, Plot, Ratio, Section, Series, content, spread
 from headwater_studies.latency.links_run import One, Ours, Passes, Peer, Prefix
 
 COMMAND = "headwater study latency --part links"
@@ -425,13 +426,11 @@ def _full_table(full: Full) -> Table:
 
 
 def _plot(thin: Measured) -> Plot:
-    lines = [_series(OURS, list(thin.ours.values()))]
+    lines = [_useful(OURS, list(thin.ours.values()))]
     for peer in thin.peers:
-        lines.append(_series(f"{peer.system}, all sent", [peer.of(percent) for percent in thin.ours]))
+        lines.append(_useful(f"{peer.system}, all sent", [peer.of(percent) for percent in thin.ours]))
     if thin.prefix is not None:
-        lines.append(
-            Series(name=TOPIC, points=((1.0, middle(thin.prefix.rates)),), style="dots", band=_band([thin.prefix]))
-        )
+        lines.append(_useful(TOPIC, [thin.prefix], "dots"))
     bare = thin.link.rate / 8 / RECORD.size
     lines.append(Series(name="bare 64 bytes, computed", points=((1.0, bare), (100.0, bare)), dashed=True))
     return Plot(
@@ -445,14 +444,6 @@ def _plot(thin: Measured) -> Plot:
     )
 
 
-def _series(name: str, passes: Sequence[Passes]) -> Series:
+def _useful(name: str, passes: Sequence[Passes], style: Style = "line") -> Series:
     ordered = sorted(passes, key=lambda each: each.wanted)
-    return Series(
-        name=name,
-        points=tuple((float(each.wanted), middle(each.rates)) for each in ordered),
-        band=_band(ordered),
-    )
-
-
-def _band(passes: Sequence[Passes]) -> tuple[tuple[float, float], ...]:
-    return tuple((min(each.rates), max(each.rates)) for each in passes)
+    return spread(name, [(float(each.wanted), each.rates) for each in ordered], style=style)

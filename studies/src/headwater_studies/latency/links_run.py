@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater_studies.fleet.hosts import Pair
+from headwater_studies.fleet.hosts import LinkedHosts
 from headwater_studies.fleet.peers import SYSTEMS
 from headwater_studies.fleet.worker import WANTED, Worker
 from headwater_studies.harness.bench import Start
@@ -62,7 +62,7 @@ class One:
 class Ours:
     """A node on each host."""
 
-    def __init__(self, start: Start, hosts: Pair) -> None:
+    def __init__(self, start: Start, hosts: LinkedHosts) -> None:
         self._hosts, self._wanted = hosts, 0
         self.near = start(NODE, inside=hosts.near.inside)
         self.far = start(NODE, inside=hosts.far.inside)
@@ -117,7 +117,7 @@ class Ours:
 class Peer:
     """Another system, which sends everything."""
 
-    def __init__(self, start: Start, hosts: Pair, key: str) -> None:
+    def __init__(self, start: Start, hosts: LinkedHosts, key: str) -> None:
         self.name, self._hosts = SYSTEMS[key].name, hosts
         self.near = start(SYSTEMS[key].module, inside=hosts.near.inside)
         self.far = start(SYSTEMS[key].module, inside=hosts.far.inside)

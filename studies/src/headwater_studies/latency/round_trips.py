@@ -113,8 +113,8 @@ def samples(bench: Bench) -> Found:
     with pairs.opened(bench, *pairs.OPENED) as (running, missing):
         for number in range(rounds):
             for name, pair in running.items():
-                pair.trips(min(WARM, each))
-                taken.setdefault(name, []).append(pair.trips(each))
+                pairs.samples(pair, min(WARM, each))
+                taken.setdefault(name, []).append(pairs.samples(pair, each))
             bench.say(f"round trips, round {number + 1} of {rounds}")
     versions = {} if TCP_C in missing else {"C compiler": tcp_c.version()}
     return reported(taken, missing) + Found(versions=versions)

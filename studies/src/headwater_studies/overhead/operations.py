@@ -11,6 +11,7 @@ from headwater.study.report.html import Heading, Text
 from headwater.study.report.table import Column, Row, Table, time
 from headwater_studies.fleet.worker import Worker
 from headwater_studies.harness.bench import Bench, Found, Line, between, middle, regression, versions
+from headwater_studies.harness.pair import started
 from headwater_studies.harness.result import Axis, Plot, Ratio, Section, Series, content
 from headwater_studies.overhead.notices import Case, Count, Notice, invocations, notices, notified_table
 from headwater_studies.overhead.notices import invoked as invoked_blocks
@@ -74,30 +75,12 @@ def _absent(bench: Bench) -> dict[str, str]:
 
 def _references(bench: Bench) -> dict[str, list[float]]:
     """Round trips of 64 bytes, as many medians as there are rounds, at the time of all the rest."""
-    pairs: dict[str, tuple[Worker, Worker]] = {}
-    for name, module in (("TCP", TCP), ("Zenoh", ZENOH)):
-        near, far = bench.start(module), bench.start(module)
-        peer = near.call("open")["peer"]
-        far.call("open", peer=peer)
-        near.ask("join", peer=peer)
-        if name == "Zenoh":
-            far.call("join", peer=peer)
-        near.answer()
-        pairs[name] = near, far
+    pairs = {name: started(bench.start, name, module).join() for name, module in (("TCP", TCP), ("Zenoh", ZENOH))}
     n = bench.size(5_000, 100)
-
-    def trips(name: str) -> float:
-        near, far = pairs[name]
-        if name == "TCP":
-            far.ask("echo", n=n)
-        found = float(near.call("trips", n=n)["p50"])
-        if name == "TCP":
-            far.answer()
-        return found
-
-    found = bench.turns("round trips", {name: lambda it=name: trips(it) for name in pairs})  # type: ignore[misc]
-    for worker in (each for pair in pairs.values() for each in pair):
-        worker.close()
+    turns = {name: lambda it=pair: float(it.trips(n)["p50"]) for name, pair in pairs.items()}
+    found = bench.turns("round trips", turns)
+    for pair in pairs.values():
+        pair.close()
     return found
 
 

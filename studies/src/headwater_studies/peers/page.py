@@ -10,7 +10,7 @@ from headwater.study.report.bars import Bar
 from headwater.study.report.html import Notes, Text
 from headwater.study.report.table import Column, Row, Table, Value, rate, size, time
 from headwater_studies.harness.bench import Found, between, middle
-from headwater_studies.harness.result import Axis, Bars, Plot, Ratio, Section, Series, content
+from headwater_studies.harness.result import Axis, Bars, Plot, Ratio, Section, content, spread
 
 OURS = "Headwater"
 
@@ -335,14 +335,10 @@ def _plot(measure: Measure, here: Sequence[Way], cases: Sequence[Case], how: str
     title, unit, scale, below = _PLOTS[measure]
     series = []
     for way in here:
-        points, band = [], []
-        for case in cases:
-            found = values(case.figures.get(way.key, ""), measure)
-            if isinstance(found, list) and min(found) > 0:  # a logarithm is taken
-                points.append((100 * case.wanted, middle(found) * scale))
-                band.append((min(found) * scale, max(found) * scale))
-        if points:
-            series.append(Series(name=way.name, points=tuple(points), band=tuple(band), dashed=False))
+        taken = [(100 * case.wanted, values(case.figures.get(way.key, ""), measure)) for case in cases]
+        drawn = [(x, found) for x, found in taken if isinstance(found, list) and min(found) > 0]  # a logarithm is taken
+        if drawn:
+            series.append(spread(way.name, drawn, scale))
     return Plot(
         name=f"peers-{measure}-many" if how else f"peers-{measure}",
         title=title + how,

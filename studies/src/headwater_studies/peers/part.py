@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headwater_studies.fleet import hosts
 from headwater_studies.fleet.peers import SYSTEMS, System
 from headwater_studies.fleet.server import program, said
-from headwater_studies.fleet.worker import WIDE, Gone, Worker
-from headwater_studies.harness.bench import Bench, Found, free, pinned, versions
+from headwater_studies.fleet.worker import WIDE, Gone
+from headwater_studies.harness.bench import Bench, Found, versions
+from headwater_studies.harness.pair import NODE, Lossy, Pair, started
 from headwater_studies.peers.page import OURS, Case, Figure, Flow, Idle, Trip, Way, flow_page, trip_page
 
-NODE = "headwater_studies.fleet.node"
 WANTED = (1_000, 500, 100, 10, 1)  # of a thousand events
 SECONDS, ENOUGH = 0.6, 0.15  # a run lasts about so long; from what on its length can be told by a shorter one
 MOST = 12_000_000  # events in a run
@@ -50,89 +50,27 @@ TRIPS = ("tcp", "zmq", "zenoh", "nats", "redis", "mqtt", "omni")
 Measured = TypeVar("Measured")
 
 
-class Lossy(Gone):
-    """Not everything arrived, or not once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A sender and a receiver of one system, in two processes."""
-
-    name: str
-    near: Worker
-    far: Worker
-    ours: bool = False
-    polls: bool = False
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """While it is measured; one that polls stands still otherwise."""
-        if self.polls:
-            self.near.call("wake")
-        yield
-        if self.polls:
-            self.near.call("rest")
-
-    def meet(self) -> None:
-        if self.ours:
-            at = self.near.call("open", names=["near"])["endpoint"]
-            self.near.call("source")
-            self.far.call("open", names=["far"], connect=at)
-            return
-        there = self.far.call("open", peer=self.near.call("open")["peer"])
-        self.near.call("join", peer=there["peer"])
-
-    def spent(self) -> float | None:
-        """Processor time so far of both processes and of a server between them."""
-        answers = [worker.call("cpu") for worker in (self.near, self.far)]
-        used = [answer[key] for answer in answers for key in ("cpu", "server") if key in answer]
-        return None if None in used else float(sum(used))
-
-    def crossed(self) -> int:
-        """Bytes over loopback so far, where the pair runs."""
-        return int(self.near.call("loopback")["loopback"])
-
-    def trips(self, n: int) -> Trip:
-        self.far.ask("echo", n=n)
-        found = self.near.call("trips", n=n)
-        self.far.answer()
-        return Trip(float(found["p50"]), float(found["p99"]))
-
-    def run(self, n: int, how: str, mode: str, come: int, **more: int) -> tuple[float, Mapping[str, Any]]:
-        """Seconds from the first event sent until the last was dealt with, and what the receiver says."""
-        self.far.call("expect", n=come, mode=mode)
-        self.far.ask("wait")
-        start = self.near.call("send", n=n, how=how, **more)["start"]
-        found = self.far.answer()
-        if self.ours:
-            self.near.call("flush")  # what the receiver still has to say of them is part of the run
-            found = {**found, **self.far.call("got")}
-        if found["got"] != come:
-            raise Lossy(f"lost {come - found['got']:,} of {come:,}")
-        return float(found["end"]) - start, found
-
-    def flow(self, way: Way, n: int, wanted: int) -> tuple[float, Flow]:
-        """Events that take a way, of which so many of a thousand are wanted: how long it took, and what."""
-        useful = n * wanted // WIDE
-        everything = wanted == WIDE
-        packed = "packed" if way.packed > 1 else ""
-        mode = (packed or "count") if everything else f"{packed}-below:{wanted}".strip("-")
-        more = {"packed": way.packed} | ({"pipeline": way.pipeline} if way.pipeline > 1 else {})
-        cpu, wire = self.spent(), self.crossed()
-        seconds, found = self.run(n, "wide", mode, useful if self.ours else n, **more)
-        after, crossed = self.spent(), self.crossed() - wire
-        if not everything and found["useful"] != useful:
-            raise Lossy(f"lost {useful - found['useful']:,} of {useful:,} wanted")
-        return seconds, Flow(
-            events=n,
-            rate=useful / seconds,
-            cpu=None if after is None or cpu is None else (after - cpu) / useful,
-            wire=crossed / useful if wire else None,
-        )
-
-    def close(self) -> None:
-        for worker in (self.far, self.near):
-            worker.close()
+def _flow(pair: Pair, way: Way, n: int, wanted: int) -> tuple[float, Flow]:
+    """Events that take a way, of which so many of a thousand are wanted: how long it took, and what."""
+    useful = n * wanted // WIDE
+    everything = wanted == WIDE
+    packed = "packed" if way.packed > 1 else ""
+    mode = (packed or "count") if everything else f"{packed}-below:{wanted}".strip("-")
+    more = {"packed": way.packed} | ({"pipeline": way.pipeline} if way.pipeline > 1 else {})
+    come = useful if pair.ours else n
+    cpu, wire = pair.spent(), pair.crossed()
+    run = pair.run(n, "wide", mode, come, **more)
+    if pair.ours:
+        pair.settle(come)  # what the receiver still has to say of them is part of the run
+    after, crossed = pair.spent(), pair.crossed() - wire
+    if not everything and run.found["useful"] != useful:
+        raise Lossy(f"lost {useful - run.found['useful']:,} of {useful:,} wanted")
+    return run.seconds, Flow(
+        events=n,
+        rate=useful / run.seconds,
+        cpu=None if after is None or cpu is None else (sum(after) - sum(cpu)) / useful,
+        wire=crossed / useful if wire else None,
+    )
 
 
 @dataclass
@@ -157,11 +95,11 @@ class Contest:
                 started[key] = self._started(system.name, system.module, str(self.bench.folder), polls=system.polls)
         for key, pair in started.items():
             self.pairs[key] = pair
-            self.attempt(key, pair.meet)
+            self.attempt(key, pair.join)
 
     def _started(self, name: str, module: str, *arguments: str, polls: bool = False) -> Pair:
-        near, far = (self.bench.start(module, *arguments, inside=self.inside) for _ in range(2))
-        return Pair(name, near, far, ours=module == NODE, polls=polls)
+        ours = module == NODE
+        return started(self.bench.start, name, module, *arguments, inside=self.inside, ours=ours, polls=polls)
 
     def attempt(self, key: str, run: Callable[[], Measured]) -> Measured | str:
         """What a run of a pair gives, or why it gives nothing: then the system takes no further part."""
@@ -213,19 +151,15 @@ def _trips(contest: Contest) -> Found:
     bench, found = contest.bench, dict[str, Figure[Trip]]()
     n = bench.size(5_000, 200)
     ours = contest.pairs["ours"]
-    ours.far.call("answer")
-    ours.near.call("prepare_trips")
-    links = ours.near.call("counters")["links"]
-    if links != ["tcp"]:
-        raise Gone(f"expected a direct stream between the nodes, found {links}")
+    ours.prepare_trips()
     taking = {key: pair for key, pair in contest.pairs.items() if key != "many"}
     for pair in taking.values():
-        pinned(pair.near, pair.far)
+        pair.pin()
     for number in range(bench.rounds + 1):
         for key, pair in taking.items():
             if key not in contest.pairs:
                 continue
-            one = contest.attempt(key, lambda it=pair, many=n if number else n // 5: it.trips(many))  # type: ignore[misc]
+            one = contest.attempt(key, lambda it=pair, many=n if number else n // 5: _trip(it, many))  # type: ignore[misc]
             if isinstance(one, str):
                 found[key] = one
             elif number:
@@ -234,9 +168,14 @@ def _trips(contest: Contest) -> Found:
             bench.say(f"round trips, round {number} of {bench.rounds}")
     for key in taking:
         if key in contest.pairs:
-            free(taking[key].near, taking[key].far)
+            taking[key].free()
     ours.far.call("unsubscribe")
     return trip_page([(key, taking[key].name, figures) for key, figures in found.items()], n, bench.rounds)
+
+
+def _trip(pair: Pair, n: int) -> Trip:
+    found = pair.trips(n)
+    return Trip(float(found["p50"]), float(found["p99"]))
 
 
 def _add(figures: list[Measured] | str, one: Measured) -> None:
@@ -268,8 +207,10 @@ def _once_each(contest: Contest, n: int) -> None:
     """Numbered events arrive once each, at every system, before anything is measured."""
 
     def check(pair: Pair) -> None:
-        _, found = pair.run(n, "fresh", "decode", n, packed=1)
-        if found["total"] != n * (n - 1) / 2:
+        run = pair.run(n, "fresh", "decode", packed=1)
+        if pair.ours:
+            pair.settle(n)
+        if run.found["total"] != n * (n - 1) / 2:
             raise Lossy(f"of {n:,} events not each arrived once")
 
     for key, pair in list(contest.pairs.items()):
@@ -298,7 +239,7 @@ def _rounds(contest: Contest, wanted: int) -> dict[str, Figure[Flow]]:
             if number == 0:
                 one = contest.attempt(way.system, lambda it=pair, by=way: _size(contest.bench, it, by, wanted))  # type: ignore[misc]
             else:
-                one = contest.attempt(way.system, lambda it=pair, by=way: it.flow(by, sizes[by.key], wanted)[1])  # type: ignore[misc]
+                one = contest.attempt(way.system, lambda it=pair, by=way: _flow(it, by, sizes[by.key], wanted)[1])  # type: ignore[misc]
             match one:
                 case int():
                     sizes[way.key] = one
@@ -314,7 +255,7 @@ def _size(bench: Bench, pair: Pair, way: Way, wanted: int) -> int:
     step = math.lcm(way.packed, WIDE)
     n = step
     while True:
-        seconds = min(pair.flow(way, n, wanted)[0] for _ in range(1 if bench.quick else 2))
+        seconds = min(_flow(pair, way, n, wanted)[0] for _ in range(1 if bench.quick else 2))
         if bench.quick:
             return n
         if seconds > ENOUGH or n > MOST:
