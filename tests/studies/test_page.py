@@ -17,12 +17,12 @@ from headwater.errors import ConfigError, StoreError
 from headwater.study.report.bars import Bar
 from headwater.study.report.html import Heading, Notes, Text, render
 from headwater.study.report.table import Column, Row, Table, rate, rows, three, time
-from headwater.study.report.xy import xy
 from headwater_studies.command import write_page
 from headwater_studies.harness.bench import regression
 from headwater_studies.harness.page import markdown, page, standalone, text, worst
 from headwater_studies.harness.result import Axis, Bars, Plot, Ratio, Result, Section, Series, content
 from headwater_studies.harness.run import STUDIES, chosen
+from headwater_studies.harness.xy import xy
 from tests.studies.recorded import NAMES, recorded
 
 DOCS = Path(__file__).parents[2] / "docs"

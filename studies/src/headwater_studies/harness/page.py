@@ -14,9 +14,9 @@ from headwater.study.report.plain import plain
 from headwater.study.report.table import Column, Row, Table, duration, shown, size, three
 from headwater.study.report.table import rate as per_second
 from headwater.study.report.table import time as took
-from headwater.study.report.xy import xy
 from headwater_studies.harness.bench import middle
 from headwater_studies.harness.result import Bars, Block, Plot, Ratio, Result, Section
+from headwater_studies.harness.xy import xy
 
 WIDTH = 860  # pixels of a plot in a Markdown page
 EQUAL = 0.97  # times as good: no less is taken as behind

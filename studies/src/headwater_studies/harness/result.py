@@ -18,7 +18,7 @@ from headwater.errors import StoreError
 from headwater.study.report.bars import Bar
 from headwater.study.report.html import Heading, Notes, Text
 from headwater.study.report.table import Table
-from headwater.study.report.xy import Axis, Series, Style
+from headwater_studies.harness.xy import Axis, Series, Style
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

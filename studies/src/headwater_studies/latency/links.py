@@ -13,12 +13,12 @@ from typing import Any
 
 from headwater.study.report.html import Heading, Notes, Text
 from headwater.study.report.table import Column, Row, Table, rate, rows, time
-from headwater.study.report.xy import Style
 from headwater_studies.fleet.hosts import Link, missing, pair
 from headwater_studies.fleet.peers import SYSTEMS
 from headwater_studies.fleet.worker import PICKS, RECORD
 from headwater_studies.harness.bench import Bench, Found, between, middle, versions
 from headwater_studies.harness.result import Axis, Plot, Ratio, Section, Series, content, spread
+from headwater_studies.harness.xy import Style
 from headwater_studies.latency.links_run import One, Ours, Passes, Peer, Prefix
 
 COMMAND = "headwater study latency --part links"
