@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 PIP    := $(PY) -m pip --disable-pip-version-check --quiet
-SOURCES := $(shell find src studies -type f ! -name '*.pyc')
+SOURCES := $(shell find src studies/src -type f ! -name '*.pyc') studies/README.md
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test check format format-check lint types imports browser unit peers performance soak soak-federation clean

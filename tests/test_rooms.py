@@ -1,4 +1,4 @@
-"""The tool that checks directions of imports finds what it is there to find: inner rooms, and cycles."""
+"""The tool that checks directions of imports finds what it is there to find: inner rooms, cycles, and the studies."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def tool() -> Any:
     return made
 
 
-def _tree(folder: Path, files: dict[str, str]) -> Path:
-    root = folder / "town"
+def _tree(folder: Path, files: dict[str, str], name: str = "town") -> Path:
+    root = folder / name
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,3 +69,28 @@ def test_modules_that_import_each_other_are_a_cycle_and_may_be_few(tool: Any, tm
     assert (
         "3 modules of a import each other, more than 2: town.a, town.b, town.c" in tool.cycle_problems(edges, 2, {})[0]
     )
+
+
+def test_headwater_does_not_know_what_measures_it(tool: Any, tmp_path: Path) -> None:
+    root = _tree(tmp_path, {"cli.py": "def main():\n    from headwater_studies.command import run_all\n"}, "headwater")
+    assert [line for line in tool.problems(root) if "headwater_studies measures Headwater, which does not" in line]
+
+
+def test_rooms_of_the_studies_import_headwater_and_what_is_below(tool: Any, tmp_path: Path) -> None:
+    root = _tree(
+        tmp_path,
+        {
+            "fleet/worker.py": "from headwater.federation.node import Node\nfrom headwater_studies.latency import x\n",
+            "latency/trips.py": "from headwater_studies.fleet.worker import Worker\nfrom .pairs import Pair\n",
+            "other/x.py": "",
+        },
+        "headwater_studies",
+    )
+    above, relative, unlisted = sorted(
+        line.partition("headwater_studies/")[2]
+        for line in tool.studies_problems(root, (("fleet",), ("latency",)))
+        if "__init__" not in line
+    )
+    assert above == "fleet/worker.py:2: fleet may not import latency: imports point down only"
+    assert relative.startswith("latency/trips.py:2: relative import '.pairs'")
+    assert unlisted.startswith("other/x.py:1: room 'other' is not in STUDIES_ROOMS")
