@@ -16,11 +16,12 @@ from headwater_studies.fleet import tcp_c
 from headwater_studies.fleet.worker import times
 from headwater_studies.harness.bench import Bench, Found
 from headwater_studies.harness.result import Plot, Result
-from headwater_studies.latency import round_trips
+from headwater_studies.latency import round_trips, round_trips_page
 from headwater_studies.latency.consumers import CENTRALISED as CENTRAL_CONSUMERS
 from headwater_studies.latency.consumers import FEDERATED as FEDERATED_CONSUMERS
 from headwater_studies.latency.consumers import ON_NODES, ROUTED_NODES, consumers
-from headwater_studies.latency.pairs import CENTRALISED, FEDERATED, OPENED, TCP, TCP_C, ZENOH
+from headwater_studies.latency.pairs import CENTRALISED, FEDERATED, OPENED, TCP, TCP_C, ZENOH, Samples
+from headwater_studies.latency.samples import BINS, bins, histogram, summary
 
 FEW = settings(deadline=None, max_examples=60)
 some = st.lists(st.floats(1e-6, 1e-1), min_size=1, max_size=200).map(np.array)
@@ -52,7 +53,7 @@ def test_every_system_makes_all_its_round_trips(bench: Bench) -> None:
     ran = [name for name in OPENED if name not in found.not_run]
 
     rows = tables(found)["latency"].rows
-    assert [row.values[0] for row in rows] == [*ran, *(f"TAO: {each.name}" for each in round_trips.TAO)]
+    assert [row.values[0] for row in rows] == [*ran, *(f"TAO: {each.name}" for each in round_trips_page.TAO)]
     for row in rows[: len(ran)]:
         _, average, least, most, jitter, p50, p99, p999, one, two, _ = row.values
         assert 0 < least <= p50 <= p99 <= p999 <= most
@@ -111,7 +112,7 @@ def test_without_a_compiler_the_rest_runs(bench: Bench, monkeypatch: pytest.Monk
     with pytest.raises(tcp_c.NoCompiler, match="no C compiler"):
         tcp_c.build(tmp_path)
     made = np.array([1e-4, 2e-4, 3e-4])
-    found = round_trips.reported({name: [made] for name in OPENED if name != TCP_C}, {TCP_C: "no C compiler"})
+    found = round_trips_page.reported({name: [made] for name in OPENED if name != TCP_C}, {TCP_C: "no C compiler"})
     assert found.not_run == {TCP_C: "no C compiler"}
     assert TCP_C not in {ratio.reference for ratio in found.ratios}
     assert {row.values[2] for row in tables(found)["overhead"].rows} == {None}
@@ -132,8 +133,8 @@ def test_a_compiler_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 @FEW
 @given(some)
-def test_a_summary_is_that_of_the_samples(samples: round_trips.Samples) -> None:
-    it = round_trips.summary(samples)
+def test_a_summary_is_that_of_the_samples(samples: Samples) -> None:
+    it = summary(samples)
     values = [float(each) for each in samples]
     assert it.count == len(values)
     assert (it.least, it.most) == (min(values), max(values))
@@ -148,11 +149,11 @@ def test_a_summary_is_that_of_the_samples(samples: round_trips.Samples) -> None:
 
 @FEW
 @given(st.lists(some, min_size=1, max_size=4))
-def test_every_sample_is_in_one_bin_or_beyond_them(everything: list[round_trips.Samples]) -> None:
-    edges = round_trips.bins(everything)
-    assert len(edges) == round_trips.BINS + 1 and all(np.diff(edges) > 0)
+def test_every_sample_is_in_one_bin_or_beyond_them(everything: list[Samples]) -> None:
+    edges = bins(everything)
+    assert len(edges) == BINS + 1 and all(np.diff(edges) > 0)
     for samples in everything:
-        counts, beyond = round_trips.histogram(samples, edges)
+        counts, beyond = histogram(samples, edges)
         assert sum(counts) + beyond == len(samples)
         assert beyond <= math.ceil(len(samples) * 0.001)
 
