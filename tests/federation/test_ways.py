@@ -37,6 +37,10 @@ class Source:
         self.closed, self.missed = False, 0
         self.lock = threading.Lock()
 
+    @property
+    def reachable(self) -> bool:
+        return not self.closed
+
 
 class World:
     """Ways that hand on what they bring to one list."""

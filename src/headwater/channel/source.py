@@ -54,6 +54,11 @@ class Source(SourcePart):
     rereads = False  # whether what a sink could not keep can be read from its log later
     position_key: str | None = None  # where sinks remember how far they are, of sources that outlive this process
     log: ChannelLog | None = None  # where its events are written before anything else is done with them
+    # Of one that passes on what is published elsewhere: where that is, the federations that it has come through, and
+    # the filters that it has passed on the way.
+    origin: str = ""
+    path: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
     _flow: Flow  # of its own channel
     _full: set[Mailbox]  # of all in the node, those that publishers must wait for
 

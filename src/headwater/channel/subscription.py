@@ -69,6 +69,7 @@ class Subscription(Pulling):
     """
 
     _calm = True  # what is accepted goes into the queue as it is
+    _routes: tuple[tuple[str, ...], ...] = ()  # of one that passes events on: the federations behind it; () for a sink
 
     def __init__(
         self, node: Node, name: str, asked: list[Asked], options: Options, dispatcher: Dispatcher | None

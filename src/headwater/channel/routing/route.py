@@ -42,6 +42,11 @@ class Member(Protocol):
     width: int  # 1 for a subscription of this node, whose evaluations are counted; else 0
 
     @property
+    def subscription(self) -> Any:
+        """The subscription that it is for; None if it is for no sink of this node."""
+        ...
+
+    @property
     def local(self) -> bool:
         """Whether someone in this node wants the events, not only other nodes."""
         ...
@@ -87,7 +92,9 @@ class Member(Protocol):
 
 
 class Bystander:
-    """A member that nothing has to be told of but events."""
+    """A member that nothing has to be told of but events, and that is no sink."""
+
+    subscription: Any = None
 
     def prepare(self) -> None:
         pass

@@ -62,8 +62,7 @@ class Way:
 
     @property
     def alive(self) -> bool:
-        peer = getattr(self.source, "peer", None)
-        return not self.source.closed and (peer is None or peer.gone is None)
+        return bool(self.source.reachable)
 
     def offer(self, seq: int, ready: Ready, tag: int = 0) -> Verdict:
         """What is to become of an event; under the source's lock, and its turn. What was held before it, and is to be

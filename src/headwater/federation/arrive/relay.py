@@ -7,7 +7,7 @@ RelaySource   publishes them: a source whose events come from elsewhere, and kee
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic, perf_counter_ns
@@ -20,8 +20,9 @@ from headwater.channel.routing.letter import Chunk, Letter, Rows
 from headwater.channel.routing.route import Entry, Flow, Lineup, Member, Ready, Route
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
-from headwater.errors import ClosedError, EncodeError, HeadwaterError
-from headwater.federation.arrive.deduplication import PlacesOfTerm, Verdict, node_of
+from headwater.errors import HeadwaterError
+from headwater.federation.arrive.deduplication import PlacesOfTerm, Verdict
+from headwater.federation.arrive.foreign_source import ForeignSource
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from headwater.channel.routing.attachment import Attachment
     from headwater.federation.arrive.paths import Way
 
-PATIENCE = 10.0  # seconds that an event waits for room, after which it goes in all the same
+ROOM_SECONDS = 10.0  # for which an event waits for room, after which it goes in all the same
 Routes = tuple[tuple[str, ...], ...]
 
 
@@ -44,17 +45,6 @@ class RelayThreads(Pool):
 
 
 # ── out ──
-
-
-class _NoIntake:
-    type = None
-    plan = None
-
-    def encode(self, event: Any, fields: dict[str, Any] | None = None) -> tuple[bytes, Any]:
-        raise EncodeError("", "this source passes on what others publish; publish there")
-
-    def batch(self, events: Any) -> Any:
-        raise EncodeError("", "this source passes on what others publish; publish there")
 
 
 class RelayFlow(Flow):
@@ -137,9 +127,8 @@ def _onward(member: Member) -> bool:
     return not member.local or isinstance(member, Stage)
 
 
-class RelaySource(Source):
-    """A source at the node that passes on; `origin` tells the source where its events were published, in all
-    federations, and `path` the federations that they have come through."""
+class RelaySource(ForeignSource):
+    """A source at the node that passes on what is published elsewhere."""
 
     def __init__(
         self,
@@ -155,31 +144,26 @@ class RelaySource(Source):
         tag: Callable[[Entry], int | None] = lambda entry: None,
         plan: Any = None,
     ) -> None:
-        intake: Any = _NoIntake()
         self.last = 0
         self.verdict = Verdict.TAKE  # on the event that goes through just now, for the sinks of this node
         self.aside: list[tuple[Any, Letter | Chunk]] = []  # and for whom it is held
-        self.missed = 0  # events that may have been lost when a way was given up
-        super().__init__(channel, name, intake, facts=None, priority=priority, ask=None, zones=zones)
-        self.origin, self.path, self.filters = origin, path, tuple(filters)
-        self.node = node_of(origin)
+        super().__init__(
+            channel,
+            name,
+            hint="it passes on what is published elsewhere; make a source of your own",
+            origin=origin,
+            path=path,
+            filters=filters,
+            priority=priority,
+            zones=zones,
+        )
         self._plan, self._tag = plan, tag
-        self.way_in = None if way is None else way(self)
-        self._turn: Any = nullcontext() if self.way_in is None else self.way_in.turn
+        if way is not None:
+            self._come_by(way)
         self.passed = 0  # events that were passed on
 
     def flow(self, channel: Channel, lineup: Lineup) -> Flow:
         return RelayFlow(self, channel, lineup)
-
-    def start(self) -> None:
-        self._flow = self.flows[self.channel]
-        self._slow = self.publish = self._refuse
-
-    def _refuse(self, event: Any = None, /, **fields: Any) -> int:
-        raise ClosedError(f"{self}: it passes on what is published elsewhere; make a source of your own")
-
-    def publish_many(self, events: Any) -> int:
-        return self._refuse()
 
     @property
     def seq(self) -> int:
@@ -281,7 +265,7 @@ class RelaySource(Source):
         assert self.way_in is not None
         new = {seq for seq in seqs if seq > after and self.way_in.new(seq, tag)}
         for member, what in aside:
-            if getattr(getattr(member, "subscription", None), "cancelled", False):
+            if member.subscription is not None and member.subscription.cancelled:
                 continue
             if isinstance(what, Letter):
                 if what.seq in new:
@@ -294,17 +278,11 @@ class RelaySource(Source):
 
     def _wait_for_room(self, record: bytes | None) -> None:
         """Until whoever wants this has room for it. Not for ever: two gateways that wait for each other would."""
-        end = monotonic() + PATIENCE
-        while (box := self._blocked_by(record)) is not None and monotonic() < end:
+        end = monotonic() + ROOM_SECONDS
+        while (box := self.full(record)) is not None and monotonic() < end and not self.channel.node.closed:
             if box.inline:
                 box.go()
             box.wait(lambda it=box: not it.is_full, 0.1)
-
-    def _blocked_by(self, record: bytes | None) -> Any:
-        with self.lock:
-            if self.closed or self.channel.node.closed:
-                return None
-            return next((box for box in self._flow.reaches(record) if box.is_full), None)
 
 
 # ── in ──
@@ -330,7 +308,7 @@ class Relay(Subscription):
         routes: Routes = (),
     ) -> None:
         super().__init__(node, name, asked, options, dispatcher)
-        self.routes = routes
+        self._routes = routes
         self._to, self._barred = to, barred
 
     def _arrive(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from math import inf
 from operator import length_hint
@@ -19,12 +17,13 @@ from headwater.channel.queues.reentrancy import DEPTH, NEST, runs
 from headwater.channel.routing.attachment import Attachment
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Flow, Lineup, Ready
-from headwater.channel.source import Source
 from headwater.channel.subscription import SAMPLE
-from headwater.errors import ClosedError, EncodeError, FrameError, HeadwaterError
-from headwater.federation.arrive.deduplication import Verdict, node_of
+from headwater.errors import FrameError, HeadwaterError
+from headwater.federation.arrive.acknowledgement import FOREVER, AcknowledgedSource
+from headwater.federation.arrive.deduplication import Verdict
 from headwater.federation.arrive.log_positions import LogPosition, LogPositions, key_of
 from headwater.federation.arrive.record_check import check_of
+from headwater.federation.arrive.remote_flow import RemoteFlow
 from headwater.federation.wire.control import Again, encode_control
 from headwater.federation.wire.events import EVENT_AT
 from headwater.federation.wire.headerless import header_of
@@ -35,7 +34,6 @@ from headwater.types.layout import HEADER_SIZE
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.routing.route import Entry
-    from headwater.channel.subscription import Subscription
     from headwater.federation.arrive.paths import Origins
     from headwater.federation.arrive.sending_peer import SendingPeer
     from headwater.federation.demand.demand import Demands
@@ -43,54 +41,7 @@ if TYPE_CHECKING:
     from headwater.federation.wire.control import SourceAd
     from headwater.federation.wire.frames import Batch, Events
 
-FOREVER = (1 << 63) - 1
 _UNASKED: Any = object()
-
-
-class _NoIntake:
-    """A stand-in takes nothing from this process."""
-
-    type = None
-    plan = None
-
-    def encode(self, event: Any, fields: dict[str, Any] | None = None) -> tuple[bytes, Any]:
-        raise EncodeError("", "this source is at another node; publish there")
-
-    def batch(self, events: Any) -> Any:
-        raise EncodeError("", "this source is at another node; publish there")
-
-
-class RemoteFlow(Flow):
-    """A remote source's events in their channel. What runs at the source is not run again: its results are tagged."""
-
-    __slots__ = ("tags",)
-
-    def __init__(self, source: RemoteSource, channel: Channel, lineup: Lineup) -> None:
-        super().__init__(source, channel, lineup)
-        self.tags: dict[int, Entry] = source.demands.tags(channel.name)
-
-    def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
-        if not self.source.elsewhere(entry):  # type: ignore[attr-defined]
-            super()._alone(entry, letter, ready)
-
-    def _chunk_alone(self, entry: Entry, chunk: Chunk, ready: Ready) -> None:
-        if not self.source.elsewhere(entry):  # type: ignore[attr-defined]
-            super()._chunk_alone(entry, chunk, ready)
-
-    def tagged(self, tag: int, letter: Letter, ready: Ready) -> None:
-        """What an interest at the source has passed."""
-        entry = self.tags.get(tag)
-        if entry is not None:
-            self._passed += entry.width
-            for member in entry.members:
-                member.accept(letter, ready)
-
-    def tagged_chunk(self, tag: int, chunk: Chunk, ready: Ready) -> None:
-        entry = self.tags.get(tag)
-        if entry is not None:
-            self._passed += entry.width * len(chunk)
-            for member in entry.members:
-                member.accept_chunk(chunk, len(chunk), ready)
 
 
 class Track(Protocol):
@@ -104,7 +55,7 @@ class Track(Protocol):
         ...
 
 
-class RemoteSource(Source):
+class RemoteSource(AcknowledgedSource):
     """Made when a peer announces a source whose events it sends here."""
 
     local = False
@@ -122,16 +73,23 @@ class RemoteSource(Source):
         offences: Offences,
     ) -> None:
         self.demands, self._offences = demands, offences
-        intake: Any = _NoIntake()
-        zones = frozenset(ad.zones)
-        super().__init__(channel, ad.name, intake, facts=None, priority=ad.priority, ask=None, zones=zones)
+        super().__init__(
+            channel,
+            ad.name,
+            hint=f"it is at node {peer.name}; publish there, or make a source here",
+            origin=ad.origin,
+            path=ad.path,
+            filters=ad.filters,
+            priority=ad.priority,
+            zones=frozenset(ad.zones),
+        )
         self.peer, self.sid, self.ad = peer, ad.sid, ad
         self.key = f"{ad.name}@{peer.name}"
         self.id = f"{channel.name}/{self.key}"
-        self.node = peer.name
+        if not ad.origin:
+            self.node = peer.name
         self.place = peer.place(channel.name, ad.log)
         self.position_key = f"{peer.id}/{peer.incarnation}/{ad.sid}"
-        self.reached: LogPosition | None = None  # if it is logged, and so outlives its process
         if ad.log:
             self.position_key = key_of(peer.name, ad.log, ad.name)
             self.reached = positions.of(self.position_key, channel.name)
@@ -142,45 +100,24 @@ class RemoteSource(Source):
         expected = channel.type if self._plan is None else type  # code for the channel's type is there as a rule
         self._check = None if type is None or expected is None else check_of(expected)
         self.malformed = 0  # records that were none
-        self.received = 0  # the last event
-        self.events = 0  # that came
-        self.frame = 0  # the last frame
-        self.acknowledged = 0  # the last frame that was acknowledged
-        self._frames: deque[tuple[int, int, int]] = deque()  # number, last event and size of frames that are not
-        self._came = self._done_with = 0  # events in all frames so far, and in those that were acknowledged
         self.dropped = 0  # events that the other end dropped
-        self.missed = 0  # events that were lost on the way from a multicast group
         self.linked = False  # it was announced over the link
         self.track: Track | None = None  # what comes of it from a multicast group
-        self.by_group = False  # and is being delivered
         self.promise: int | None = None  # no later event is older; None while that is not known
         self.repeated = 0  # frames that came again
         self.gap = (0, -1)  # on which link, and after which frame, one was missing last
-        self.unsaid = 0  # events since the last acknowledgement
-        self.pace = 1024  # after so many there is one without waiting for the next tick
-        self.window = 1 << 16  # events that may wait at the other end for an acknowledgement
         self.rereads = bool(ad.log) and not ad.origin  # what a sink could not keep can be had again
         self._questions = self._answered = 0  # how often it was asked for that, and the last time that it was given
         self._resent_to = 0  # events up to this number may have come to an earlier process of this node
-        # Where it is a gateway that passes on events of another federation:
-        self.origin, self.path = ad.origin, tuple(ad.path)
-        self.way_in = origins.way(ad.origin, self, ad.path, ad.filters) if ad.origin else None
-        self._turn: Any = nullcontext() if self.way_in is None else self.way_in.turn
-        if ad.origin:
-            self.node = node_of(ad.origin)
+        if ad.origin:  # it is a gateway that passes on events of another federation
+            self._come_by(lambda source: origins.way(ad.origin, source, ad.path, ad.filters))
+
+    @property
+    def reachable(self) -> bool:
+        return not self.closed and self.peer.gone is None
 
     def flow(self, channel: Channel, lineup: Lineup) -> Flow:
         return RemoteFlow(self, channel, lineup) if channel is self.channel else Flow(self, channel, lineup)
-
-    def start(self) -> None:
-        self._flow = self.flows[self.channel]
-        self._slow = self.publish = self._refuse
-
-    def _refuse(self, event: Any = None, /, **fields: Any) -> int:
-        raise ClosedError(f"{self}: it is at node {self.peer.name}; publish there, or make a source here")
-
-    def publish_many(self, events: Any) -> int:
-        return self._refuse()
 
     @property
     def lost(self) -> int:
@@ -404,7 +341,7 @@ class RemoteSource(Source):
                     continue
                 letter, entry = Letter(None, record, self, seq, stamp, now, self.priority), tags.get(tag)
                 for member in () if entry is None or self.closed else entry.members:
-                    sink = getattr(member, "subscription", None)
+                    sink = member.subscription
                     if sink is None:
                         continue
                     wanted, (rank, turn) = sink._options.history, more[seq]
@@ -467,21 +404,6 @@ class RemoteSource(Source):
         """Sinks that take events in order of time may go on, those that got none of these as well."""
         if self.channel.node._ordered:
             self.channel.node._release()
-
-    def _arrived(self, number: int, last: int, events: int) -> bool:
-        """Under its lock: whether this frame is the next. Another thread, which reads another link, may have been
-        faster while this one waited for room."""
-        if self.by_group:
-            self.received = last
-            self.events += events
-            return True
-        if number != self.frame + 1:
-            return False
-        self._frames.append((number, last, events))
-        self._came += events
-        self.events += events
-        self.frame, self.received = number, max(last, self.received)
-        return True
 
     def _short(self, records: Any, last: int, number: int, events: Events | None = None) -> bool:
         """Straight to the one function that wants everything, if that is how things are; `events` is where the records
@@ -590,89 +512,9 @@ class RemoteSource(Source):
         if self._full:
             self.peer.wait_for_room(self, record)
 
-    def full(self, record: bytes | None) -> Any:
-        """A sink's mailbox that has no room for this."""
-        with self.lock:
-            if self.closed:
-                return None
-            return next((mailbox for mailbox in self._flow.reaches(record) if mailbox.is_full), None)
-
-    # ── what may be forgotten at the other end ──
-
-    def settled(self) -> int:
-        """The last frame that no sink of this node needs again."""
-        frame, frames = self.frame, self._frames  # in this order: a frame that comes just now is not done
-        if not frames:
-            return frame
-        upto, kept = self._needs()
-        done = self.acknowledged
-        while upto is not None and frames and frames[0][1] <= upto:
-            if frames[0][1] > kept and self._came - self._done_with <= self.window // 2:
-                break
-            number, _, events = frames.popleft()
-            done, self._done_with = number, self._done_with + events
-        return done
-
-    def upto(self) -> int | None:
-        """The last event that no sink of this node needs again; None if that cannot be told now."""
-        return self._needs()[0]
-
-    def _needs(self) -> tuple[int | None, int]:
-        """The same, and the last one that no durable sink needs that is held. Nobody waits for those; but where the
-        source has no log the latest events stay there, up to half of what fits, so that such a sink gets them again
-        if its process ends."""
-        with self.lock:  # what has come is in the queues
-            upto = self.received
-        kept = FOREVER
-        for subscription in self._sinks():
-            held = subscription._mailbox.held
-            if not held:
-                waits = _oldest(subscription, self)
-                if waits is None:
-                    return None, kept
-                upto = min(upto, waits)
-            elif self.reached is None and (first := subscription._unsettled(self)) is not None:
-                kept = min(kept, first - 1)
-        return upto, kept
-
-    def _sinks(self) -> list[Subscription]:
-        found: dict[Subscription, None] = {}
-        for channel in list(self.flows):
-            for entry in list(channel.entries.values()):
-                for member in entry.members:
-                    subscription = getattr(member, "subscription", None)
-                    if subscription is not None:
-                        found[subscription] = None
-        return list(found)
-
-
-def _oldest(subscription: Subscription, source: RemoteSource) -> int | None:
-    """The event before the oldest of this source that a sink has not done with; None if that cannot be told now."""
-    box = subscription._mailbox
-    if subscription._progress is not None:
-        unsettled = subscription._progress.unsettled(source)
-        return 1 << 62 if unsettled is None else unsettled - 1
-    if box.idle and not box.items:
-        return 1 << 62
-    contents = box.contents()  # first: what is taken out after this is there, what was before is being handled
-    handling = subscription._handling
-    if not box.token and handling is None:
-        return None  # in the middle of something
-    oldest = 1 << 62
-    if handling is not None and handling.source is source:
-        oldest = _first(handling)
-    for item in contents:
-        if item[1].source is source:
-            oldest = min(oldest, _first(item[1]))
-    return oldest - 1
-
 
 def _some(chunk: Chunk, rows: list[int]) -> Chunk:
     return chunk if len(rows) == len(chunk) else chunk.derived(chunk.taken().take(rows), rows)
-
-
-def _first(letter: Any) -> int:
-    return int(letter.seqs[0]) if isinstance(letter, Chunk) else int(letter.seq)
 
 
 def _handle(lone: Any, records: Any) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from headwater.channel.routing.attachment import Stage
 from headwater.federation.demand.cover import Cover
 from headwater.federation.wire.requests import Wish, pack_params
 
@@ -140,7 +141,7 @@ class Wanted:
     def _part(self, entry: Entry, old: Part | None) -> Part:
         channel, interest = self._channel, entry.interest
         sinks = list(sinks_behind([entry]))
-        own = [sink for member in entry.members if (sink := getattr(member, "subscription", None)) is not None]
+        own = [member.subscription for member in entry.members if member.subscription is not None]
         tag = self._demands.tag(channel.name, entry)
         if old is not None:
             kind, key = old.kind, old.key
@@ -163,7 +164,7 @@ class Wanted:
             history,
             turn,
         )
-        onward = [getattr(sink, "routes", ()) for sink in sinks]
+        onward = [sink._routes for sink in sinks]
         return Part(
             kind,
             tag,
@@ -337,11 +338,10 @@ def sinks_behind(entries: Iterable[Entry]) -> Iterator[Subscription]:
     """The subscriptions behind interests, those of derived channels included."""
     for entry in entries:
         for member in entry.members:
-            subscription = getattr(member, "subscription", None)
-            if subscription is not None:
-                yield subscription
-            elif (channel := getattr(member, "channel", None)) is not None and member.local:
-                yield from sinks_behind(channel.entries.values())
+            if member.subscription is not None:
+                yield member.subscription
+            elif isinstance(member, Stage) and member.local:
+                yield from sinks_behind(member.channel.entries.values())
 
 
 __all__ = ["ALL", "EVERYTHING", "FILTER", "HERE", "THERE", "Changed", "Part", "Wanted", "sinks_behind"]

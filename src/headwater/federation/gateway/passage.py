@@ -16,12 +16,15 @@ from headwater.channel.names import Pattern
 from headwater.channel.options.config import Queue
 from headwater.channel.options.subscribe import Asked, interest_for, make_options
 from headwater.channel.queues.forms import fitting
+from headwater.channel.routing.attachment import Stage
 from headwater.errors import ChannelError, ClosedError, FederationError, HeadwaterError
 from headwater.federation.arrive.deduplication import federation_of, origin_of
 from headwater.federation.arrive.relay import Relay, RelaySource, RelayThreads, Routes
+from headwater.federation.arrive.remote_source import RemoteSource
 from headwater.federation.control_events import owns
 from headwater.federation.interests.conjunction import combined
 from headwater.federation.peers.description import describe
+from headwater.federation.send.crossing import CrossingMember
 from headwater.federation.wire.control import SourceAd
 from headwater.threads import Supervised
 
@@ -217,10 +220,9 @@ class Passage:
         return _Known(ad, origin, (*ad.path, self.source_side))
 
     def _key(self, source: Source) -> Key:
-        peer: Any = getattr(source, "peer", None)
-        if peer is None:
+        if not isinstance(source, RemoteSource):
             return "", 0, source.number
-        return peer.id, peer.incarnation, source.sid  # type: ignore[attr-defined]
+        return source.peer.id, source.peer.incarnation, source.sid
 
     def _passable(self, known: dict[Key, _Known]) -> dict[Key, _Known]:
         """Those to be passed on. It counts by how few gateways any of the same origin can be reached, for events come
@@ -327,18 +329,17 @@ class Passage:
 
     def _barred(self, source: Source) -> bool:
         """Whether a source's events must not go there; quick."""
-        return self.sink_side in getattr(source, "path", ())
+        return self.sink_side in source.path
 
     def _relay_of(self, source: Source) -> RelaySource | None:
         """The source there that passes on the events of one here. One that has only just come may have none yet."""
         key = self._key(source)
         found = self.relays.get(key)
         if found is None and not self._barred(source) and not self._ending:
-            peer: Any = getattr(source, "peer", None)
-            if peer is None:
-                known = self._known(describe(source), self._mine.id, self._mine.incarnation)
+            if isinstance(source, RemoteSource):
+                known = self._known(source.ad, source.peer.id, source.peer.incarnation)
             else:
-                known = self._known(source.ad, peer.id, peer.incarnation)  # type: ignore[attr-defined]
+                known = self._known(describe(source), self._mine.id, self._mine.incarnation)
             if key in self._passable({**dict(self._all()), key: known}):
                 found = self._make(key, known)
                 self._wakes()  # it may be gone again
@@ -360,14 +361,17 @@ class Passage:
         found: set[frozenset[str]] = set()
         direct = frozenset({self.sink_side})
         for member in entry.members:
-            crossing, sink = getattr(member, "crossing", None), getattr(member, "subscription", None)
-            if crossing is not None or sink is not None:
-                onward: Routes = crossing.routes if crossing is not None else getattr(sink, "routes", ())
+            onward: Routes | None = None
+            if isinstance(member, CrossingMember):
+                onward = member.crossing.routes
+            elif member.subscription is not None:
+                onward = member.subscription._routes
+            if onward is not None:
                 if not onward:
                     return {direct}
                 found.update(direct.union(route) for route in onward if self.source_side not in route)
-            elif (derived := getattr(member, "channel", None)) is not None and hasattr(derived, "entries"):
-                for each in derived.entries.values():
+            elif isinstance(member, Stage):
+                for each in member.channel.entries.values():
                     found |= self._routes(each)
         return found
 
@@ -412,9 +416,9 @@ class Passage:
         return Queue(limit=FACTOR * self._mine.network.link.limit, policy="block")
 
     def _reroute(self, taking: Relay, channel: Channel, routes: Routes) -> None:
-        if taking.routes != routes:
+        if taking._routes != routes:
             with self.here._wiring.lock:
-                taking.routes = routes
+                taking._routes = routes
                 self.here._wiring.changed([channel])
 
     def _leave(self, name: str) -> None:
@@ -447,7 +451,7 @@ class Passage:
             return True
         _ASKED.ways.append(self)  # sources here may be those of other gateways
         try:
-            return all(gate(name, relay.routes) for gate in list(self._mine.barriers.gates) for name, relay in taken)
+            return all(gate(name, relay._routes) for gate in list(self._mine.barriers.gates) for name, relay in taken)
         finally:
             _ASKED.ways.pop()
 

@@ -422,7 +422,7 @@ class Requester:
 
     def _refuse(self, channel: Channel, entry: Entry, place: str, why: str) -> None:
         log.warning("node %s: an interest in %s is refused: %s", self._context.name, place, why)
-        found = [getattr(member, "subscription", None) for member in entry.members]
+        found = [member.subscription for member in entry.members]
         sinks = self._refusals.setdefault(place, {})[entry] = [sink for sink in found if sink is not None]
         for sink in sinks:
             sink.refused[place] = why

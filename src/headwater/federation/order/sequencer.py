@@ -51,6 +51,7 @@ from headwater.errors import ChannelError, ClosedError, HeadwaterError
 from headwater.federation.arrive.deduplication import order_origin, origin_of
 from headwater.federation.arrive.log_positions import key_of
 from headwater.federation.arrive.relay import RelaySource, RelayThreads
+from headwater.federation.arrive.remote_source import RemoteSource
 from headwater.federation.order.election import Electorate, sequencers_of
 from headwater.federation.wire.requests import ORDERED, ORDERING, Lead, Stand, Vote
 from headwater.threads import Supervised
@@ -273,17 +274,17 @@ class Sequencer:
         self._event.set()
 
     def _origin(self, source: Source) -> str:
-        if origin := getattr(source, "origin", ""):
-            return str(origin)
+        if source.origin:
+            return source.origin
         assert self._federated is not None
-        context, peer = self._federated.context, getattr(source, "peer", None)
-        if peer is None:
+        context = self._federated.context
+        if not isinstance(source, RemoteSource):
             if source.log is not None:  # it goes on with its numbers in its next life
                 return key_of(self.node.name, source.log.id, source.name)
             return origin_of(context.network.federation, context.id, context.incarnation, source.number)
-        if source.ad.log:  # type: ignore[attr-defined]
+        if source.ad.log:
             return str(source.position_key)
-        return origin_of(context.network.federation, peer.id, peer.incarnation, source.sid)  # type: ignore[attr-defined]
+        return origin_of(context.network.federation, source.peer.id, source.peer.incarnation, source.sid)
 
     # ── what the others say ──
 

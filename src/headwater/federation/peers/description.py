@@ -359,7 +359,6 @@ def _channel_ad(channel: Channel, type: bytes | None) -> ChannelAd:
 
 def describe(source: Source) -> SourceAd:
     """A source as others are told of it."""
-    origin, path = getattr(source, "origin", ""), getattr(source, "path", ())
     log_id = "" if source.log is None else source.log.id
     return SourceAd(
         source.number,
@@ -367,8 +366,8 @@ def describe(source: Source) -> SourceAd:
         source.channel.name,
         sorted(source.zones),
         source.priority,
-        origin,
-        list(path),
+        source.origin,
+        list(source.path),
         log_id,
-        sorted(getattr(source, "filters", ())),
+        sorted(source.filters),
     )

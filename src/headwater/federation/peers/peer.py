@@ -93,7 +93,7 @@ class Peer(Incoming):
     def _let_go(self, link: Link, reason: str) -> None:
         self.sender.detach(link)
         self.past_bytes[0] += link.bytes_out
-        self.past_bytes[1] += getattr(link, "bytes_in", 0)
+        self.past_bytes[1] += link.bytes_in
         link.close(reason)
 
     @property
@@ -120,7 +120,7 @@ class Peer(Incoming):
     @property
     def bytes_in(self) -> int:
         link = self.link
-        return self.past_bytes[1] + (0 if link is None else getattr(link, "bytes_in", 0))
+        return self.past_bytes[1] + (0 if link is None else link.bytes_in)
 
     def __repr__(self) -> str:
         kind = "no link" if self.link is None else self.link.kind

@@ -52,7 +52,7 @@ class CatchUp:
 
     def _start(self, tag: int) -> int:
         found = self.lane.crossing.wishes.get(tag)
-        alone = found is not None and bool(getattr(found[1], "tag", 0))
+        alone = found is not None and found[1].tag != 0
         return self._after.get(tag if alone else 0, self._rest)  # all filters are one stream
 
     @property
@@ -125,7 +125,7 @@ class CatchUp:
             if not meet(self._source.zones, entry.zones):
                 continue
             start = self._start(tag)
-            if getattr(member, "tag", 0):
+            if member.tag:
                 self._alone(tag, entry, member, start, part, frames)
             else:
                 merged |= self._passes(entry, part) & (part.seqs > start)

@@ -43,10 +43,12 @@ class GroupShare(Protocol):
         """What the peer must be told before it is told that its wishes are in force."""
 
 
-class _Member(Bystander):
-    """What both kinds of members have in common."""
+class CrossingMember(Bystander):
+    """What both kinds of members have in common. `tag`: of an interest that runs here only, of which is
+    counted what has `passed`; else 0."""
 
     width = 0
+    tag = passed = 0
     local = False
     lone: Any = None
     quick = None
@@ -62,7 +64,7 @@ class _Member(Bystander):
         self.crossing.started()
 
 
-class Merged(_Member):
+class Merged(CrossingMember):
     """Of filters: what any of them passes goes once."""
 
     def __init__(self, crossing: Crossing) -> None:
@@ -143,7 +145,7 @@ class Wire(LonePart):
             self._matching = None
 
 
-class Tagged(_Member):
+class Tagged(CrossingMember):
     """Of an interest that runs here only."""
 
     def __init__(self, crossing: Crossing, tag: int) -> None:
@@ -285,7 +287,7 @@ class Crossing:
 
     def _of_use(self, source: Source) -> bool:
         """Whether someone wants its events: gateways do not pass them to where they have come through already."""
-        path = getattr(source, "path", ())
+        path = source.path
         return not path or not self.routes or any(set(path).isdisjoint(route) for route in self.routes)
 
     def started(self) -> None:

@@ -77,7 +77,7 @@ class Counting:
             for lineup in {flow.lineup for flow in flows}:
                 unclear += lineup.judged(entry).undecided - undecided.get(lineup, 0)
                 how, why = lineup.why(entry)
-            passed = getattr(member, "passed", crossed if alone else -1)
+            passed = member.passed if member.tag else crossed if alone else -1
             counts[tag] = evaluated, passed, unclear, how, why
         return Told(counts, crossed)
 
