@@ -9,7 +9,7 @@ PIP    := $(PY) -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find src studies/src -type f ! -name '*.pyc') studies/README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check format format-check lint types imports browser unit peers performance soak soak-federation clean
+.PHONY: help env demo test check format format-check lint types imports browser unit dist peers performance soak soak-federation clean
 
 help: ## list the chores
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -57,6 +57,11 @@ browser: $(VENV)/.dependencies ## a browser for the tests of pages, where the ma
 unit: env ## the tests; one of them: make unit ARGS='tests/ir -k covers'
 	@$(PY) tools/browser.py || true
 	@PYTHONHASHSEED=0 $(PY) $(if $(ARGS),-m pytest $(ARGS),tools/run_tests.py)
+
+dist: $(VENV)/.dependencies ## build dist/: the wheel and the source distribution of Headwater, and those of its studies
+	@rm -rf dist
+	@$(PY) -m hatchling build -d dist
+	@cd studies && ../$(PY) -m hatchling build -d ../dist
 
 format: $(VENV)/.dependencies ## format and fix what can be fixed
 	@$(BIN)/ruff format .
