@@ -44,8 +44,9 @@ format-check: $(VENV)/.dependencies
 lint: $(VENV)/.dependencies ## ruff
 	@$(BIN)/ruff check .
 
-types: $(VENV)/.dependencies ## mypy, strict
+types: $(VENV)/.dependencies ## mypy, strict; and pyright for what a user's program is told
 	@$(BIN)/mypy
+	@$(BIN)/pyright --pythonpath $(PY)
 
 imports: $(VENV)/.dependencies ## imports point down only
 	@$(PY) tools/check_imports.py

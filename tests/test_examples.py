@@ -26,6 +26,7 @@ PROMISES = {
         "wide covers narrow: True",
     ],
     "service.py": ["heard ['anna', 'cleo']", "not consulted", "anna entered room 4", "nothing heard from the doors"],
+    "typed.py": ["alarm: here", "event 1 of stairs: badge 7", "pulled: badge 3"],
     "service_asyncio.py": ["average 80.0", "warned ['boiler', 'boiler']"],
     "federation.py": [
         "at hall: 1,000 evaluated, 20 crossed",

@@ -12,7 +12,7 @@ import pytest
 
 from headwater import Channel, Node, Queue, Subscription, event_type
 from headwater.dispatch import WAIT, AsyncLoop, Inline, Pool
-from headwater.errors import QueueFull
+from headwater.errors import ClosedError, QueueFull
 from headwater.testing import ManualClock
 from tests.channel.concurrency import (
     GUARD,
@@ -326,6 +326,28 @@ def test_waiting_again_and_again_leaves_nothing_behind() -> None:
             assert len(sink._mailbox._calls) <= 2
             channel.source().publish(Number(1))
             assert (await sink.receive()).n == 1
+
+    asyncio.run(main())
+
+
+def test_a_coroutine_waits_for_an_event_as_long_as_it_says() -> None:
+    async def main() -> None:
+        async with Node() as node:
+            channel = node.channel("c", Number)
+            sink, asked = channel.subscribe(), []
+            assert await sink.receive(0) is None is await sink.receive(timeout=0.01)
+            with channel.source() as source:
+                source.publish(Number(1))
+                assert (await sink.receive(0)).n == 1  # what waits is given in any case
+                soon = asyncio.ensure_future(sink.receive(GUARD))
+                await asyncio.sleep(0)
+                source.publish(Number(2))
+                assert (await soon).n == 2
+            with channel.source(ask=lambda: asked.append(1)):  # one that is asked has none, and is asked again
+                assert await sink.receive(0.05) is None and len(asked) > 1
+            sink.cancel()
+            with pytest.raises(ClosedError):
+                await sink.receive(GUARD)
 
     asyncio.run(main())
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 from weakref import WeakValueDictionary
 
+from headwater.channel.annotations import E, F, Judged, Where
 from headwater.channel.options.config import Dispatch, Queue
 from headwater.channel.options.delivery import Delivery, Order
 from headwater.channel.options.subscribe import Asked, make_options, parted
@@ -21,14 +22,19 @@ from headwater.interest import Interest, as_event_type
 from headwater.types import EventType
 
 if TYPE_CHECKING:
+    import builtins
+    from typing import Unpack
+
+    from headwater.channel.annotations import HandOver
     from headwater.channel.node import Node
+    from headwater.channel.routing.letter import About
     from headwater.channel.source import Source
 
 
 _NUMBERS = count(1)
 
 
-class Channel:
+class Channel(Generic[E]):
     """Made by `node.channel(name, type)` and `channel.derive(...)`; without a type (`bytes`) it carries bytes."""
 
     def __init__(
@@ -62,6 +68,42 @@ class Channel:
         for lineup in self.lineups:
             yield from lineup.flows
 
+    @overload
+    def source(
+        self,
+        name: str | None = None,
+        *,
+        type: None = None,
+        facts: Mapping[str, object] | str | Interest | None = None,
+        priority: int = 0,
+        ask: Callable[[], Any] | None = None,
+        every: float | None = None,
+        zones: str | Iterable[str] | None = None,
+    ) -> Source[E]: ...
+    @overload
+    def source(
+        self,
+        name: str | None = None,
+        *,
+        type: builtins.type[F],
+        facts: Mapping[str, object] | str | Interest | None = None,
+        priority: int = 0,
+        ask: Callable[[], Any] | None = None,
+        every: float | None = None,
+        zones: str | Iterable[str] | None = None,
+    ) -> Source[F]: ...
+    @overload
+    def source(
+        self,
+        name: str | None = None,
+        *,
+        type: Any,
+        facts: Mapping[str, object] | str | Interest | None = None,
+        priority: int = 0,
+        ask: Callable[[], Any] | None = None,
+        every: float | None = None,
+        zones: str | Iterable[str] | None = None,
+    ) -> Source[Any]: ...
     def source(
         self,
         name: str | None = None,
@@ -72,7 +114,7 @@ class Channel:
         ask: Callable[[], Any] | None = None,
         every: float | None = None,
         zones: str | Iterable[str] | None = None,
-    ) -> Source:
+    ) -> Source[Any]:
         """Advertise a source of events.
 
         `type` is the source's own event type where it has more fields than the channel's, or narrower ones.
@@ -90,6 +132,133 @@ class Channel:
             self, name, type=type, facts=facts, priority=priority, ask=ask, every=every, zones=zones
         )
 
+    # What its events are: of the channel's class, or of the class that is given; a pair with `about=True` and without a
+    # handler; whatever a handler takes where it is given batches, or what an Interest makes.
+    @overload
+    def subscribe(
+        self, handler: str | None = None, where: Where[E] = None, *, about: Literal[True], **options: Unpack[HandOver]
+    ) -> Subscription[tuple[E, About]]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[E], Any] | None = None,
+        where: Where[E] = None,
+        *,
+        about: Literal[False] | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[E]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[E, About], Any],
+        where: Where[E] = None,
+        *,
+        about: bool | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[E]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: str,
+        where: Callable[[E], Any] | None = None,
+        *,
+        about: Literal[False] | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[E]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: str,
+        where: Callable[[E, About], Any],
+        *,
+        about: bool | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[E]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[F], Any] | None = None,
+        where: Where[E] = None,
+        *,
+        type: builtins.type[F],
+        about: Literal[False] | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[F]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: str,
+        where: Callable[[F], Any] | None = None,
+        *,
+        type: builtins.type[F],
+        about: Literal[False] | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[F]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[F, About], Any],
+        where: Where[E] = None,
+        *,
+        type: builtins.type[F],
+        about: bool | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[F]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[..., Any] | str | None = None,
+        where: Any = None,
+        *,
+        type: str | EventType,
+        about: bool | None = None,
+        batch: int | bool = False,
+        **options: Unpack[HandOver],
+    ) -> Subscription[Any]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[..., Any],
+        where: Any = None,
+        *,
+        batch: int | bool,
+        type: Any = None,
+        about: bool | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[Any]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Interest,
+        where: Callable[..., Any] | None = None,
+        *,
+        type: Any = None,
+        about: bool | None = None,
+        batch: int | bool = False,
+        **options: Unpack[HandOver],
+    ) -> Subscription[Any]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[..., Any] | None = None,
+        *,
+        where: Interest,
+        type: Any = None,
+        about: bool | None = None,
+        batch: int | bool = False,
+        **options: Unpack[HandOver],
+    ) -> Subscription[Any]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[..., Any] | None,
+        where: Interest,
+        *,
+        type: Any = None,
+        about: bool | None = None,
+        batch: int | bool = False,
+        **options: Unpack[HandOver],
+    ) -> Subscription[Any]: ...
     def subscribe(
         self,
         handler: Callable[..., Any] | str | Interest | None = None,
@@ -111,7 +280,7 @@ class Channel:
         order: Order | None = None,
         zones: str | Iterable[str] | None = None,
         history: int | Literal["all"] | None = None,
-    ) -> Subscription:
+    ) -> Subscription[Any]:
         """Ask for this channel's events, or those that pass the interest `where`.
 
         `handler` is a function or a coroutine function of the event, or of the event and what is known of it (`About`).
@@ -153,9 +322,24 @@ class Channel:
             history=history,
         )
         asked = Asked(self, where, params, None if type is None else as_event_type(type))
-        made: Subscription = self.node._start(Subscription, [asked], options, name)
+        made: Subscription[Any] = self.node._start(Subscription, [asked], options, name)
         return made
 
+    @overload
+    def derive(self, name: str, where: Judged[E], *, params: Mapping[str, object] | None = None) -> Channel[E]: ...
+    @overload
+    def derive(
+        self,
+        name: str,
+        where: Judged[E],
+        *,
+        output: builtins.type[F],
+        params: Mapping[str, object] | None = None,
+    ) -> Channel[F]: ...
+    @overload
+    def derive(
+        self, name: str, where: Any, *, output: Any = None, params: Mapping[str, object] | None = None
+    ) -> Channel[Any]: ...
     def derive(
         self,
         name: str,
@@ -163,7 +347,7 @@ class Channel:
         *,
         output: Any = None,
         params: Mapping[str, object] | None = None,
-    ) -> Channel:
+    ) -> Channel[Any]:
         """A channel of what a filter passes, or, with `output`, of what a transformation makes of the events.
 
         It is computed at the sources of this channel, is a channel in its own right, and may have own sources too.

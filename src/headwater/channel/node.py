@@ -10,12 +10,13 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 from weakref import WeakSet
 
+from headwater.channel.annotations import F
 from headwater.channel.channel import Channel
 from headwater.channel.correlation.subscription import Correlation
-from headwater.channel.correlation.tree import Condition, Tree
+from headwater.channel.correlation.tree import Condition, Match, Tree
 from headwater.channel.dispatch.dispatcher import Dispatcher, DispatchStatus
 from headwater.channel.dispatch.shutdown import Closing, Ending, stay
 from headwater.channel.names import Pattern, check_name, is_pattern, nearest
@@ -63,6 +64,14 @@ from headwater.late import asyncio
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
 from headwater.threads import Crashes
+
+if TYPE_CHECKING:
+    import builtins
+    from typing import Literal, Unpack
+
+    from headwater.channel.annotations import HandOver
+    from headwater.channel.routing.letter import About
+    from headwater.types import EventType
 
 log = logging.getLogger("headwater")
 _NAMES = count(1)
@@ -121,7 +130,11 @@ class Node:
 
     # ── channels ──
 
-    def channel(self, name: str, type: Any = None) -> Channel:
+    @overload
+    def channel(self, name: str, type: builtins.type[F]) -> Channel[F]: ...
+    @overload
+    def channel(self, name: str, type: Any = None) -> Channel[Any]: ...
+    def channel(self, name: str, type: Any = None) -> Channel[Any]:
         """The channel of that name: opened if it is there, declared with that type if not.
 
         `type` is an Event class, an EventType, a declaration such as `"badge: u32, level: f32"`, an Arrow schema, or
@@ -267,6 +280,40 @@ class Node:
 
     # ── subscriptions ──
 
+    @overload
+    def subscribe(
+        self,
+        target: str,
+        handler: Callable[[F], Any] | None = None,
+        where: str | Callable[..., Any] | None = None,
+        *,
+        type: builtins.type[F],
+        about: Literal[False] | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[F]: ...
+    @overload
+    def subscribe(
+        self,
+        target: str,
+        handler: Callable[[F, About], Any],
+        where: str | Callable[..., Any] | None = None,
+        *,
+        type: builtins.type[F],
+        about: bool | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[F]: ...
+    @overload
+    def subscribe(
+        self,
+        target: str,
+        handler: Callable[..., Any] | str | Interest | None = None,
+        where: Any = None,
+        *,
+        type: str | EventType | None = None,
+        about: bool | None = None,
+        batch: int | bool = False,
+        **options: Unpack[HandOver],
+    ) -> Subscription[Any]: ...
     def subscribe(
         self,
         target: str,
@@ -277,7 +324,7 @@ class Node:
         type: Any = None,
         name: str | None = None,
         **options: Any,
-    ) -> Subscription:
+    ) -> Subscription[Any]:
         """Ask for the events of a channel by name, or of all whose names fit a pattern, present and future.
 
         `*` stands for one part of a name, `**` for any number: `ie.tcd.**`. The rest is as for `channel.subscribe`. The
@@ -285,13 +332,18 @@ class Node:
         wanted = Pattern(target) if is_pattern(target) else self.channel(target)
         function, where = parted(handler, where, wanted.type if isinstance(wanted, Channel) else None)
         asked = Asked(wanted, where, params, None if type is None else as_event_type(type))
-        made: Subscription = self._start(
+        made: Subscription[Any] = self._start(
             Subscription, [asked], make_options(self.config, function, **known_options(options)), name
         )
         return made
 
     def correlate(
-        self, tree: Condition, handler: Callable[..., Any] | None = None, *, name: str | None = None, **options: Any
+        self,
+        tree: Condition,
+        handler: Callable[[Match], Any] | Callable[[Match, About], Any] | None = None,
+        *,
+        name: str | None = None,
+        **options: Any,
     ) -> Correlation:
         """Ask for a conjunction or disjunction of events over several channels: `all_of(on(...), on(...))`.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self
 
+from headwater.channel.annotations import E_contra
 from headwater.channel.options.delivery import check_zones
 from headwater.channel.queues.forms import BytesIntake, Intake
 from headwater.channel.queues.gate import Gate
@@ -41,7 +42,7 @@ full for too long (`QueueFull`), or, where it is logged, it cannot be written (`
 _NUMBERS = count()
 
 
-class Source(SourcePart):
+class Source(SourcePart, Generic[E_contra]):
     """Publishes events into a channel. Threads may share it; the order of its events is the order of the calls.
 
     Made by `channel.source(...)`. `publish` and `publish_many` return the sequence number of the last event.
@@ -126,7 +127,7 @@ class Source(SourcePart):
 
     # ── publishing ──
 
-    publish: Publish  # see DOC
+    publish: Publish[E_contra]  # see DOC
 
     def publish_many(self, events: Any) -> int:
         """Publish many events: an iterable of what `publish` takes, a RecordBatch or Table, a pandas or polars frame.
@@ -155,7 +156,7 @@ class Source(SourcePart):
                 raise
         return seq
 
-    async def send(self, event: Any = None, /, **fields: Any) -> int:
+    async def send(self, event: E_contra | Mapping[str, Any] | None = None, /, **fields: Any) -> int:
         """As `publish`, from a coroutine: where a sink's queue is full it waits without stopping the loop."""
         record, kept = self._encode(event, fields)
         while (mailbox := self._blocking(record)) is not None:
@@ -457,7 +458,7 @@ class Source(SourcePart):
         """What it has published, and its state."""
         return reporting.source(self)
 
-    def __enter__(self) -> Source:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -487,10 +488,10 @@ def _placed(error: EncodeError, place: str) -> EncodeError:
     return made
 
 
-class Publish(Protocol):
+class Publish(Protocol[E_contra]):
     """Publish one event: an instance, a dict, or its fields as keywords; its sequence number."""
 
-    def __call__(self, event: Any = None, /, **fields: Any) -> int: ...
+    def __call__(self, event: E_contra | Mapping[str, Any] | None = None, /, **fields: Any) -> int: ...
 
 
 def _publisher(source: Source) -> Publish:

@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from headwater.channel.annotations import E_co
 from headwater.channel.options.subscribe import FIRST
 from headwater.channel.queues.mailbox import Item, Mailbox, Order, go_all, lose, part_of
 from headwater.channel.queues.ordered_mailbox import OrderedMailbox
@@ -62,7 +63,7 @@ class _Call:
         return self._handler(self.event, self._about) if self._two else self._handler(self.event)
 
 
-class Subscription(Pulling):
+class Subscription(Pulling[E_co]):
     """An interest with a handler, or one whose events are pulled: `get`, `poll`, `for`, `async for`.
 
     Made by `channel.subscribe(...)` and `node.subscribe(...)`. It is also a context manager that cancels at the end.
@@ -629,7 +630,7 @@ class Subscription(Pulling):
         self._past = self._past + attachment.counts()
         self._past_direct += attachment.direct
 
-    def __enter__(self) -> Subscription:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

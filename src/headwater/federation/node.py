@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
+from headwater.channel.annotations import F
 from headwater.channel.channel import Channel
 from headwater.channel.dispatch.shutdown import Closing
 from headwater.channel.names import Pattern
@@ -24,6 +25,8 @@ from headwater.store import NodeState
 from headwater.store.log.settings import Log
 
 if TYPE_CHECKING:
+    import builtins
+
     from headwater.channel.options.subscribe import Asked, Options
     from headwater.federation.engine import Engine
     from headwater.federation.logs.server import LogReads
@@ -99,7 +102,11 @@ class Node(LocalNode):
 
     # ── channels and sources ──
 
-    def channel(self, name: str, type: Any = None) -> Channel:
+    @overload
+    def channel(self, name: str, type: builtins.type[F]) -> Channel[F]: ...
+    @overload
+    def channel(self, name: str, type: Any = None) -> Channel[Any]: ...
+    def channel(self, name: str, type: Any = None) -> Channel[Any]:
         """As at any node; the type may also be left out for a channel that another node of the federation has."""
         if type is None and self._engine is not None and not self._has(name):
             peer = self._engine.requester.known(name)

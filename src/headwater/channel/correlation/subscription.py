@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headwater.channel.correlation.tree import Tree
+from headwater.channel.correlation.tree import Match, Tree
 from headwater.channel.options.subscribe import Asked, Options
 from headwater.channel.routing.attachment import Attachment
 from headwater.channel.routing.letter import Chunk, Letter
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headwater.channel.node import Node
 
 
-class Correlation(Subscription):
+class Correlation(Subscription[Match]):
     """Each part's interest runs at the sources of its channel; the tree is put together here, at the sink.
 
     Its handler gets a `Match`; `about`, if it takes one, is that of the event which completed it.

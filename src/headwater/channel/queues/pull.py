@@ -6,8 +6,9 @@ import math
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
+from headwater.channel.annotations import E_co
 from headwater.channel.queues.mailbox import Item, Mailbox
 from headwater.errors import ClosedError, SubscriptionError
 from headwater.extras import require
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 ASKING = 0.001  # seconds after which a source that waits to be asked is asked again, at first
 
 
-class Pulling:
+class Pulling(Generic[E_co]):
     """The part of a subscription by which its events are pulled."""
 
     node: Node
@@ -38,8 +39,12 @@ class Pulling:
             threading.Lock()
         )  # of threads that pull: one takes a batch apart while the others wait for its rest
 
+    @overload
+    def get(self, timeout: None = None) -> E_co: ...
+    @overload
+    def get(self, timeout: float | None) -> E_co | None: ...
     def get(self, timeout: float | None = None) -> Any:
-        """The next event, waiting for it; None if none came in time. With `about=True`, a pair.
+        """The next event, waiting for it; None if none came within `timeout` seconds. With `about=True`, a pair.
 
         Raises ClosedError once the subscription has ended and everything is taken."""
         self._must_pull("get")
@@ -58,7 +63,7 @@ class Pulling:
                 left, pace = min(left, pace), min(2 * pace, 64 * ASKING)
             self._mailbox.wait(self._something, None if left == math.inf else left)
 
-    def poll(self) -> Any:
+    def poll(self) -> E_co | None:
         """The next event if there is one, else None; never waits. Raises ClosedError as `get` does."""
         self._must_pull("poll")
         found = self._next()
@@ -105,26 +110,34 @@ class Pulling:
             return None
         return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
 
-    async def receive(self) -> Any:
-        """The next event, from a coroutine. Raises ClosedError once it has ended."""
+    @overload
+    async def receive(self, timeout: None = None) -> E_co: ...
+    @overload
+    async def receive(self, timeout: float | None) -> E_co | None: ...
+    async def receive(self, timeout: float | None = None) -> Any:
+        """As `get`, from a coroutine: its loop goes on meanwhile."""
         self._must_pull("receive")
         loop, pace = asyncio.get_running_loop(), ASKING
+        end = math.inf if timeout is None else monotonic() + timeout
         while True:
             found = self._next()
             if found is not None:
                 return found[0]
             if self._mailbox.closed:
                 raise self._ended()
+            left = end - monotonic()
+            if left <= 0:
+                return None
+            if self.node._may_ask(self):  # type: ignore[arg-type]
+                left, pace = min(left, pace), min(2 * pace, 64 * ASKING)
             changed = self._mailbox.change(loop)
             try:
                 if not self._something():
-                    asks = self.node._may_ask(self)  # type: ignore[arg-type]
-                    await asyncio.wait([changed], timeout=pace if asks else None)
-                    pace = min(2 * pace, 64 * ASKING)
+                    await asyncio.wait([changed], timeout=None if left == math.inf else left)
             finally:
                 changed.cancel()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[E_co]:
         """Events as they come, until the subscription ends."""
         while True:
             try:
@@ -133,7 +146,7 @@ class Pulling:
                 return
             yield event
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
+    async def __aiter__(self) -> AsyncIterator[E_co]:
         while True:
             try:
                 event = await self.receive()

@@ -1,0 +1,56 @@
+"""Types for type checkers: of which events a channel, a source and a subscription are.
+
+`node.channel(name, Badge)` is a `Channel[Badge]`, its sources take a Badge and its subscriptions give one. Where no
+class says what events are (a declaration as text, an Arrow schema, a pattern of channels), they are `Any`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, TypedDict
+
+from headwater.types import Event
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from headwater.channel.options.config import Dispatch, Queue
+    from headwater.channel.options.delivery import Delivery, Order
+
+    E = TypeVar("E", default=Any)
+    E_co = TypeVar("E_co", default=Any, covariant=True)
+    E_contra = TypeVar("E_contra", default=Any, contravariant=True)
+    F = TypeVar("F", bound=Event | bytes)
+else:  # a default is for type checkers only, before Python 3.13
+    from typing import TypeVar
+
+    E = TypeVar("E")
+    E_co = TypeVar("E_co", covariant=True)
+    E_contra = TypeVar("E_contra", contravariant=True)
+    F = TypeVar("F")
+
+
+# An interest as it is written: a predicate, E-Code, or a Python function of the event and of its parameters.
+Judged = str | Callable[Concatenate[E, ...], Any]
+Where = Judged[E] | None
+
+
+class HandOver(TypedDict, total=False):
+    """The options of a subscription that do not change what its events are."""
+
+    params: Mapping[str, object] | None
+    name: str | None
+    priority: Any
+    lifetime: Any
+    queue: Queue | int | None
+    dispatch: Dispatch | str | None
+    before: Callable[..., Any] | None
+    after: Callable[..., Any] | None
+    failures: int | None
+    delivery: Delivery | str | None
+    order: Order | None
+    zones: str | Iterable[str] | None
+    history: int | Literal["all"] | None
+
+
+__all__ = ["E", "E_co", "E_contra", "F", "HandOver", "Judged", "Where"]
