@@ -16,7 +16,7 @@ from headwater import Event, Interest, u32
 from headwater.federation.security.envelope import question_name
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire import requests as messages
-from headwater.federation.wire.control import Greeting, SourceAd
+from headwater.federation.wire.control import Challenge, Greeting, SourceAd
 from headwater.federation.wire.requests import ChannelAd, Install, News, Wish, pack, pack_params, pack_type
 from headwater.types import event_type
 from tests.federation.hostile import GUARD, START, Frames, Mallory, mutated
@@ -92,8 +92,7 @@ def greeting(mallory: Mallory, chance: random.Random) -> bytes:
             sealed = mallory.sealer.seal("hello", b"\x92\xc4\x01x\xc4\x01y", to=mallory.target.id)
             return mutated(wire.encode_control(Greeting(sealed)), chance)
         case 2:
-            hello = wire.Hello(node=mallory.id, incarnation=1, federation="headwater", nonce=b"n" * 16)
-            body = mutated(wire.encode_control(hello)[4:], chance)
+            body = mutated(wire.encode_control(Challenge(b"n" * 16))[4:], chance)
             return len(body).to_bytes(4, "little") + body
     return mutated(wire.encode_event(1, 1, 1, START, RECORDS[0]), chance)
 

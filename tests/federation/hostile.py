@@ -196,7 +196,7 @@ class Frames:
             except FrameError:
                 readable = False
             else:
-                readable = not isinstance(message, (wire.Bye, wire.Hello, Greeting, Challenge, wire.Stats))
+                readable = not isinstance(message, (wire.Bye, Greeting, Challenge))
                 if isinstance(message, (wire.Events, wire.Batch)):
                     if message.source == self.sid and message.number == self._number + 1:
                         self._number += 1

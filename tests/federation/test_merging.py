@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater import Interest
-from headwater.federation.demand.cover import Changes, Cover, cheaper, merged_cost, minimal, separate_cost
+from headwater.federation.demand.cover import Changes, Cover, minimal
 from headwater.interest import as_event_type
 from headwater.ir import interp
 from headwater.ir.covers import covers
@@ -77,16 +77,6 @@ def test_other_event_types_are_apart() -> None:
     other = Interest("level > 5", "level: i64")
     assert minimal([wants("level > 3"), other])[0] == [0, 1]
     assert minimal([None, other])[0] == [0]
-
-
-def test_costs() -> None:
-    interests = [wants("level > 5"), wants("level > 3"), wants("network == 'ORL'")]
-    assert merged_cost(interests) == interests[1].cost.estimated + interests[2].cost.estimated
-    assert separate_cost(interests) == merged_cost(interests) + interests[0].cost.estimated
-    assert cheaper(interests)
-    assert not cheaper(interests[1:])
-    assert merged_cost([*interests, None]) == 0
-    assert not cheaper([None]) and not cheaper([])
 
 
 # ── one at a time ──
@@ -218,8 +208,6 @@ def test_the_needed_pass_what_all_pass(interests: list[Interest | None], events:
         verdicts = [stateless(interest) and passes(interest, event) for interest in interests]
         assert any(verdicts) == any(verdicts[at] for at in needed)
         assert all(verdicts[by] for at, by in covered.items() if verdicts[at])
-    if interests:
-        assert merged_cost(interests) <= separate_cost(interests)
 
 
 @given(st.data())

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import FrameError
 from headwater.federation.wire import frames as wire
+from headwater.federation.wire.control import Again, Announce, Challenge, Greeting, Mark, Sent, SourceAd
 from headwater.federation.wire.kinds import BARE, MAX_PAIRS, MAX_RUN, MAX_SEQ, MAX_TAGS, U32
 from headwater.types import event_type
 from headwater.types import model as m
@@ -194,9 +195,6 @@ def test_what_does_not_fit_a_frame() -> None:
         lambda: wire.encode_ack([(1, -1)]),
         lambda: wire.encode_ack([(1, 1)] * (MAX_PAIRS + 1)),
         lambda: wire.encode_promise([(1, 2**63)]),
-        lambda: wire.encode_gap(1, 3, 2, 1),
-        lambda: wire.encode_gap(1, 2, 3, 3),
-        lambda: wire.encode_gap(-1, 2, 3, 1),
         lambda: wire.encode_ping(-1),
     ):
         with pytest.raises(FrameError):
@@ -306,16 +304,17 @@ def test_small_frames(pairs: list[tuple[int, int]], number: int) -> None:
     assert read(wire.encode_promise(times)) == wire.Promise(times)
     assert read(wire.encode_ping(number)) == wire.Ping(number)
     assert read(wire.encode_pong(number)) == wire.Pong(number)
-    first, lost = number % 2**40 + 1, number % 10
-    assert read(wire.encode_gap(1, first, first + 9, lost)) == wire.Gap(1, first, first + 9, lost)
 
 
 MESSAGES = (
-    wire.Hello(node="lab.1", incarnation=T, federation="f", nonce=b"n", proof=b"p", positions={1: 2, U32: MAX_SEQ}),
-    wire.Resume({3: 4}, fresh=True),
+    Challenge(b"n"),
+    Greeting(b"p"),
+    Again(1, 2, {0: 3}, {7: 4}),
+    Sent({1: 2, U32: MAX_SEQ}, {1: 3}),
+    wire.Resume({3: 4}, memory=T),
     wire.Repair(1, 2, 3),
     wire.Bye("so long"),
-    wire.Stats({"in": 1, "rate": 0.5, "state": "up"}),
+    Mark("c", 5, {1: MAX_SEQ}),
 )
 
 
@@ -334,10 +333,10 @@ def test_control_messages(message: wire.Control) -> None:
         wire.Repair(-1, 2, 3),
         wire.Repair(1, 2, MAX_SEQ + 1),
         wire.Resume(dict.fromkeys(range(70_000), 1)),
-        wire.Hello(node="", incarnation=1, federation="f"),
-        wire.Hello(node="n", incarnation=1, federation="f", nonce=bytes(10_000)),
-        wire.Stats({"a": [1]}),  # type: ignore[dict-item]
-        wire.Stats({str(i) * 200: "x" * 4000 for i in range(400)}),
+        Mark("", 1, {}),
+        Challenge(bytes(10_000)),
+        Sent({1: [1]}),  # type: ignore[dict-item]
+        Announce(SourceAd(1, "s", "c", ["z" * 255] * 4096), bytes(1 << 20), 1),
     ],
     ids=range(9),
 )

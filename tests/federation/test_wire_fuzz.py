@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import FrameError
 from headwater.federation.wire import frames as wire
+from headwater.federation.wire.control import Again, Announce, SourceAd
 from headwater.federation.wire.kinds import MAX_RUN, U32
 from headwater.types import event_type
 from headwater.types import model as m
@@ -40,13 +41,12 @@ PLAIN = [
     wire.encode_events(1, 2, [1, 1, 5], [T] * 3, [b"a", b"bc", b""], [(1,), (), (2, 3)]),
     *(encode(header=HEADER) for encode in BARE),
     wire.encode_ack([(1, 2), (3, 4)]),
-    wire.encode_gap(1, 2, 30, 4),
     wire.encode_promise([(1, T), (2, -T)]),
     wire.encode_ping(7),
     wire.encode_pong(8),
-    wire.encode_control(wire.Hello(node="n.1", incarnation=1, federation="f", nonce=b"abc", positions={1: 2})),
-    wire.encode_control(wire.Resume({1: 2, 3: 4}, fresh=True)),
-    wire.encode_control(wire.Stats({"a": 1, "b": 0.5, "c": "d"})),
+    wire.encode_control(Announce(SourceAd(1, "s", "c", ["z"]), b"abc", 1, live=2)),
+    wire.encode_control(wire.Resume({1: 2, 3: 4}, memory=5)),
+    wire.encode_control(Again(1, 2, {0: 3}, {7: 4})),
 ]
 
 

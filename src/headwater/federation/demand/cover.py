@@ -217,20 +217,4 @@ def minimal(interests: Sequence[Interest | None]) -> tuple[list[int], dict[int, 
     return sorted(places[key] for key in cover.needed), covered
 
 
-def separate_cost(interests: Sequence[Interest | None]) -> int:
-    """Native operations an event takes, estimated, if each of these is evaluated."""
-    return sum(interest.cost.estimated for interest in interests if interest is not None)
-
-
-def merged_cost(interests: Sequence[Interest | None]) -> int:
-    """Native operations an event takes, estimated, if only the needed ones are evaluated."""
-    needed, _ = minimal(interests)
-    return separate_cost([interests[at] for at in needed])
-
-
-def cheaper(interests: Sequence[Interest | None]) -> bool:
-    """Whether evaluating the needed ones costs less than evaluating each."""
-    return merged_cost(interests) < separate_cost(interests)
-
-
-__all__ = ["Changes", "Cover", "cheaper", "merged_cost", "minimal", "separate_cost"]
+__all__ = ["Changes", "Cover", "minimal"]

@@ -27,24 +27,11 @@ Source = Annotated[int, Meta(ge=0, le=U32)]
 Positions = Annotated[dict[Source, Number], Meta(max_length=MAX_POSITIONS)]
 
 
-class Hello(msgspec.Struct, tag_field="is", tag="hello", frozen=True, kw_only=True):
-    """Who speaks, at the start of a stream."""
-
-    version: Annotated[int, Meta(ge=1, le=65535)] = VERSION
-    node: Name
-    incarnation: Number
-    federation: Name
-    nonce: Blob = b""
-    proof: Blob = b""
-    positions: Positions = {}
-
-
 class Resume(msgspec.Struct, tag_field="is", tag="resume", frozen=True):
-    """The number of the last frame received of each source; `fresh`: this node remembers nothing from before; `memory`:
-    what the other one has asked for in an earlier one may be given up by now."""
+    """The number of the last frame received of each source; `memory`: what the other one has asked for in an earlier
+    one may be given up by now."""
 
     positions: Positions
-    fresh: bool = False
     memory: Number = 0
 
 
@@ -132,13 +119,7 @@ class Bye(msgspec.Struct, tag_field="is", tag="bye", frozen=True):
     reason: Text = ""
 
 
-class Stats(msgspec.Struct, tag_field="is", tag="stats", frozen=True):
-    """What a node counted."""
-
-    counters: Annotated[dict[Name, int | float | Text], Meta(max_length=4096)]
-
-
-Control = Again | Hello | Challenge | Greeting | Announce | Sent | Ends | Mark | Resume | Repair | Bye | Stats
+Control = Again | Challenge | Greeting | Announce | Sent | Ends | Mark | Resume | Repair | Bye
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Control)

@@ -20,10 +20,8 @@ from headwater.federation.wire.control import (
     VERSION,
     Bye,
     Control,
-    Hello,
     Repair,
     Resume,
-    Stats,
     decode_control,
     encode_control,
 )
@@ -50,7 +48,6 @@ from headwater.federation.wire.kinds import (
     CONTROL,
     EVENT,
     EVENTS,
-    GAP,
     MAX_FRAME,
     MAX_PAIRS,
     PING,
@@ -66,8 +63,6 @@ from headwater.late import pa
 
 _ACK = struct.Struct("<IQ")
 _PROMISE = struct.Struct("<Iq")
-_GAP = struct.Struct("<IBIQQQ")  # with the prefix
-_GAP_BODY = struct.Struct("<IQQQ")
 _BEAT = struct.Struct("<IBQ")  # with the prefix
 _BEAT_BODY = struct.Struct("<Q")
 _SQUEEZED = struct.Struct("<IBBI")  # with the prefix
@@ -81,15 +76,6 @@ class Ack(msgspec.Struct, gc=False):
     """Of each source: all up to this number has arrived and is done with."""
 
     pairs: list[tuple[int, int]]
-
-
-class Gap(msgspec.Struct, gc=False):
-    """Events that were dropped, as the policy says: `lost` of those from `first` to `last`."""
-
-    source: int
-    first: int
-    last: int
-    lost: int
 
 
 class Promise(msgspec.Struct, gc=False):
@@ -110,7 +96,7 @@ class Pong(msgspec.Struct, gc=False):
     number: int
 
 
-Frame = Events | Batch | Ack | Gap | Promise | Ping | Pong | Control
+Frame = Events | Batch | Ack | Promise | Ping | Pong | Control
 
 
 # ── encoding ──
@@ -134,16 +120,6 @@ def _encode_pairs(kind: int, form: struct.Struct, pairs: Iterable[tuple[int, int
     if len(body) > MAX_PAIRS * form.size:
         raise FrameError(f"{what}: expected at most {MAX_PAIRS:,} sources, found more; send several")
     return b"".join((PREFIX.pack(len(body) + 1), bytes((kind,)), body))
-
-
-def encode_gap(source: int, first: int, last: int, lost: int) -> bytes:
-    """The frame that says what was dropped."""
-    try:
-        frame = _GAP.pack(_GAP.size - 4, GAP, source, first, last, lost)
-    except struct.error as error:
-        raise FrameError(f"gap: a number does not fit its place in a frame: {error}") from None
-    _decode_gap(frame, 5)
-    return frame
 
 
 def encode_ping(number: int) -> bytes:
@@ -209,8 +185,6 @@ def _body(kind: int, data: Data, at: int) -> Frame:
             return Ack(_decode_pairs(_ACK, data, at, "ack"))
         case kinds.PROMISE:
             return Promise(_decode_pairs(_PROMISE, data, at, "promise"))
-        case kinds.GAP:
-            return _decode_gap(data, at)
         case kinds.PING:
             return Ping(_decode_beat(data, at))
         case kinds.PONG:
@@ -236,14 +210,6 @@ def _decode_pairs(form: struct.Struct, data: Data, at: int, what: str) -> list[t
     pairs: Any = list(form.iter_unpack(memoryview(data)[at:])) if size else []
     made: list[tuple[int, int]] = pairs
     return made
-
-
-def _decode_gap(data: Data, at: int) -> Gap:
-    _exactly(_GAP_BODY, data, at, "gap")
-    source, first, last, lost = _GAP_BODY.unpack_from(data, at)
-    if not (0 < first <= last and lost <= last - first + 1):
-        raise FrameError(f"gap: expected numbers of events and at most as many lost, found {lost} of {first} to {last}")
-    return Gap(source, first, last, lost)
 
 
 def _decode_beat(data: Data, at: int) -> int:
@@ -363,16 +329,13 @@ __all__ = [
     "Control",
     "Events",
     "Frame",
-    "Gap",
     "Header",
-    "Hello",
     "Ping",
     "Pong",
     "Promise",
     "Repair",
     "Resume",
     "Splitter",
-    "Stats",
     "compress",
     "decode",
     "encode_ack",
@@ -381,7 +344,6 @@ __all__ = [
     "encode_control",
     "encode_event",
     "encode_events",
-    "encode_gap",
     "encode_ping",
     "encode_pong",
     "encode_promise",

@@ -6,7 +6,7 @@ On a stream a frame is `u32 length | u8 kind | body`, all numbers little endian;
     EVENTS   2   a run of events of one source                                     events.py
     BATCH    3   rows of one source, an Arrow record batch                         batch.py
     ACK      4   (source u32, number u64)...                                       frames.py
-    GAP      5   source u32, first u64, last u64, lost u64
+             5   (was used once)
     PROMISE  6   (source u32, time i64)...
     PING     7   u64
     PONG     8   u64
@@ -26,7 +26,7 @@ from functools import cache
 from headwater.errors import FrameError
 from headwater.extras import how_to_install, installed
 
-CONTROL, EVENTS, BATCH, ACK, GAP, PROMISE, PING, PONG, EVENT, RETOLD, BODY, REBODY = range(1, 13)
+CONTROL, EVENTS, BATCH, ACK, _, PROMISE, PING, PONG, EVENT, RETOLD, BODY, REBODY = range(1, 13)
 COMPRESSED = 0x80
 
 RESENT = 1  # these events may have arrived before
