@@ -181,7 +181,7 @@ class Frames:
             case 10:
                 return wire.encode_control(Announce(ad=self._ad, type=pack_type(self._type), next=number))
             case _:
-                return wire.encode_gap(self.sid, 1, 2, 1)
+                return wire.encode_control(Ends(self.sid + 1))
 
     def __iter__(self) -> Iterator[tuple[bytes, bool]]:
         """Frames with their prefix, and whether they can be read."""
