@@ -58,7 +58,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     "ir": (
         ("domain", "functions", "library", "nodes", "outputs"),
         ("interp", "intervals", "notes", "walk"),
-        ("functional", "operators"),
+        ("backend", "functional", "operators"),
         ("build", "params", "show"),
         ("encode", "flow", "uses", "value", "verify"),
         ("loops", "rebind", "simplify", "unserial"),
@@ -86,7 +86,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("program",),
     ),
     "spark": (
-        ("schema", "session", "sql"),
+        ("schema", "session", "sql", "unsupported"),
         ("arithmetic", "columns", "compare", "ingest", "validity", "worker"),
         ("arrow", "library"),
         ("column",),

@@ -17,5 +17,5 @@ SESSION = 3  # how two nodes make the keys they share: `federation/security/sess
 SEALED_STREAM = 1  # how the two ends of a stream do: `federation/transport/sealed_stream.py`
 PROOF = 1  # what shows that a node knows a user's password: `federation/security/proof.py`
 WRITE_AHEAD = 1  # a segment of a log that is not at rest yet: `store/log/wal.py`
-STATE = 1  # a node's state in SQLite: `store/state.py`
+STATE = 2  # a node's state in SQLite: `store/state.py`
 OFFSET = 1  # of a stream in Spark's checkpoint: `spark/live/offsets.py`

@@ -303,9 +303,8 @@ def test_logs_are_read_whatever_one_says_that_may_advertise_nothing(
         made.append(node)
     make.together()
     lab, eve = made
-    assert eve._engine is not None and eve._engine.logs is not None
     if silent:
-        eve._engine.logs._answer = lambda sealed: b""  # type: ignore[method-assign]
+        eve.services["log server"]._answer = lambda sealed: b""  # type: ignore[attr-defined]
     with LogClient(lab.endpoints[0], security=security_of(authority, "desk", RULES)) as client:
         assert client.channels() == [CHANNEL]
         assert [(span.node, span.events) for span in client.sources(CHANNEL)] == [("lab", 5)]

@@ -22,6 +22,7 @@ import headwater
 from headwater import Event, Interest, u32
 from headwater.errors import ChannelError, ClosedError, ConfigError, FederationError, SecurityError, Unreachable
 from headwater.federation.logs.client import LogClient
+from headwater.federation.logs.server import LogServer
 from headwater.federation.network import Budget, Network
 from headwater.federation.node import Node
 from headwater.federation.security.certificates import issue, make_authority
@@ -594,8 +595,9 @@ def test_replayed_misdirected_and_oversized_questions(lab: Lab) -> None:
 def test_a_forged_answer_is_not_taken(lab: Lab) -> None:
     alpha, beta, client = lab
     assert client.channels() == [CHANNEL]  # it has been told their keys
-    assert alpha._engine is not None and alpha._engine.logs is not None
-    server, key = alpha._engine.logs, alpha._engine.keyring.exchange.public
+    assert alpha._engine is not None
+    server, key = alpha.services[LogServer.name], alpha._engine.keyring.exchange.public
+    assert isinstance(server, LogServer)
 
     def answer(question: Logged) -> bytes:
         sealed = client._sealer.seal(log_messages.KIND, msgspec.msgpack.encode(question), to=alpha.id)

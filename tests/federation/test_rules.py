@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from headwater.channel.names import Pattern
 from headwater.errors import ConfigError
-from headwater.federation.security.rules import ACTIONS, Decision, Principal, Rule, Rules
+from headwater.federation.security.policy import ACTIONS, Allow, Deny
+from headwater.federation.security.rules import Principal, Rule, Rules
 from tests.effort import examples
 
 PRINT = "1f2e3d4c" * 4 + "0" * 32
@@ -88,8 +89,8 @@ TABLE = Rules(
 )
 def test_the_first_rule_that_fits_decides(principal: Principal, channel: str, allowed: str, rule: int | None) -> None:
     for action in ACTIONS:
-        found = TABLE.allows(principal, action, channel)
-        assert found.allowed is bool(found) is (action in allowed.split()), found
+        found = TABLE.decide(principal, action, channel)
+        assert isinstance(found, Allow) is bool(found) is (action in allowed.split()), found
         assert channel in found.why and action in found.why and principal.name in found.why
         if rule is None:
             assert "none of the 5 rules is about it" in found.why and "hint" in found.why
@@ -100,21 +101,21 @@ def test_the_first_rule_that_fits_decides(principal: Principal, channel: str, al
 def test_the_hint_of_a_refusal_is_a_rule_that_allows_it() -> None:
     for principal in (DUBLIN, ANN, BARE):
         for action in ACTIONS:
-            refused = Rules().allows(principal, action, "a.b")
+            refused = Rules().decide(principal, action, "a.b")
             assert not refused and "there are no rules" in refused.why
             rule = eval(refused.why.partition("add ")[2], {"Rule": Rule})
-            assert Rules([rule]).allows(principal, action, "a.b")
-            assert [other for other in ACTIONS if Rules([rule]).allows(principal, other, "a.b")] == [action]
+            assert Rules([rule]).decide(principal, action, "a.b")
+            assert [other for other in ACTIONS if Rules([rule]).decide(principal, other, "a.b")] == [action]
 
 
 def test_the_default_may_be_to_allow() -> None:
-    assert Rules(default=True, why="all is well").allows(BARE, "install", "a").why.endswith(": all is well")
-    assert not Rules([Rule("a", "*", may=())], default=True).allows(BARE, "install", "a")
+    assert Rules(default=True, why="all is well").decide(BARE, "install", "a").why.endswith(": all is well")
+    assert not Rules([Rule("a", "*", may=())], default=True).decide(BARE, "install", "a")
 
 
 def test_an_unknown_action_is_refused_even_where_all_is_allowed() -> None:
-    found = Rules([Rule("**", "*")], default=True).allows(DUBLIN, "delete", "a")  # type: ignore[arg-type]
-    assert found == Decision(False, found.why) and "no such action" in found.why
+    found = Rules([Rule("**", "*")], default=True).decide(DUBLIN, "delete", "a")  # type: ignore[arg-type]
+    assert found == Deny(found.why) and "no such action" in found.why
 
 
 def test_whether_something_may_be_hidden_and_whether_some_of_a_pattern_is_allowed() -> None:
@@ -138,15 +139,15 @@ def test_whether_something_may_be_hidden_and_whether_some_of_a_pattern_is_allowe
             assert rules.hides_from(principal) or all(map(sees, names))
             assert not all(map(sees, names)) or not rules.hides_from(principal)
             for pattern, action in product(patterns, ACTIONS):
-                found = rules.allows_some(principal, action, pattern)
-                allowed = any(rules.allows(principal, action, name) for name in names if pattern.matches(name))
+                found = rules.decide_some(principal, action, pattern)
+                allowed = any(rules.decide(principal, action, name) for name in names if pattern.matches(name))
                 assert found or not allowed, (rules, pattern)
                 assert str(pattern) in found.why
-    assert not TABLE.allows_some(ANN, "subscribe", Pattern("ie.tcd.secret.*"))
-    assert "rule 2" in TABLE.allows_some(ANN, "subscribe", Pattern("ie.tcd.secret.*")).why
-    assert not TABLE.allows_some(DUBLIN, "subscribe", Pattern("uk.**"))
-    hint = TABLE.allows_some(DUBLIN, "subscribe", Pattern("uk.**")).why.partition("add ")[2]
-    assert Rules([eval(hint, {"Rule": Rule})]).allows_some(DUBLIN, "subscribe", Pattern("uk.**"))
+    assert not TABLE.decide_some(ANN, "subscribe", Pattern("ie.tcd.secret.*"))
+    assert "rule 2" in TABLE.decide_some(ANN, "subscribe", Pattern("ie.tcd.secret.*")).why
+    assert not TABLE.decide_some(DUBLIN, "subscribe", Pattern("uk.**"))
+    hint = TABLE.decide_some(DUBLIN, "subscribe", Pattern("uk.**")).why.partition("add ")[2]
+    assert Rules([eval(hint, {"Rule": Rule})]).decide_some(DUBLIN, "subscribe", Pattern("uk.**"))
 
 
 def test_wrong_rules() -> None:
@@ -192,4 +193,4 @@ def test_agrees_with_the_obvious(rows: list[tuple[str, set[Any]]], name: str) ->
     principal = Principal(name, "certificate", PRINT)
     deciding = next((may for who, may in rows if like(who, name)), set())
     for action in ACTIONS:
-        assert rules.allows(principal, action, "a").allowed is (action in deciding)
+        assert bool(rules.decide(principal, action, "a")) is (action in deciding)

@@ -18,8 +18,9 @@ from headwater.errors import ConfigError
 from headwater.federation.endpoints import is_loopback, loopback_only
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.security.identity import same_key
+from headwater.federation.security.policy import ACTIONS
 from headwater.federation.security.proof import login_key
-from headwater.federation.security.rules import ACTIONS, Principal, Rule, Rules
+from headwater.federation.security.rules import Principal, Rule, Rules
 from headwater.federation.security.settings import Security, User, tls_contexts, zenoh_settings
 
 USERS = {"ann": "correct horse: battery", "bob": "staple"}
@@ -271,22 +272,22 @@ NODE = Principal("cork", "certificate", "ab" * 32)
 
 def test_defaults(world: World) -> None:
     for action in ACTIONS:
-        assert "nodes of one machine" in Security().allows(KEY, action, "a.b").why
-        assert Security().allows(KEY, action, "a.b") and Security(open=True).allows(KEY, action, "a.b")
-        found = world.dublin.allows(NODE, action, "a.b")
+        assert "nodes of one machine" in Security().decide(KEY, action, "a.b").why
+        assert Security().decide(KEY, action, "a.b") and Security(open=True).decide(KEY, action, "a.b")
+        found = world.dublin.decide(NODE, action, "a.b")
         assert not found and "where others must prove who they are" in found.why
         for security in (
             Security(rules=[]),
             Security(open=True, rules=[]),
             dataclasses.replace(world.dublin, rules=()),
         ):
-            assert not security.allows(KEY, action, "a.b")
+            assert not security.decide(KEY, action, "a.b")
 
 
 def test_rules_decide(world: World) -> None:
     security = dataclasses.replace(world.dublin, rules=[Rule("ie.**", "cork", may=("subscribe",))])
-    assert security.allows(NODE, "subscribe", "ie.tcd") and not security.allows(NODE, "install", "ie.tcd")
-    assert not security.allows(NODE, "subscribe", "uk") and not security.allows(KEY, "subscribe", "ie.tcd")
+    assert security.decide(NODE, "subscribe", "ie.tcd") and not security.decide(NODE, "install", "ie.tcd")
+    assert not security.decide(NODE, "subscribe", "uk") and not security.decide(KEY, "subscribe", "ie.tcd")
 
 
 # ── TLS ──

@@ -177,7 +177,7 @@ def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     newer = sqlite3.connect(path)
     newer.execute("PRAGMA user_version = 1000")
     newer.close()
-    with pytest.raises(StoreError, match="expected version 1 or older, found 1000, which a newer Headwater has writ"):
+    with pytest.raises(StoreError, match="expected version 2 or older, found 1000, which a newer Headwater has writ"):
         NodeState(path)
 
 

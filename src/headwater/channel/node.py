@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from os import PathLike
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, overload
 from weakref import WeakSet
 
@@ -18,7 +20,7 @@ from headwater.channel.channel import Channel
 from headwater.channel.correlation.subscription import Correlation
 from headwater.channel.correlation.tree import Condition, Match, Tree
 from headwater.channel.dispatch.dispatcher import Dispatcher, DispatchStatus
-from headwater.channel.dispatch.shutdown import Closing, Ending, stay
+from headwater.channel.dispatch.shutdown import Closing, Ending, aside, stay
 from headwater.channel.names import Pattern, check_name, is_pattern, nearest
 from headwater.channel.options.advertise import advertise
 from headwater.channel.options.config import Config, Dispatch, log_of
@@ -46,6 +48,7 @@ from headwater.channel.routing.node_logs import NodeLogs
 from headwater.channel.routing.past import LogPast, Recorder
 from headwater.channel.routing.route import Entry
 from headwater.channel.routing.wiring import Move, Wiring
+from headwater.channel.services import Service, Services
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.channel.time.clock import Clock, SystemClock
@@ -60,7 +63,6 @@ from headwater.errors import (
     SubscriptionError,
 )
 from headwater.interest import Interest, as_event_type
-from headwater.late import asyncio
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
 from headwater.threads import Crashes
@@ -108,7 +110,8 @@ class Node:
         if (problem := Name().problem("node: name", self.name)) is not None:
             raise ConfigError([problem])
         settings = log_of(log) or self.config.log
-        self._logs = None if settings is None else NodeLogs(settings, self.name)
+        self.services = Services(self.name, self._service_added)
+        self._logs = None if settings is None else self.services.add(NodeLogs(settings, self.name))
         self.clock: Clock = clock or SystemClock()
         self._on_error = on_error
         self.closed = self._draining = False
@@ -127,6 +130,10 @@ class Node:
         self._wiring = Wiring()
         self._timing = Timing(self)
         self._numbers = count(1)
+        self.services.start()
+
+    def _service_added(self, service: Service) -> None:
+        """Other nodes may ask something of it, where there are any."""
 
     # ── channels ──
 
@@ -650,7 +657,7 @@ class Node:
 
     def report(self) -> NodeReport:
         """Everything: channels, sources, subscriptions, their counts, and where each interest runs and why."""
-        return reporting.node(self)
+        return replace(reporting.node(self), services=self.services.report())
 
     def _counts_of(self, subscription: Subscription) -> Counts:
         with self._wiring.lock, self._wiring.still({channel for channel, _ in subscription._attachments}):
@@ -673,20 +680,30 @@ class Node:
         While it drains, handlers may still publish. Called from a handler, it does not wait for that handler. What
         was not delivered is dropped, counted, and named in the result. Sinks that pull may still take what waits. In
         the end a log comes to rest, for which it has `Log.rest_seconds` besides."""
+        until = monotonic() + (self.config.close_timeout if timeout is None else timeout)
+        if drain:
+            self.services.drain(until)
         ended = Ending(self, drain=drain, timeout=timeout).close()
-        self._close_logs()
+        self._leave_all(drain, until)
         return ended
 
     async def aclose(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
         """The same from a coroutine, without stopping the loop."""
-
+        until = monotonic() + (self.config.close_timeout if timeout is None else timeout)
+        if drain and self.services.busy:
+            await aside(partial(self.services.drain, until))
         ended = await Ending(self, drain=drain, timeout=timeout).aclose()
-        await asyncio.to_thread(self._close_logs)
+        await aside(partial(self._leave_all, drain, until))
         return ended
 
-    def _close_logs(self) -> None:
-        if self._logs is not None and self._over.is_set():
-            self._logs.close()
+    def _leave_all(self, drain: bool, until: float) -> None:
+        """The last part of the end: other nodes, and what services hold."""
+        self._depart(drain, until)
+        if self._over.is_set():  # else another thread is about to
+            self.services.stop()
+
+    def _depart(self, drain: bool, until: float) -> None:
+        """Leave the other nodes, where there are any."""
 
     def _started_dispatchers(self) -> list[Dispatcher]:
         """Those that were needed so far."""

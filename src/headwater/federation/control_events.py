@@ -7,8 +7,10 @@ headwater.interests   an interest was installed, refused or withdrawn: another n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headwater.channel.services import Service
 from headwater.errors import HeadwaterError
 from headwater.federation.security.offences import UNKNOWN
 from headwater.federation.wire.control import SourceAd
@@ -72,8 +74,10 @@ class Known(Protocol):
     incarnation: int
 
 
-class ControlEvents:
-    """Publishes them at this node. They are this node's own view, and stay in it."""
+class ControlEvents(Service):
+    """A service of a node: publishes them there. They are this node's own view, and stay in it."""
+
+    name = "control events"
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -85,6 +89,9 @@ class ControlEvents:
     def start(self) -> None:
         for name, type in CHANNELS.items():
             self._sources[name] = self._context.node.channel(name, type).source("federation")
+
+    def report(self) -> Mapping[str, Any]:
+        return {name: source.seq for name, source in self._sources.items()}
 
     def _publish(self, name: str, event: Event) -> None:
         source = self._sources.get(name)

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import (
     ConfigError,
     ConfigProblem,
-    FederationError,
     HeadwaterError,
 )
 from headwater.federation.arrive.arrivals import Arrivals
@@ -42,8 +41,6 @@ from headwater.federation.fabric.incarnation import next_incarnation
 from headwater.federation.failures import Failures
 from headwater.federation.interests.installer import Installer
 from headwater.federation.interests.requester import Requester
-from headwater.federation.logs.own_logs import OwnLogs
-from headwater.federation.logs.server import LogServer
 from headwater.federation.multicast.groups import Groups
 from headwater.federation.network import Network
 from headwater.federation.order.election import Ballots
@@ -56,6 +53,7 @@ from headwater.federation.peers.membership import Membership
 from headwater.federation.peers.parts import Parts
 from headwater.federation.peers.peer import Peer
 from headwater.federation.peers.permissions import Permissions
+from headwater.federation.peers.request_registry import Caller, RequestRegistry
 from headwater.federation.peers.table import Peers
 from headwater.federation.scheduler import BEAT, TICK, Scheduler
 from headwater.federation.security.envelope import Opened
@@ -147,9 +145,9 @@ class Engine:
             partial(self.requester.settled, marks=True),
             self.membership.look_round,
         )
-        logs = node._logs
-        own = None if logs is None else OwnLogs(logs.settings.folder, logs.node)
-        self.logs = None if own is None else LogServer(context, own, description.card)
+        self.requests = RequestRegistry(node.name)
+        self._register_requests()
+        self.card = description.card
         self._connect()
 
     def _context(self) -> Context:
@@ -202,8 +200,7 @@ class Engine:
         fabric.on_ask, fabric.on_post = dialogue.on_ask, self.links.on_post
         fabric.on_session, fabric.on_link = self.contacts.reset, self.contacts.linked
         fabric.proven = membership.proven
-        fabric.on_log = None if self.logs is None else self.logs.answer
-        dialogue.on_request, dialogue.on_card = self.answer, membership.introduced
+        dialogue.requests, dialogue.on_request, dialogue.on_card = self.requests, self.answer, membership.introduced
         dialogue.on_sign = membership.said_to_be_there
         membership.links, membership.installer = self.links, self.installer
         membership.on_advertised = self.requester.advertised
@@ -301,8 +298,6 @@ class Engine:
         if self.listener is not None:
             self.listener.close()
         self.fabric.close()
-        if self.logs is not None:
-            self.logs.close()
         self.scheduler.stop()
         self.scheduler.changed()
 
@@ -340,32 +335,22 @@ class Engine:
 
     def answer(self, opened: Opened, request: messages.Request) -> messages.Reply:
         """To what another node asks, having proven who it is."""
-        peer = self.membership.signed_by(opened)
-        match request:
-            case messages.Install():
-                return self.installer.install(peer, opened.principal, request)
-            case messages.Routed():
-                return self.links.use_routed(peer, request)
-            case messages.Describe():
-                return self.membership.describe_to(peer, opened, request)
-            case messages.MaySubscribe():
-                return self.permissions.answer(peer, opened.principal, request)
-            case messages.Ask():
-                return self.installer.tell(peer, request)
-            case messages.Stand() | messages.Lead():
-                return self._vote(opened, request)
-            case messages.Heard():
-                heard = self.requester.heard(peer, request.channel, request.source)
-                return messages.Accepted("" if heard else "not yet")
-            case messages.Latest():
-                return messages.LatestIs(self.membership.latest())
+        return self.requests.answer(Caller(self.membership.signed_by(opened), opened), request)
 
-    def _vote(self, opened: Opened, request: messages.Stand | messages.Lead) -> messages.Vote | messages.Accepted:
-        try:
-            return self.ballots.asked(opened.principal, request)
-        except FederationError as error:
-            self.offences.note(opened.sender, str(error))
-            return messages.Accepted(error=f"refused: {error}")
+    def _register_requests(self) -> None:
+        """What the parts of every node of a federation answer."""
+        register = self.requests.register
+        register(messages.Install, lambda who, asked: self.installer.install(who.peer, who.principal, asked))
+        register(messages.Ask, lambda who, asked: self.installer.tell(who.peer, asked))
+        register(messages.Routed, lambda who, asked: self.links.use_routed(who.peer, asked))
+        register(messages.Describe, lambda who, asked: self.membership.describe_to(who.peer, who.opened, asked))
+        register(messages.Latest, lambda _, __: messages.LatestIs(self.membership.latest()))
+        register(messages.MaySubscribe, lambda who, asked: self.permissions.answer(who.peer, who.principal, asked))
+        register(messages.Heard, self._heard)
+
+    def _heard(self, who: Caller, request: messages.Heard) -> messages.Accepted:
+        heard = self.requester.heard(who.peer, request.channel, request.source)
+        return messages.Accepted("" if heard else "not yet")
 
     @property
     def multicast(self) -> Multicast | None:

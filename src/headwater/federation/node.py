@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
@@ -11,16 +10,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 from headwater.channel.annotations import F
 from headwater.channel.channel import Channel
-from headwater.channel.dispatch.shutdown import Closing
 from headwater.channel.names import Pattern
 from headwater.channel.node import Failure
 from headwater.channel.node import Node as LocalNode
 from headwater.channel.options.config import Config
+from headwater.channel.services import Service
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.channel.time.clock import Clock
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
 from headwater.extras import require
+from headwater.federation.order.sequencers import Sequencers
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headwater.federation.engine import Engine
     from headwater.federation.logs.server import LogReads
     from headwater.federation.network import Network
+    from headwater.federation.order.federated import Federated
     from headwater.federation.order.sequencer import Sequencer
     from headwater.federation.report import FederationReport, RemoteCounts
     from headwater.federation.security.settings import Security
@@ -57,6 +58,8 @@ class Node(LocalNode):
     ...         source.publish(badge=7, level=0.7)
     """
 
+    _engine: Engine | None = None  # of a node that has a network
+
     def __init__(
         self,
         name: str | None = None,
@@ -76,25 +79,36 @@ class Node(LocalNode):
         plain, table = split(config)
         super().__init__(name, config=plain, clock=clock, on_error=on_error, log=log)
         self._own_state = state is not None and not isinstance(state, NodeState)
-        self._engine: Engine | None = None
-        self._sequencers: dict[str, Sequencer] = {}  # by channel
-        self._sequencing = threading.Lock()
+        self._sequencers = self.services.add(Sequencers(self, self._in_federation))
         wanted = _network(network if network is not None else table, listen, connect, scout, federation, security)
         self.state = state if isinstance(state, NodeState) or state is None else NodeState(state)
         if wanted is None:
             return
         from headwater.federation.engine import Engine
         from headwater.federation.exit_hook import close_at_exit
+        from headwater.federation.logs.own_logs import OwnLogs
+        from headwater.federation.logs.server import LogServer
 
         try:
-            self._engine = Engine(self, wanted)
-            self._engine.control.start()
-            self._engine.open()
+            self._engine = engine = Engine(self, wanted)
+            engine.requests.register_all(each for service in self.services for each in service.requests())
+            self.services.add(engine.control)
+            if self._logs is not None:
+                own = OwnLogs(self._logs.settings.folder, self._logs.node)
+                self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))
+            engine.open()
             close_at_exit(self)
         except BaseException:
+            self._engine = None
             super().close(drain=False)
-            self._close_state()
             raise
+
+    def _service_added(self, service: Service) -> None:
+        if self._engine is not None:
+            self._engine.requests.register_all(service.requests())
+
+    def _in_federation(self) -> Federated | None:
+        return None if self._engine is None else self._engine.federated
 
     @property
     def _federated(self) -> bool:  # type: ignore[override]
@@ -168,18 +182,7 @@ class Node(LocalNode):
         """Have this node put the events of a channel in one order, for subscriptions with order="total".
 
         Several nodes may do so: one works, the others stand by. Asked again, it is the same sequencer."""
-        from headwater.federation.order.sequencer import Sequencer
-
-        found = self.channel(channel) if isinstance(channel, str) else channel
-        with self._sequencing:
-            made = self._sequencers.get(found.name)
-            if made is None:
-                federated = None if self._engine is None else self._engine.federated
-                made = self._sequencers[found.name] = Sequencer(self, found, federated, self._sequencer_closed)
-            return made
-
-    def _sequencer_closed(self, sequencer: Sequencer) -> None:
-        self._sequencers.pop(sequencer.channel.name, None)
+        return self._sequencers.sequence(self.channel(channel) if isinstance(channel, str) else channel)
 
     # ── the federation ──
 
@@ -259,9 +262,10 @@ class Node(LocalNode):
     @property
     def log_reads(self) -> LogReads:
         """What others have asked this node's log for, and the rows and bytes that have left it for that."""
-        from headwater.federation.logs.server import LogReads
+        from headwater.federation.logs.server import LogReads, LogServer
 
-        return LogReads() if self._engine is None or self._engine.logs is None else self._engine.logs.counts
+        server = self.services.get(LogServer.name)
+        return server.counts if isinstance(server, LogServer) else LogReads()
 
     def remote_counts(self, subscription: Subscription) -> list[RemoteCounts]:
         """What a subscription's interest has done at the sources of other nodes, which are asked for it: how many
@@ -272,53 +276,18 @@ class Node(LocalNode):
 
     # ── the end ──
 
-    def close(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
-        end = monotonic() + (self.config.close_timeout if timeout is None else timeout)
-        self._end_sequencers(drain, end)
-        ended = super().close(drain=drain, timeout=timeout)
-        self._depart(drain, end)
-        return ended
-
-    async def aclose(self, *, drain: bool = True, timeout: float | None = None) -> Closing:
-        from headwater.channel.dispatch.shutdown import _aside
-
-        end = monotonic() + (self.config.close_timeout if timeout is None else timeout)
-
-        def finish() -> bool:
-            self._end_sequencers(drain, end)
-            return True
-
-        if self._sequencers:
-            await _aside(finish)
-        ended = await super().aclose(drain=drain, timeout=timeout)
-
-        def leave() -> bool:
-            self._depart(drain, end)
-            return True
-
-        await _aside(leave)
-        return ended
-
-    def _end_sequencers(self, drain: bool, end: float) -> None:
-        if drain and self._engine is not None:
-            for sequencer in list(self._sequencers.values()):
-                sequencer.close(timeout=max(0.0, end - monotonic()))
-
-    def _depart(self, drain: bool, end: float) -> None:
+    def _depart(self, drain: bool, until: float) -> None:
         if self._engine is not None and not self._engine.closed:
             if drain:
-                self._engine.flush(max(0.0, end - monotonic()))
+                self._engine.flush(max(0.0, until - monotonic()))
             self._engine.close()
-        self._close_logs()
-        self._close_state()
 
-    def _close_logs(self) -> None:
-        if self._engine is None or self._engine.closed:  # else nodes may still be behind, and are sent what is there
-            super()._close_logs()
-
-    def _close_state(self) -> None:
-        if self.state is not None and self._own_state:
-            self.state.close()
+    def _leave_all(self, drain: bool, until: float) -> None:
+        try:
+            super()._leave_all(drain, until)
+        finally:
+            if self.state is not None and self._own_state:
+                self.state.close()
 
 
 def split(config: Any) -> tuple[Any, Mapping[str, Any] | None]:

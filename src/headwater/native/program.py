@@ -429,4 +429,16 @@ def _source(program: Program | Analysis, kind: str) -> tuple[str, engine.Passes]
     return record_source(analysis), passes_for(analysis.program)
 
 
+class NativeBackend:
+    """Machine code (and, until it is there, the interpreter) for records and for batches: see `ir/backend.py`."""
+
+    name = "native"
+    unsupported: Mapping[str, str] = {}
+
+    def lower(self, program: Program, params: Mapping[str, Any]) -> Native:
+        return Native(program, raw_params=params)
+
+
+BACKEND = NativeBackend()
+
 __all__ = ["BatchResult", "Counts", "Native", "Result", "Tier", "asm", "compile_async", "llvm_ir"]

@@ -1,4 +1,4 @@
-"""Operators and casts as Spark SQL that cannot throw. A `str` result says why there is no exact one."""
+"""Operators and casts as Spark SQL that cannot throw. What has no exact one is not asked for (`unsupported.py`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def attempt(function: str, a: Sql | str, b: Sql | str) -> str:
     return f"{function}({', '.join(operands)})"
 
 
-def unary(op: str, a: Sql, type: Type) -> Sql | str:
+def unary(op: str, a: Sql, type: Type) -> Sql:
     if op == "neg":
         return Sql(f"(- {a})", nullable=a.nullable, nan=a.nan) if type == F64 else Sql(f"try_subtract(0L, {a})")
     if type == I64:
@@ -31,7 +31,7 @@ def unary(op: str, a: Sql, type: Type) -> Sql | str:
     return Sql(f"CAST(({U64_MAX} - {a}) AS {DECIMAL})", nullable=a.nullable)
 
 
-def binary(op: str, a: Sql, b: Sql, type: Type, a_type: Type, b_type: Type) -> Sql | str:
+def binary(op: str, a: Sql, b: Sql, type: Type, a_type: Type, b_type: Type) -> Sql:
     if TIMESTAMP in (a_type, b_type):
         moved = Sql(attempt(_TRY[op], micros(a, a_type), micros(b, b_type)))
         return to_timestamp(moved) if type == TIMESTAMP else moved
@@ -106,14 +106,13 @@ def _floor_divide(a: Sql, b: Sql) -> Sql:
     return Sql(f"try_subtract({_divide(a, b)}, CASE WHEN {below} THEN 1L ELSE 0L END)")
 
 
-def _unsigned(op: str, a: Sql, b: Sql) -> Sql | str:
+def _unsigned(op: str, a: Sql, b: Sql) -> Sql:
     match op:
         case "add" | "sub" | "mul":
             return fit_unsigned(f"{_TRY[op]}({a}, {b})")
         case "tmod" | "fmod":
             return Sql(f"try_mod({a}, {b})")
-    what = "division" if op in ("tdiv", "fdiv") else "bit operators"
-    return f"Spark has no exact {what} of unsigned 64-bit integers"
+    raise NotImplementedError(f"{op} of u64")
 
 
 def fit_unsigned(value: str) -> Sql:
@@ -133,7 +132,7 @@ def to_timestamp(value: Sql) -> Sql:
     return Sql(f"CASE WHEN {inside} THEN timestamp_micros({value}) END")
 
 
-def cast(a: Sql, source: Type, to: Type) -> Sql | str:
+def cast(a: Sql, source: Type, to: Type) -> Sql:
     assert isinstance(to, Scalar)
     if source == to:
         return a
@@ -143,8 +142,7 @@ def cast(a: Sql, source: Type, to: Type) -> Sql | str:
         zero = "0.0D" if source == F64 else decimal(0) if source == U64 else "0L"
         return Sql(f"({a} <> {zero})", nullable=a.nullable)
     if to == TIMESTAMP:
-        wide = a if source == I64 else cast(a, source, I64)
-        return wide if isinstance(wide, str) else to_timestamp(wide)
+        return to_timestamp(a if source == I64 else cast(a, source, I64))
     if to.is_float:
         text = a.text if source == F64 else f"CAST({a} AS DOUBLE)"
         text = f"CAST(CAST({text} AS FLOAT) AS DOUBLE)" if to == F32 else text

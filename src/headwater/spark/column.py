@@ -14,9 +14,9 @@ from itertools import accumulate
 from typing import Any
 
 from headwater.extras import require
+from headwater.ir.backend import ARRAY_VARIABLE, LOOP, OUTPUT_ELEMENT, STATE, Unsupported, operation
 from headwater.ir.functional import as_expression, as_outputs
 from headwater.ir.nodes import (
-    NOWHERE,
     AssignElem,
     Binary,
     Call,
@@ -47,6 +47,7 @@ from headwater.ir.walk import statements
 from headwater.spark import arithmetic, library
 from headwater.spark.compare import compare, known, member, negated
 from headwater.spark.sql import Sql, is_sayable, literal, name, null, sql_type, text_literal, type_name
+from headwater.spark.unsupported import UNSUPPORTED
 from headwater.spark.validity import any_of, malformed, takes_over
 from headwater.types.model import BOOL, F32, I64, Record, Scalar, Type, promote, walk
 
@@ -55,14 +56,6 @@ MAX_NESTING = 250
 MAX_PARENTHESES = 300  # what the parser of Spark takes with the usual stack; an operation may need two
 MAX_MEMBERS = 2_000
 MAX_ENTRIES = 200  # Spark looks a map up entry by entry
-
-
-@dataclass(frozen=True, slots=True)
-class Unsupported:
-    """Why a program cannot be a Column, and where in its text."""
-
-    reason: str
-    span: Span = NOWHERE
 
 
 class _CannotSay(Exception):
@@ -127,10 +120,13 @@ class Lowering:
             case Unary(op="not", a=a):
                 return self._not(a, truth)
             case Unary(op=op, a=a):
-                return self._sayable(arithmetic.unary(op, self.expr(a), expr.type), expr)
+                operand = self.expr(a)
+                self._check(expr)
+                return arithmetic.unary(op, operand, expr.type)
             case Binary(op=op, a=a, b=b):
                 operands = self.expr(a), self.expr(b)
-                return self._sayable(arithmetic.binary(op, *operands, expr.type, a.type, b.type), expr)
+                self._check(expr)
+                return arithmetic.binary(op, *operands, expr.type, a.type, b.type)
             case Compare(op=op, a=a, b=b):
                 return compare(op, self.expr(a), self.expr(b), (a.type, b.type), truth=truth)
             case Logic(op=op, args=args):
@@ -141,10 +137,11 @@ class Lowering:
             case IsMissing(a=a):
                 return Sql(f"({self.expr(a)} IS NULL)", nullable=False)
             case Cast(a=a, to=to):
-                return self._sayable(arithmetic.cast(self.expr(a), a.type, to), expr)
+                return arithmetic.cast(self.expr(a), a.type, to)
             case Call(fn=fn, args=args):
                 parts = [self.expr(arg) for arg in args]
-                return self._sayable(library.call(fn, parts, [arg.type for arg in args]), expr)
+                self._check(expr)
+                return library.call(fn, parts, [arg.type for arg in args])
             case InSet():
                 return self._in_set(expr, truth)
             case Lookup():
@@ -168,11 +165,10 @@ class Lowering:
         inner = self.expr(expr)
         return Sql(f"(NOT {inner})", nullable=inner.nullable)
 
-    def _sayable(self, sql: Sql | str, expr: Expr) -> Sql:
-        """A `str` is the reason why there is no such SQL."""
-        if isinstance(sql, str):
-            raise _CannotSay(sql, expr.span)
-        return sql
+    def _check(self, expr: Expr) -> None:
+        """There is no exact SQL for what the table has."""
+        if (reason := UNSUPPORTED.get(operation(expr))) is not None:
+            raise _CannotSay(reason, expr.span)
 
     def _path(self, path: Path, span: Span) -> str:
         first, *steps = path.steps
@@ -239,11 +235,11 @@ def _no_expression(program: Program) -> Unsupported:
     """Why `ir.functional` gave up."""
     for stmt in statements(program.body):
         if isinstance(stmt, Loop):
-            return Unsupported("it has a loop", stmt.span)
+            return Unsupported(UNSUPPORTED[LOOP], stmt.span)
         if isinstance(stmt, AssignElem):
-            return Unsupported("it has an array variable", stmt.span)
+            return Unsupported(UNSUPPORTED[ARRAY_VARIABLE], stmt.span)
         if isinstance(stmt, SetOut) and any(not isinstance(step, str) for step in stmt.path.steps):
-            return Unsupported("it fills an array of the output element by element", stmt.span)
+            return Unsupported(UNSUPPORTED[OUTPUT_ELEMENT], stmt.span)
     return Unsupported("it is too large or too entangled to be said as one expression")
 
 
@@ -257,7 +253,7 @@ def sql_of(
 ) -> Sql | Unsupported:
     """The program's verdict as Spark SQL text: true, false, or null for undecided."""
     if program.stateful:
-        return Unsupported("it has state, which depends on the order of events")
+        return Unsupported(UNSUPPORTED[STATE])
     verdict = as_expression(program)
     if verdict is None:
         return _no_expression(program)
@@ -282,7 +278,7 @@ def outputs_of(
 ) -> Outputs | Unsupported:
     """A transformation's verdict and output fields as Spark SQL text."""
     if program.stateful:
-        return Unsupported("it has state, which depends on the order of events")
+        return Unsupported(UNSUPPORTED[STATE])
     found = as_outputs(program)
     if found is None or program.output is None:
         return _no_expression(program)
@@ -362,4 +358,16 @@ def column_of(
     return sql if isinstance(sql, Unsupported) else F.expr(sql.text)
 
 
-__all__ = ["Lowering", "Outputs", "Unsupported", "column_of", "outputs_of", "sql_of"]
+class ColumnBackend:
+    """Programs as Spark SQL text: a filter's verdict (`Sql`), or a transformation's `Outputs`."""
+
+    name = "Spark Column"
+    unsupported: Mapping[str, str] = UNSUPPORTED
+
+    def lower(self, program: Program, params: Mapping[str, Any]) -> Sql | Outputs | Unsupported:
+        return sql_of(program, params) if program.output is None else outputs_of(program, params)
+
+
+BACKEND = ColumnBackend()
+
+__all__ = ["BACKEND", "Lowering", "Outputs", "Unsupported", "column_of", "outputs_of", "sql_of"]

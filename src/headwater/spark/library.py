@@ -1,10 +1,10 @@
-"""The function library and the reductions as Spark SQL. A `str` result says why there is no exact one."""
+"""The function library and the reductions as Spark SQL. What has no exact one is not asked for (`unsupported.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.ir.functions import FUNCTIONS, MICROS
+from headwater.ir.functions import MICROS
 from headwater.spark.arithmetic import attempt, cast, fit_unsigned, micros
 from headwater.spark.sql import DECIMAL, Sql, integer, text_literal
 from headwater.types.model import F64, I64, U64, Array, Enum, List, Scalar, Type, promote
@@ -15,9 +15,7 @@ _PARTS = {"hour": (_DAY, _HOUR), "minute": (_HOUR, _MINUTE), "second": (_MINUTE,
 _DATES = {"year": "year", "month": "month", "day": "dayofmonth", "weekday": "weekday"}
 
 
-def call(fn: str, args: Sequence[Sql], types: Sequence[Type]) -> Sql | str:
-    if FUNCTIONS[fn].libm:
-        return f"Spark's {fn}() differs from the C library's in the last bit"
+def call(fn: str, args: Sequence[Sql], types: Sequence[Type]) -> Sql:
     a = args[0]
     match fn:
         case "abs":
@@ -67,7 +65,7 @@ def call(fn: str, args: Sequence[Sql], types: Sequence[Type]) -> Sql | str:
         case "coalesce":
             some = all(arg.nullable for arg in args)
             return Sql(f"coalesce({_list(args)})", nullable=some, nan=any(arg.nan for arg in args))
-    return f"{fn}() has no Column"
+    raise NotImplementedError(f"{fn}()")
 
 
 def _list(args: Sequence[Sql]) -> str:
@@ -120,7 +118,7 @@ def _like(a: Sql, pattern: str) -> str:
     return f"like({a}, {text_literal(clean)}, '!')"
 
 
-def _duration(a: Sql, type: Type, unit: int) -> Sql | str:
+def _duration(a: Sql, type: Type, unit: int) -> Sql:
     if type == F64:
         return cast(Sql(f"({a} * {float(unit)!r}D)"), F64, I64)
     if type == I64:

@@ -1,6 +1,7 @@
 """A node's own state on disk: what it must remember when it is started again. It holds no rules."""
 
-from headwater.store.state import NodeState
+from headwater.store.migrations import Tables
+from headwater.store.state import NodeState, RoomTables
 from headwater.store.within import WithinConnection
 
-__all__ = ["NodeState", "WithinConnection"]
+__all__ = ["NodeState", "RoomTables", "Tables", "WithinConnection"]

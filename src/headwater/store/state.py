@@ -1,4 +1,5 @@
-"""A node's state in one SQLite file: its secrets, and how far each of its durable sinks is with each source.
+"""A node's state in one SQLite file: its secrets, how far each of its durable sinks is with each source, and whatever
+tables other rooms keep in it (`tables`; how they change from version to version: `migrations.py`).
 
 A file belongs to one process at a time: the operating system takes the lock away with the process, however that ends.
 What was written survives the end of the process at any point. After a power cut the last moments may be missing, as if
@@ -11,25 +12,29 @@ import ctypes
 import os
 import sqlite3
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 from weakref import WeakSet
 
 from headwater.errors import StoreError
 from headwater.formats import STATE
+from headwater.store.migrations import ROOMS, Execute, Tables, adopt, bring_up_to_date, check
 
-VERSION = STATE
+VERSION = STATE  # 1 has secrets and positions only; from 2 on each room's tables have versions of their own
 APPLICATION = 0x48657764  # says in the file's header whose it is
 LAST = 2**63 - 1
 
-_SCHEMA = """
-CREATE TABLE secrets (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE positions (
-    sink TEXT NOT NULL, source TEXT NOT NULL, seq INTEGER NOT NULL DEFAULT 0, handed INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (sink, source)
-) WITHOUT ROWID;
-"""
+SECRETS = Tables("secrets", (("CREATE TABLE secrets (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID",),))
+POSITIONS = Tables(
+    "positions",
+    (
+        (
+            "CREATE TABLE positions (sink TEXT NOT NULL, source TEXT NOT NULL, seq INTEGER NOT NULL DEFAULT 0, "
+            "handed INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (sink, source)) WITHOUT ROWID",
+        ),
+    ),
+)
 _COMMIT = (
     "INSERT INTO positions (sink, source, seq) VALUES (?, ?, ?) "
     "ON CONFLICT DO UPDATE SET seq = excluded.seq WHERE excluded.seq > seq"
@@ -105,11 +110,15 @@ class NodeState:
                     f"state {self.path!r}: expected version {VERSION} or older, found {version}, which a newer "
                     "Headwater has written; use that one, or name another file"
                 )
-            if not version:
-                for statement in _SCHEMA.split(";"):
-                    execute(statement)
+            if version < VERSION:
+                execute(ROOMS)
+                if version == 1:
+                    for each in (SECRETS, POSITIONS):
+                        adopt(execute, each, 1)
                 execute(f"PRAGMA application_id = {APPLICATION}")
                 execute(f"PRAGMA user_version = {VERSION}")
+            for each in (SECRETS, POSITIONS):
+                bring_up_to_date(execute, each, f"state {self.path!r}")
             execute("COMMIT")
         except sqlite3.Error as error:
             raise self._unusable(error) from error
@@ -195,6 +204,29 @@ class NodeState:
             else:
                 self._run("DELETE FROM positions WHERE sink = ? AND source = ?", (sink, source))
 
+    # ── tables of other rooms ──
+
+    def tables(self, tables: Tables) -> RoomTables:
+        """The tables of a room: made, or brought up to date, all or nothing. StoreError if the file's are newer."""
+        check(tables)
+        with self.transaction() as execute:
+            bring_up_to_date(execute, tables, f"state {self.path!r}")
+        return RoomTables(self)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Execute]:
+        """Statements that are done together, or not at all; nothing else is written meanwhile. Give each to what this
+        gives; no other method may be used within it."""
+        with self._lock:
+            self._run("BEGIN IMMEDIATE")
+            try:
+                yield self._run
+                self._run("COMMIT")
+            except BaseException:
+                if self._connection is not None and self._connection.in_transaction:
+                    self._run("ROLLBACK")
+                raise
+
     # ── the end ──
 
     def close(self) -> None:
@@ -239,6 +271,28 @@ class NodeState:
     def _must_be(self, expected: str, value: object, right: bool) -> None:
         if not right:
             raise StoreError(f"state {self.path!r}: expected {expected}, found {value!r}")
+
+
+class RoomTables:
+    """What a room reads and writes in the state; threads may share it."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+
+    def read(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """The rows that a statement selects."""
+        return self._state._all(statement, values)
+
+    def write(self, statement: str, values: tuple[Any, ...] = ()) -> None:
+        """One statement, by itself."""
+        with self._state._lock:
+            self._state._run(statement, values)
+
+    def transaction(self) -> AbstractContextManager[Execute]:
+        """Several statements together: `with tables.transaction() as execute: ...`."""
+        return self._state.transaction()
 
 
 # ── processes that are made by fork ──

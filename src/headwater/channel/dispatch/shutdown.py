@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headwater.channel.dispatch.event_loop import LoopDispatcher
 from headwater.channel.queues.reentrancy import in_handler, running
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headwater.channel.queues.mailbox import Mailbox
 
 log = logging.getLogger("headwater")
+T = TypeVar("T")
 TURN = 64  # events delivered before looking at the time again
 RECHECK_SECONDS = 0.2  # after which a node that stays looks whether it was closed
 LOOK = 1.0  # seconds after which a coroutine that waits looks again
@@ -90,10 +91,10 @@ class Ending:
     async def aclose(self) -> Closing:
         """All of it, without stopping the loop."""
         if not self._begin():
-            if not in_handler() and await _aside(partial(self.node._over.wait, self._left)):
+            if not in_handler() and await aside(partial(self.node._over.wait, self._left)):
                 await self._aclose_dispatchers()
             return self.node._ended or Closing(False, {})
-        await _aside(partial(self.node._timers.close, timeout=self._left))
+        await aside(partial(self.node._timers.close, timeout=self._left))
         while busy := self._busy(asynchronous=True):
             if not self._left:
                 self._give_up()
@@ -107,7 +108,7 @@ class Ending:
             if isinstance(dispatcher, LoopDispatcher):
                 self.drained &= await dispatcher.aclose(drain=self.drained, timeout=self._left)
             else:
-                self.drained &= await _aside(partial(dispatcher.close, drain=self.drained, timeout=self._left))
+                self.drained &= await aside(partial(dispatcher.close, drain=self.drained, timeout=self._left))
 
     def _begin(self) -> bool:
         """Sources stop; False if it was closed before: then whoever comes again waits for the end too, if it can."""
@@ -217,20 +218,20 @@ def _on_a_loop() -> bool:
     return True
 
 
-def _settle(future: asyncio.Future[bool], result: bool) -> None:
+def _settle(future: asyncio.Future[T], result: T) -> None:
     if not future.done():
         future.set_result(result)
 
 
-def _fail(future: asyncio.Future[bool], error: BaseException) -> None:
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
 
 
-async def _aside(function: Callable[[], bool]) -> bool:
+async def aside(function: Callable[[], T]) -> T:
     """Call a function that may wait in a thread of its own, which is gone afterwards."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[bool] = loop.create_future()
+    done: asyncio.Future[T] = loop.create_future()
 
     def run() -> None:
         try:

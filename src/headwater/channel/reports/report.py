@@ -149,6 +149,7 @@ class NodeReport:
     subscriptions: tuple[SubscriptionReport, ...] = ()
     dispatch: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    services: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by name, what each says of itself
 
     @property
     def counts(self) -> Counts:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.channel.names import Pattern
+from headwater.channel.services import Service
 from headwater.errors import ClosedError, EncodeError, StoreError
 from headwater.extras import require
 from headwater.late import np, pc
@@ -25,8 +26,10 @@ NAMED = 5  # channels that a warning names
 ROWS = 16_384  # events that are read in one go
 
 
-class NodeLogs:
-    """Of one node; `settings` say where they are, and which channels are logged."""
+class NodeLogs(Service):
+    """Of one node, as one of its services; `settings` say where they are, and which channels are logged."""
+
+    name = "logs"
 
     def __init__(self, settings: Log, node: str) -> None:
         require("arrow", "a node with a log")
@@ -94,7 +97,7 @@ class NodeLogs:
                 del self._ending[released.channel]
                 self._lock.notify_all()
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Let go of them all, at rest as far as there is time for that (`Log.rest_seconds`, for all together); what was
         written can still be read. `StoreError`, in the end, if one could not be synced."""
         with self._lock:
@@ -122,6 +125,10 @@ class NodeLogs:
                 self._lock.wait()
         if problem is not None:
             raise problem
+
+    def report(self) -> Mapping[str, Any]:
+        with self._lock:
+            return {"folder": str(self.settings.folder), "open": sorted(self._open)}
 
 
 class Logged(NamedTuple):

@@ -6,6 +6,9 @@ from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headwater.errors import HeadwaterError
+from headwater.federation.interests.conjunction import restricted
+from headwater.federation.security.policy import Restrict
 from headwater.federation.wire.requests import Wish, unpack_interest
 from headwater.interest import Interest
 from headwater.ir import walk
@@ -45,7 +48,24 @@ class Granting:
 
     def read(self, principal: Principal, channel: Channel, wish: Wish) -> Grant:
         """What a wish says, and all that takes time to find out about it; raises if it cannot or may not run here.
-        Needs no lock."""
+        Where the policy restricts what may be subscribed to, it is the wish so restricted. Needs no lock."""
+        verdict = self._context.security.decide(principal, "subscribe", channel.name, wish.on_behalf_of)
+        if not verdict:
+            raise Refused(f"not allowed: {verdict.why}")
+        if wish.on_behalf_of and not wish.tagged:
+            raise Refused(f"what is for {wish.on_behalf_of!r} must come with a tag, so that nobody else gets it")
+        granted = self._read(principal, channel, wish)
+        if not isinstance(verdict, Restrict):
+            return granted
+        try:
+            interest = restricted(granted.interest, verdict.interest, channel.type)
+        except HeadwaterError as error:
+            raise Refused(f"not allowed: {verdict.why}, which cannot be said here: {error}") from None
+        interest.prepare()
+        return granted._replace(interest=interest, cost=interest.cost.estimated)
+
+    def _read(self, principal: Principal, channel: Channel, wish: Wish) -> Grant:
+        """What the wish itself says."""
         zones = frozenset(wish.zones) if wish.zones else None
         size = len(wish.program or b"") + len(wish.params or b"")
         self._check_size(size)
@@ -58,7 +78,7 @@ class Granting:
         if interest.type.record != channel.type.record:
             interest = interest.on(channel.type)
         if wish.tagged or not _plain(channel, interest):
-            decision = self._context.security.allows(principal, "install", channel.name)
+            decision = self._context.security.decide(principal, "install", channel.name)
             if not decision:
                 raise Refused(f"not allowed to install code: {decision.why}")
         if wish.tagged and not wish.tag:

@@ -1,4 +1,5 @@
-"""What a gateway asks for: what its own filter passes, of what someone on the other side wants."""
+"""Conjunctions of interests: what a gateway asks for, which is what its own filter passes of what someone on the other
+side wants; and what a policy leaves of what somebody wants."""
 
 from __future__ import annotations
 
@@ -6,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from headwater.errors import HeadwaterError
+from headwater.errors import FederationError, HeadwaterError
 from headwater.federation.demand.cover import minimal
 from headwater.interest import Interest
 from headwater.ir import walk
 from headwater.ir.covers import union
-from headwater.ir.functional import as_expression
-from headwater.ir.nodes import Expr, InSet, Logic, Lookup, Param, Program, Return
+from headwater.ir.functional import FALSE, TRUE, as_expression
+from headwater.ir.nodes import Cond, Expr, If, InSet, Logic, Lookup, Param, Program, Return
 from headwater.types import EventType
+from headwater.types.model import BOOL
 
 MOST = 32  # distinct interests that are worth being put together
 
@@ -42,6 +44,32 @@ def combined(where: Interest | None, wants: Sequence[Interest | None], type: Eve
         )
     except HeadwaterError:
         return where
+
+
+def restricted(wanted: Interest | None, by: Interest, type: EventType | None) -> Interest:
+    """What an interest passes of what a restriction passes: exactly that, or FederationError. Other events reach
+    neither its state nor its output. None: everything is wanted."""
+    if type is None:
+        raise FederationError(
+            "a channel of bytes cannot be restricted by an interest, which can only be allowed or not"
+        )
+    params: dict[str, Any] = {}
+    program = _placed(by, type, "r", params)
+    test = None if program.stateful else as_expression(program)
+    if test is None:
+        raise FederationError("a restriction must be a filter without state, output or loops")
+    if wanted is None:
+        return Interest.from_program(program, params)
+    mine = _placed(wanted, type, "w", params)
+    value = None if mine.stateful else as_expression(mine)
+    if value is not None:
+        made = replace(mine, variables=(), body=(Return(Logic("and", (test, value))),))
+    else:
+        hidden = Cond(test, FALSE, TRUE, TRUE, BOOL)
+        made = replace(mine, body=(If(hidden, (Return(FALSE),), ()), *mine.body))
+    return Interest.from_program(
+        replace(made, params=program.params + mine.params, text=wanted.text), params, limits=wanted.limits
+    )
 
 
 def _placed(interest: Interest, type: EventType, prefix: str, params: dict[str, Any]) -> Program:

@@ -63,7 +63,7 @@ class Installer:
     def install(self, peer: Peer, principal: Principal, request: Install) -> Installed:
         """What a peer wants of a channel from now on: all of it, so that what it does not name is over, or
         what has changed. It is read, checked and analysed before any lock is taken: others publish meanwhile."""
-        decision = self._context.security.allows(principal, "subscribe", request.channel)
+        decision = self._context.security.decide(principal, "subscribe", request.channel)
         try:
             if not decision and (request.wishes or request.packed or request.base):
                 return self._not_allowed(peer, request, f"not allowed: {decision.why}")

@@ -333,10 +333,10 @@ class LogClient:
         found, refused = [], None
         for node, principal in self._introduce("*").items():
             if not channel:
-                if self.security.rules is None or self.security.deals_with(principal, "advertise"):
+                if not self.security.decides or self.security.deals_with(principal, "advertise"):
                     found.append(node)
                 continue
-            decision = self.security.allows(principal, "advertise", channel)
+            decision = self.security.decide(principal, "advertise", channel)
             if decision:
                 found.append(node)
             else:

@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.names import check_name
+from headwater.channel.services import Service
 from headwater.errors import FederationError, FrameError, HeadwaterError, SecurityError
+from headwater.federation.interests.conjunction import restricted
 from headwater.federation.logs.own_logs import OwnLogs
 from headwater.federation.security.envelope import question_name
+from headwater.federation.security.policy import Restrict
 from headwater.federation.security.session import is_box
 from headwater.federation.wire import log_requests as log_messages
 from headwater.federation.wire import requests as messages
 from headwater.federation.wire.log_requests import ChannelLogged, Head, Listing, Logged, Read, SourceLog
-from headwater.federation.wire.requests import pack, pack_type, unpack_params
+from headwater.federation.wire.requests import pack, pack_params, pack_type, unpack_params
 from headwater.interest import Interest, Limits
 from headwater.late import pa
 from headwater.match.lower import is_plain
@@ -35,6 +38,7 @@ from headwater.types.model import Field, Record
 
 if TYPE_CHECKING:
     from headwater.federation.context import Context
+    from headwater.federation.fabric.fabric import Fabric
     from headwater.federation.security.envelope import Opened
     from headwater.federation.security.rules import Principal
 
@@ -69,12 +73,14 @@ class Refused(FederationError):
     """A question is not answered, and why."""
 
 
-class LogServer:
-    """Answers for one node. `answer` may be called by several threads."""
+class LogServer(Service):
+    """A service of a node: answers for its log. `answer` may be called by several threads."""
 
-    def __init__(self, context: Context, shelf: OwnLogs, card: Callable[[], messages.Card]) -> None:
+    name = "log server"
+
+    def __init__(self, context: Context, fabric: Fabric, shelf: OwnLogs, card: Callable[[], messages.Card]) -> None:
         """`card`: what this node says of itself to everybody."""
-        self._context, self._shelf, self._card = context, shelf, card
+        self._context, self._fabric, self._shelf, self._card = context, fabric, shelf, card
         # Many processes of one user may ask at a time; they are no members, and are not remembered as such.
         self._verifier = context.keyring.make_verifier(runs=True)
         self._counts = LogReads()
@@ -89,7 +95,14 @@ class LogServer:
         with self._lock:
             return LogReads(**asdict(self._counts))
 
-    def close(self) -> None:
+    def start(self) -> None:
+        """Before the node is opened, it is said that there is something to ask."""
+        self._fabric.on_log = self.answer
+
+    def report(self) -> Mapping[str, Any]:
+        return self.counts.as_dict()
+
+    def stop(self) -> None:
         """Let go of files that are open for readings."""
         with self._lock:
             cursors = list(self._cursors.values())
@@ -163,10 +176,12 @@ class LogServer:
         envelope = self._context.keyring.seal(log_messages.REPLY, pack(head), to=to, answers=answers)
         return log_messages.join(envelope, data)
 
-    def _allow(self, principal: Principal, action: Any, channel: str, what: str) -> None:
-        decision = self._context.security.allows(principal, action, channel)
-        if not decision:
-            raise Refused(f"not allowed to {what}: {decision.why}")
+    def _allow(self, principal: Principal, action: Any, channel: str, what: str) -> Interest | None:
+        """What of the channel it may have, if not all of it; Refused, if nothing."""
+        verdict = self._context.security.decide(principal, action, channel)
+        if not verdict:
+            raise Refused(f"not allowed to {what}: {verdict.why}")
+        return verdict.interest if isinstance(verdict, Restrict) else None
 
     # ── what there is ──
 
@@ -178,7 +193,7 @@ class LogServer:
             self._allow(principal, "subscribe", check_name(question.channel), "read the log")
             found = self._channel(question.channel)
         else:
-            allows = self._context.security.allows
+            allows = self._context.security.decide
             listed = [name for name in shelf.channels() if allows(principal, "subscribe", name)]
         data = pack(Listing(shelf.node, listed, found))
         return Head(question.nonce, log_messages.digest(data)), data
@@ -196,10 +211,10 @@ class LogServer:
     # ── events ──
 
     def _read(self, opened: Opened, question: Read) -> tuple[Head, Any]:
-        self._allow(opened.principal, "subscribe", check_name(question.channel), "read the log")
+        limit = self._allow(opened.principal, "subscribe", check_name(question.channel), "read the log")
         if question.compress not in _COMPRESSIONS:
             raise Refused(f"compress: expected nothing, lz4 or zstd, found {question.compress!r}")
-        cursor = self._cursor(opened, question)
+        cursor = self._cursor(opened, question, limit)
         try:
             batches, evaluated = cursor.page(question.max_bytes)
             data, rows = _packed(batches, cursor.wanted, question.compress)
@@ -227,14 +242,15 @@ class LogServer:
             self._keep(cursor)
         return head, data
 
-    def _cursor(self, opened: Opened, question: Read) -> _Cursor:
+    def _cursor(self, opened: Opened, question: Read, limit: Interest | None) -> _Cursor:
         """Where the asker is: remembered, or looked up."""
         who = opened.sender, opened.incarnation
         columns = None if question.columns is None else tuple(question.columns)
-        key = who, question.channel, question.source, question.program, question.params, question.fuel, columns
+        asked = question.program, question.params, question.fuel, _identity(limit)
+        key = who, question.channel, question.source, asked, columns
         with self._lock:
             found = self._cursors.pop((*key, question.upto, question.after), None)
-        return self._begin(opened.principal, question, key) if found is None else found
+        return self._begin(opened.principal, question, limit, key) if found is None else found
 
     def _keep(self, cursor: _Cursor) -> None:
         now = monotonic()
@@ -264,7 +280,7 @@ class LogServer:
         if again:
             self._context.scheduler.later(IDLE / 2, self._sweep)
 
-    def _begin(self, principal: Principal, question: Read, key: tuple[Any, ...]) -> _Cursor:
+    def _begin(self, principal: Principal, question: Read, limit: Interest | None, key: tuple[Any, ...]) -> _Cursor:
         part = self._shelf.part(question.channel)
         if part is None:
             raise Refused(f"there is no log of channel {question.channel!r} here")
@@ -280,13 +296,13 @@ class LogServer:
         if question.after > upto:
             raise Refused(f"expected a range that begins at or before {upto}, found one after {question.after}")
         judged = None
-        if question.program is not None:
-            judged = self._judge(principal, question, part)
+        if question.program is None and question.params is not None:
+            raise Refused("parameters came without an interest")
+        if question.program is not None or limit is not None:
+            judged = self._judge(principal, question, limit, part)
             needs: list[str] | None = judged.judge.needs
             wanted = list(judged.judge.schema.names)
         else:
-            if question.params is not None:
-                raise Refused("parameters came without an interest")
             wanted = part.schema.names if question.columns is None else question.columns
             wanted = check_columns(wanted, part.schema.names)
             needs = None if question.columns is None else list(dict.fromkeys([*wanted, SEQ]))
@@ -297,18 +313,22 @@ class LogServer:
         batches = part.scan(question.source, question.after, upto, needs)
         return _Cursor(key, batches, judged, wanted, question.after, upto)
 
-    def _judge(self, principal: Principal, question: Read, part: Any) -> _Judged:
-        assert question.program is not None
+    def _judge(self, principal: Principal, question: Read, limit: Interest | None, part: Any) -> _Judged:
+        """What judges the events: the interest that was sent, as far as the policy lets its sender have them."""
         if part.type is None:
             raise Refused(f"channel {question.channel} carries bytes here, which no interest can look into")
         columns = None if question.columns is None else tuple(question.columns)
-        key = question.channel, question.program, question.params, question.fuel, columns, part.schema.to_string()
+        asked = question.program, question.params, question.fuel, _identity(limit)
+        key = question.channel, asked, columns, part.schema.to_string()
         with self._lock:
             found = self._judges.get(key)
             if found is not None:
                 self._judges.move_to_end(key)
         if found is None:
-            found = _Judged(_interest(question, part.schema), part.schema, columns)
+            sent = None if question.program is None else _interest(question, part.schema)
+            interest = sent if limit is None else restricted(sent, limit, part.type)
+            assert interest is not None
+            found = _Judged(interest, sent, part.schema, columns)
             self._check_cost(found.interest, question.channel)
             with self._lock:
                 self._judges[key] = found
@@ -325,6 +345,11 @@ class LogServer:
                 f"too costly: this interest in {channel} would take about {cost:,} native operations an event, more "
                 f"than {most:,}"
             )
+
+
+def _identity(limit: Interest | None) -> Any:
+    """By which a restriction is known from others."""
+    return None if limit is None else (limit.fingerprint, pack_params(limit.params))
 
 
 def _interest(question: Read, schema: pa.Schema) -> Interest:
@@ -353,9 +378,12 @@ def _interest(question: Read, schema: pa.Schema) -> Interest:
 class _Judged:
     """An interest, ready for a log; it may be used by several readings at once."""
 
-    def __init__(self, interest: Interest, schema: pa.Schema, columns: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, interest: Interest, sent: Interest | None, schema: pa.Schema, columns: tuple[str, ...] | None
+    ) -> None:
         self.interest = interest
-        self.plain = interest.output is None and not uses_meta(interest.executed.program) and is_plain(interest)
+        # Whether what was sent is nothing but comparisons: what the policy adds is this node's own.
+        self.plain = sent is None or (sent.output is None and not uses_meta(sent.executed.program) and is_plain(sent))
         needed = None if columns is None else list(dict.fromkeys([*columns, SEQ]))
         self.judge = Judge(interest, schema, columns=needed)
         self._rows = FEW

@@ -23,7 +23,6 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from headwater.channel.names import Pattern
 from headwater.channel.routing.wiring import Move
 from headwater.errors import ClosedError, ConfigError, ConfigProblem
 from headwater.federation.multicast.receiver import Hearing
@@ -112,16 +111,7 @@ class Groups:
 
     def _for_all(self, channel: str) -> bool:
         """Whether every node of the federation may subscribe: what is in a datagram is not hidden from any."""
-        security = self.context.security
-        if security.rules is None:
-            return not security.proves
-        for rule in security.rules:
-            if Pattern(rule.channel).matches(channel):
-                if "subscribe" not in rule.may:
-                    return False
-                if "*" in rule.who:
-                    return True
-        return False
+        return self.context.security.open_to_all("subscribe", channel)
 
     def change(
         self,

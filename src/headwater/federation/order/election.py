@@ -34,13 +34,14 @@ from msgspec.structs import replace
 
 from headwater.errors import FederationError, SecurityError
 from headwater.federation.arrive.deduplication import Fence
-from headwater.federation.wire.requests import ORDERED, ORDERING, Lead, Stand, Vote
+from headwater.federation.wire.requests import ORDERED, ORDERING, Accepted, Lead, Stand, Vote
 
 if TYPE_CHECKING:
     from headwater.federation.context import Context
     from headwater.federation.peers.dialogue import Dialogue
     from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.table import Peers
+    from headwater.federation.security.envelope import Opened
     from headwater.federation.security.rules import Principal
 
 ASKED_AT_ONCE = 8  # nodes that are asked for their vote at a time
@@ -127,11 +128,19 @@ class Ballots:
     def asked(self, principal: Principal | None, request: Lead | Stand) -> Vote:
         """A sequencer of another node asks for this one's vote: one that may publish the order."""
         security = self._context.security
-        decision = None if principal is None else security.allows(principal, "advertise", request.channel + ORDERED)
+        decision = None if principal is None else security.decide(principal, "advertise", request.channel + ORDERED)
         if not decision:
             why = "it has not proven who it is" if decision is None else decision.why
             raise FederationError(f"it may not sequence {request.channel}: {why}")
         return self.vote(request)
+
+    def answer(self, opened: Opened, request: Lead | Stand) -> Vote | Accepted:
+        """The same as an answer; who asks and may not has committed an offence."""
+        try:
+            return self.asked(opened.principal, request)
+        except FederationError as error:
+            self._context.offences.note(opened.sender, str(error))
+            return Accepted(error=f"refused: {error}")
 
     def vote(self, request: Lead | Stand) -> Vote:
         ballot, fence = self.of(request.channel), self.fence(self.key(request.channel))

@@ -199,7 +199,7 @@ class Description:
             (channels, sources, wanted), version = self.told, self.version
             changed = self._changes.since(since) if since and after is None else None
         sees, streams = self._context.security.seen_by(principal), self._streams()
-        allows = self._context.security.allows
+        allows = self._context.security.decide
 
         def shows(name: str) -> bool:
             return sees(name) and (name not in wanted or bool(allows(principal, "advertise", name)))

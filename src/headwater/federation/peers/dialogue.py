@@ -18,10 +18,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import FederationError, FrameError, SecurityError, Unreachable
+from headwater.federation.peers.request_registry import RequestRegistry, UnknownRequest
 from headwater.federation.security.envelope import Opened, question_name
 from headwater.federation.security.session import is_box
 from headwater.federation.wire import requests as messages
-from headwater.federation.wire.requests import Accepted, Card, Reply, pack
+from headwater.federation.wire.requests import Accepted, Card, Reply, Request, State, pack
 
 if TYPE_CHECKING:
     from headwater.federation.context import Context
@@ -42,6 +43,7 @@ class Question:
     node: str = ""  # nothing: any
     exchange: bytes = b""  # the key of who must answer; nothing: it is in the answer
     newest: int = 0  # the version of the node's state that was known of when it was asked
+    expects: Any = State  # the type of its answer
 
     @property
     def name(self) -> bytes:
@@ -63,7 +65,8 @@ class Dialogue:
     having proven who it is; `on_card` is told that one says which run of it this is, and how to write to it; `on_sign`,
     that one is said to be there, which proves nothing."""
 
-    on_request: Callable[[Opened, messages.Request], Reply]
+    requests: RequestRegistry  # those that are answered here
+    on_request: Callable[[Opened, Request], Reply]
     on_card: Callable[[Opened, Card], None]
     on_sign: Callable[[str, int], None]
 
@@ -73,7 +76,7 @@ class Dialogue:
 
     # ── asking ──
 
-    def ask(self, peer: Peer, request: Any, timeout: float = ANSWER) -> Any:
+    def ask(self, peer: Peer, request: Request, timeout: float = ANSWER) -> Any:
         """A question to a peer, and its answer; Unreachable if there is none that is its own."""
         question = self.question(peer, request)
         answered = self._fabric.ask(peer.id, question.payload, timeout, partial(self.accept, question))
@@ -82,13 +85,13 @@ class Dialogue:
             raise FederationError(f"node {peer.name}: {answer.error}")
         return answer
 
-    def question(self, peer: Peer, request: Any) -> Question:
+    def question(self, peer: Peer, request: Request) -> Question:
         with peer.lock:
             exchange, incarnation, newest = peer.exchange, peer.incarnation, peer.newest
         if exchange is None:
             raise Unreachable(f"node {peer.name} has not introduced itself yet")
         sealed = self._context.keyring.seal(QUESTION_KIND, pack(request), to=peer.id, run=incarnation)
-        return Question(self._context.keyring.exchange.box(exchange, sealed), peer.id, exchange, newest)
+        return Question(self._context.keyring.exchange.box(exchange, sealed), peer.id, exchange, newest, request.answer)
 
     def introduction(self, node: str = "", incarnation: int = 0) -> Question:
         """This node's card, for one node or for all; it is answered with what that one has."""
@@ -104,10 +107,10 @@ class Dialogue:
             if question.node and opened.sender != question.node:
                 found = f"expected an answer of {question.node}, found one of {opened.sender}"
                 raise SecurityError(found, "key", opened.sender)
-            reply = messages.reply(opened.body)
+            reply = messages.reply(opened.body, question.expects)
             if not exchange and not isinstance(reply, Accepted):
                 raise SecurityError(f"{opened.sender} answers in the clear", "kind", opened.sender)
-            if isinstance(reply, messages.State) and reply.exchange != exchange:
+            if isinstance(reply, State) and reply.exchange != exchange:
                 raise SecurityError(f"{opened.sender} speaks of another key than its own", "key", opened.sender)
         except (SecurityError, FrameError) as error:
             self._context.offences.blame(opened, error)
@@ -136,13 +139,15 @@ class Dialogue:
             return None
         try:
             opened = self._context.keyring.open(inner, QUESTION_KIND)
-            request = messages.request(opened.body)
+            request = self.requests.decode(opened.body)
+        except UnknownRequest as error:
+            return self._boxed(exchange, payload, opened, Accepted(error=f"refused: {error}"))
         except (SecurityError, FrameError) as error:
             self._context.offences.blame(opened, error)
             return self._boxed(exchange, payload, opened, Accepted(error=f"refused: {error}"))
         return self._boxed(exchange, payload, opened, self._answer(opened, request))
 
-    def _answer(self, opened: Opened, request: messages.Request) -> Reply:
+    def _answer(self, opened: Opened, request: Request) -> Reply:
         try:
             return self.on_request(opened, request)
         except Exception as error:  # who asks is told, and nobody else

@@ -152,7 +152,7 @@ class Permissions:
 
     def _may_advertise(self, peer: Peer, name: str) -> bool:
         principal = peer.principal
-        return principal is not None and bool(self._context.security.allows_named(principal, "advertise", name))
+        return principal is not None and bool(self._context.security.decide_named(principal, "advertise", name))
 
     # ── asking ──
 
@@ -280,7 +280,7 @@ class Permissions:
             try:
                 if not is_pattern(name):
                     check_name(name)
-                decision = self._context.security.allows_named(principal, "subscribe", name)
+                decision = self._context.security.decide_named(principal, "subscribe", name)
             except ChannelError as error:
                 self._context.offences.note(peer.id, f"it asks whether it may subscribe: {error}")
                 found[name] = str(error)[:most]

@@ -24,15 +24,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from headwater.channel.names import Pattern
 from headwater.channel.options.settings import near, quoted, show
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
 from headwater.federation.security.identity import ID_DIGITS
+from headwater.federation.security.policy import ACTIONS, Action, Allow, Deny
 
-Action = Literal["advertise", "subscribe", "install"]
-ACTIONS: tuple[Action, ...] = get_args(Action)
 How = Literal["certificate", "password", "key"]
 
 MAX_WHO = 255
@@ -65,17 +64,6 @@ class Principal:
                 return f'user "{self.name}"'
             case _:
                 return f'"{self.name}" (a key that nobody vouches for)'
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Whether something is allowed, and why; true if it is."""
-
-    allowed: bool
-    why: str
-
-    def __bool__(self) -> bool:
-        return self.allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +128,7 @@ class Rule:
 
 
 class Rules:
-    """Rules in order, and whether what none of them is about is allowed."""
+    """A policy (`policy.py`): rules in order, and whether what none of them is about is allowed."""
 
     __slots__ = ("default", "rules", "why")
 
@@ -149,21 +137,22 @@ class Rules:
         self.default = default
         self.why = why or ("that is the default here" if default else "what no rule allows is refused")
 
-    def allows(self, principal: Principal, action: Action, channel: str) -> Decision:
-        """Whether the principal may do this on the channel of this name, and which rule says so."""
+    def decide(self, principal: Principal, action: Action, channel: str, on_behalf_of: str = "") -> Allow | Deny:
+        """Whether the principal may do this on the channel of this name, and which rule says so. Rules are about who
+        has proven to be somebody: they give it nothing that it would not get itself, whoever it is for."""
         deed = f"{_SPOKEN.get(action, action)} {channel}"
         may, may_not = f"{principal} may {deed}", f"{principal} may not {deed}"
         if action not in ACTIONS:  # refused whatever the rules say, for none can be about it
-            return Decision(False, f"{may_not}: there is no such action, only {quoted(ACTIONS)}")
+            return Deny(f"{may_not}: there is no such action, only {quoted(ACTIONS)}")
         for number, rule in enumerate(self.rules, 1):
             if rule.fits(principal, channel):
                 allowed = action in rule.may
-                return Decision(allowed, f"{may if allowed else may_not}: rule {number} ({rule}) decides")
+                return (Allow if allowed else Deny)(f"{may if allowed else may_not}: rule {number} ({rule}) decides")
         if self.default:
-            return Decision(True, f"{may}: {self.why}")
-        return Decision(False, f"{may_not}: {self._no_rule(principal, action, channel)}")
+            return Allow(f"{may}: {self.why}")
+        return Deny(f"{may_not}: {self._no_rule(principal, action, channel)}")
 
-    def allows_some(self, principal: Principal, action: Action, pattern: Pattern) -> Decision:
+    def decide_some(self, principal: Principal, action: Action, pattern: Pattern) -> Allow | Deny:
         """Whether the principal may do this on some channel that a pattern fits, if there is one; and which rule says
         so."""
         deed = f"{_SPOKEN.get(action, action)} any of {pattern}"
@@ -172,17 +161,27 @@ class Rules:
             if not rule.concerns(principal) or not rule._pattern.meets(pattern):
                 continue
             if action in rule.may:
-                return Decision(True, f"{may}: rule {number} ({rule}) allows some")
+                return Allow(f"{may}: rule {number} ({rule}) allows some")
             if rule._pattern.covers(pattern):
-                return Decision(False, f"{may_not}: rule {number} ({rule}) decides")
+                return Deny(f"{may_not}: rule {number} ({rule}) decides")
         if self.default:
-            return Decision(True, f"{may}: {self.why}")
-        return Decision(False, f"{may_not}: {self._no_rule(principal, action, str(pattern))}")
+            return Allow(f"{may}: {self.why}")
+        return Deny(f"{may_not}: {self._no_rule(principal, action, str(pattern))}")
 
     def _no_rule(self, principal: Principal, action: Action, channel: str) -> str:
         count = f"none of the {len(self.rules)} rules is about it" if self.rules else "there are no rules"
         hint = f'Rule("{channel}", "{_spelled(principal)}", may=("{action}",))'
         return f"{count}, and {self.why}; hint: where it is refused, add {hint}"
+
+    def open_to_all(self, action: Action, channel: str) -> bool:
+        """Whether everybody who is heard at all may do this on the channel."""
+        for rule in self.rules:
+            if rule._pattern.matches(channel):
+                if action not in rule.may:
+                    return False
+                if "*" in rule.who:
+                    return True
+        return self.default
 
     def seen_by(self, principal: Principal) -> Callable[[str], bool]:
         """Whether the principal may know that there is a channel of some name: that is who may do something on it."""

@@ -47,8 +47,9 @@ from headwater.federation.endpoints import (
     protocol,
 )
 from headwater.federation.security.identity import Identity, read_certificates
+from headwater.federation.security.policy import ACTIONS, Action, Policy, Verdict, ask
 from headwater.federation.security.proof import Credential, VouchError, vouched
-from headwater.federation.security.rules import ACTIONS, Action, Decision, Principal, Rule, Rules
+from headwater.federation.security.rules import Principal, Rule, Rules
 from headwater.federation.security.tls import tls_contexts, zenoh_settings
 
 log = logging.getLogger("headwater.federation")
@@ -109,7 +110,9 @@ class Security:
     while the node runs: what is put in their place takes effect, and what is wrong with it is said.
     `user`, `password`: what this node proves itself with. `users`: those it hears, as a mapping from names to
     passwords (or to tables with `password` and `groups`), or the path of a file with a `name:password` on each line.
-    `rules`: see `headwater.federation.security.rules`. `open=True`: hear everybody, also from beyond this machine.
+    `rules`: see `headwater.federation.security.rules`. `policy`: what decides in their place, and may restrict what is
+    subscribed to: see `headwater.federation.security.policy`.
+    `open=True`: hear everybody, also from beyond this machine.
     `skew`: seconds that clocks of different machines may be apart. `limit`: bytes of a signed message.
     `verify_hosts`: that a node's certificate must also name the host it was reached at.
     """
@@ -122,6 +125,7 @@ class Security:
     password: str | None = field(default=None, repr=False)
     users: Mapping[str, Any] | PathLike | None = field(default=None, repr=False)
     rules: Sequence[Rule] | Rules | None = None
+    policy: Policy | None = None
     open: bool = False
     skew: float = SKEW
     limit: int = LIMIT
@@ -232,29 +236,41 @@ class Security:
         """Whether others must prove who they are: by a certificate, or by user and password."""
         return self.authority is not None or self.users is not None
 
-    def allows(self, principal: Principal, action: Action, channel: str) -> Decision:
-        """Whether a principal may advertise, subscribe to or install code on a channel, and why."""
-        return self._rules().allows(principal, action, channel)
+    @property
+    def decides(self) -> bool:
+        """Whether rules, or a policy, say who may do what."""
+        return self.rules is not None or self.policy is not None
 
-    def allows_named(self, principal: Principal, action: Action, name: str) -> Decision:
-        """As `allows`; of a pattern of names, whether that may be so of some channel that it fits."""
+    def decide(self, principal: Principal, action: Action, channel: str, on_behalf_of: str = "") -> Verdict:
+        """Whether a principal may advertise, subscribe to or install code on a channel, and why. The one place where a
+        policy is asked."""
+        return ask(self._policy(), principal, action, channel, on_behalf_of)
+
+    def decide_named(self, principal: Principal, action: Action, name: str) -> Verdict:
+        """As `decide`; of a pattern of names, whether that may be so of some channel that it fits."""
         if is_pattern(name):
-            return self._rules().allows_some(principal, action, Pattern(name))
-        return self.allows(principal, action, name)
+            return self._policy().decide_some(principal, action, Pattern(name))
+        return self.decide(principal, action, name)
+
+    def open_to_all(self, action: Action, channel: str) -> bool:
+        """Whether everybody who is heard at all may do this on a channel, with no restriction."""
+        return self._policy().open_to_all(action, channel)
 
     def hides_from(self, principal: Principal) -> bool:
         """Whether there may be channels that a principal may not know of; that does not depend on which there are."""
-        return self._rules().hides_from(principal)
+        return self._policy().hides_from(principal)
 
     def seen_by(self, principal: Principal) -> Callable[[str], bool]:
         """Of channels, whether a principal may know that they are there: that is who may do something on them."""
-        return self._rules().seen_by(principal)
+        return self._policy().seen_by(principal)
 
     def deals_with(self, principal: Principal, action: Action | None = None) -> bool:
         """Whether there is anything at all that a principal may do; or any channel on which it may do this."""
-        return self._rules().deals_with(principal, action)
+        return self._policy().deals_with(principal, action)
 
-    def _rules(self) -> Rules:
+    def _policy(self) -> Policy:
+        if self.policy is not None:
+            return self.policy
         if self.rules is not None:
             return Rules(self.rules)
         if self.proves:
@@ -283,7 +299,7 @@ class Security:
                 "or, if really everybody may come in and do everything, Security(open=True)"
             )
             expected = "only endpoints of this machine, for there is no security"
-            if self.rules is not None:
+            if self.decides:
                 expected += " (rules alone prove nothing)"
             raise ConfigError(
                 [
@@ -384,6 +400,12 @@ def _contradictions(security: Security, users: Mapping[str, User]) -> list[Confi
         found.append(ConfigProblem("Security: open", "false where others must prove who they are", "true", hint))
     if security.revoked is not None and security.authority is None:
         found.append(ConfigProblem("Security: revoked", "an authority, whose list it is", "none"))
+    if security.policy is not None:
+        if not isinstance(security.policy, Policy):
+            methods = "decide, decide_some, open_to_all, seen_by, hides_from and deals_with"
+            found.append(ConfigProblem("Security: policy", f"an object with {methods}", show(security.policy)))
+        if security.rules is not None:
+            found.append(ConfigProblem("Security: rules", "rules or a policy", "both"))
     if security.verify_hosts and security.authority is None:
         found.append(ConfigProblem("Security: verify_hosts", "certificates, whose hosts can be verified", "none"))
     return found

@@ -9,8 +9,8 @@ has changed. All else is for one node, and in a box that only that one can open 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -109,6 +109,8 @@ class Wish(msgspec.Struct, frozen=True, array_like=True):
     zones: Zones = []
     history: Annotated[int, Meta(ge=-1, le=MAX_TAG)] = 0  # events of the past to begin with; -1 for all there are
     turn: Tag = 0  # grows with each sink that is to begin with the past
+    kind: Annotated[str, Meta(max_length=100)] = ""  # of what `program` is; "" for an interest
+    on_behalf_of: Annotated[str, Meta(max_length=255)] = ""  # whom it is for; "" for the node itself
 
     @property
     def special(self) -> bool:
@@ -116,7 +118,68 @@ class Wish(msgspec.Struct, frozen=True, array_like=True):
         return bool(self.tagged or self.zones or self.history)
 
 
-class Install(msgspec.Struct, frozen=True, tag=True):
+# ── answers ──
+
+
+class Accepted(msgspec.Struct, frozen=True, tag=True):
+    """Done, or what is wrong."""
+
+    error: str = ""
+
+
+class Installed(msgspec.Struct, frozen=True, tag=True):
+    """The answer: the last event of each source before the interests held, and what was refused and why."""
+
+    points: Positions
+    refused: dict[int, str] = {}  # by tag
+    error: str = ""
+    group: str = ""  # the multicast group, where events come by that
+    mark: Number = 0  # the version whose mark says that all of it is in force
+    all: bool = False  # it is not known here what has changed: say all of it
+    memory: Number = 0  # of the source: what was asked for in another one it may have given up by now
+
+
+class MayNot(msgspec.Struct, frozen=True, tag=True):
+    """Those to which it may not, and why: by the rules and the names alone, so that it says nothing about which
+    channels there are."""
+
+    why: dict[str, str] = {}
+
+
+class Told(msgspec.Struct, frozen=True, tag=True):
+    """By tag: evaluated, passed (-1 where only all together are counted), undecided, how it runs there, and why so."""
+
+    counts: dict[int, tuple[int, int, int, str, str]]
+    crossed: int = 0  # events that went to the node that asks, for all of its sinks together
+
+
+class Vote(msgspec.Struct, frozen=True, tag=True):
+    """The answer to both: granted, or the newer term that the node has heard of, and who leads in that."""
+
+    granted: bool
+    term: Number
+    leader: str = ""
+    place: Number = 0  # the last that this node has heard of
+    close: bool = True  # who asks could go on from where the last leader was, as far as this node knows:
+    known: tuple[Number, Number] = (0, 0)  # the term of which it has last heard a leader, and the version of that
+    reserved: Number = 0  # up to this place that leader may have given
+
+
+class LatestIs(msgspec.Struct, frozen=True, tag=True):
+    version: Number
+
+
+# ── requests ──
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What one node asks of another. Its class's name is its kind on the wire (`tag=True`); who answers it registers
+    that (`federation/peers/request_registry.py`). The answer is of the type `answer`, or `Accepted` with an error."""
+
+    answer: ClassVar[Any]
+
+
+class Install(Request, frozen=True, tag=True):
     """What a node wants of one channel from now on: all of it, or what has changed since a version that was asked for.
 
     Either may be said again without harm. A change names every wish that is another than at `base`, as it is now: so it
@@ -124,6 +187,7 @@ class Install(msgspec.Struct, frozen=True, tag=True):
     `packed` (`pack_wishes`); those that do not fit into one message come in several of the same version, in order, and
     count when the last of them is there."""
 
+    answer: ClassVar[Any] = Installed
     channel: Name
     version: Number
     wishes: list[Wish] = []
@@ -147,77 +211,51 @@ class Install(msgspec.Struct, frozen=True, tag=True):
     more: bool = False  # another page follows
 
 
-class Installed(msgspec.Struct, frozen=True, tag=True):
-    """The answer: the last event of each source before the interests held, and what was refused and why."""
-
-    points: Positions
-    refused: dict[int, str] = {}  # by tag
-    error: str = ""
-    group: str = ""  # the multicast group, where events come by that
-    mark: Number = 0  # the version whose mark says that all of it is in force
-    all: bool = False  # it is not known here what has changed: say all of it
-    memory: Number = 0  # of the source: what was asked for in another one it may have given up by now
-
-
-class Routed(msgspec.Struct, frozen=True, tag=True):
+class Routed(Request, frozen=True, tag=True):
     """No direct stream is possible: use Zenoh's path."""
 
+    answer: ClassVar[Any] = Accepted
     why: Annotated[str, Meta(max_length=1000)] = ""
     wanted: bool = False  # this node is set up without direct streams
 
 
-class Accepted(msgspec.Struct, frozen=True, tag=True):
-    """Done, or what is wrong."""
-
-    error: str = ""
-
-
-class Describe(msgspec.Struct, frozen=True, tag=True):
+class Describe(Request, frozen=True, tag=True):
     """For the state of a node: what has changed since a version, if there is one; and the page after a place. With the
     version of the state of the one that asks, which so need not be told of it."""
 
+    answer: ClassVar[Any] = State
     since: Number = 0
     after: Cursor | None = None
     version: Number = 0
 
 
-class MaySubscribe(msgspec.Struct, frozen=True, tag=True):
+class MaySubscribe(Request, frozen=True, tag=True):
     """Whether a node may subscribe to channels of these names, or to any that these patterns fit, of which it is not
     told that they are there."""
 
+    answer: ClassVar[Any] = MayNot
     names: Annotated[list[Name], Meta(max_length=MAX_NAMES)]
 
 
-class MayNot(msgspec.Struct, frozen=True, tag=True):
-    """Those to which it may not, and why: by the rules and the names alone, so that it says nothing about which
-    channels there are."""
-
-    why: dict[str, str] = {}
-
-
-class Ask(msgspec.Struct, frozen=True, tag=True):
+class Ask(Request, frozen=True, tag=True):
     """For the counts of this node's interests at the other one."""
 
+    answer: ClassVar[Any] = Told
     channel: str
 
 
-class Told(msgspec.Struct, frozen=True, tag=True):
-    """By tag: evaluated, passed (-1 where only all together are counted), undecided, how it runs there, and why so."""
-
-    counts: dict[int, tuple[int, int, int, str, str]]
-    crossed: int = 0  # events that went to the node that asks, for all of its sinks together
-
-
-class Heard(msgspec.Struct, frozen=True, tag=True):
+class Heard(Request, frozen=True, tag=True):
     """Whether the other node knows a source of this one, and all that it wants of it is in force."""
 
+    answer: ClassVar[Any] = Accepted
     channel: Name
     source: Number  # its number
 
 
-class Stand(msgspec.Struct, frozen=True, tag=True):
+class Stand(Request, frozen=True, tag=True):
     """A sequencer wants to lead in a term that is newer than all it has heard of."""
 
+    answer: ClassVar[Any] = Vote
     channel: Name
     term: Number
     leader: Name  # its rank
@@ -226,9 +264,10 @@ class Stand(msgspec.Struct, frozen=True, tag=True):
     knows: str = ""  # and whom
 
 
-class Lead(msgspec.Struct, frozen=True, tag=True):
+class Lead(Request, frozen=True, tag=True):
     """A sequencer leads, for at least so many seconds from now on, if this is heard by enough nodes."""
 
+    answer: ClassVar[Any] = Vote
     channel: Name
     term: Number
     leader: Name
@@ -240,51 +279,54 @@ class Lead(msgspec.Struct, frozen=True, tag=True):
     reserved: Number = 0  # up to this place it may give, until it says so again
 
 
-class Vote(msgspec.Struct, frozen=True, tag=True):
-    """The answer to both: granted, or the newer term that the node has heard of, and who leads in that."""
-
-    granted: bool
-    term: Number
-    leader: str = ""
-    place: Number = 0  # the last that this node has heard of
-    close: bool = True  # who asks could go on from where the last leader was, as far as this node knows:
-    known: tuple[Number, Number] = (0, 0)  # the term of which it has last heard a leader, and the version of that
-    reserved: Number = 0  # up to this place that leader may have given
-
-
-class Latest(msgspec.Struct, frozen=True, tag=True):
+class Latest(Request, frozen=True, tag=True):
     """Which version of a node's state is the latest, with all that it has advertised until it answers."""
 
-
-class LatestIs(msgspec.Struct, frozen=True, tag=True):
-    version: Number
+    answer: ClassVar[Any] = LatestIs
 
 
-Request = Install | Routed | Describe | MaySubscribe | Ask | Heard | Latest | Stand | Lead
-Reply = Installed | Accepted | MayNot | Told | State | LatestIs | Vote
+Reply = msgspec.Struct  # of the type that the request names as its answer, or `Accepted`
 
-_REQUEST = msgspec.msgpack.Decoder(Request)
-_REPLY = msgspec.msgpack.Decoder(Reply)
+
+class _Named(msgspec.Struct, frozen=True):
+    """The kind of a request, whatever else is in it."""
+
+    type: Annotated[str, Meta(max_length=100)]
+
+
+_NAMED = msgspec.msgpack.Decoder(_Named)
+_REPLIES: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 _CARD = msgspec.msgpack.Decoder(Card)
 _WISHES = msgspec.msgpack.Decoder(Annotated[list[Wish], Meta(max_length=MAX_LIST)])
 _NEWS = msgspec.msgpack.Decoder(News)
 pack = msgspec.msgpack.Encoder().encode
 
 
-def _unpack(decoder: Any, data: bytes, what: str) -> Any:
+def _unpack(reader: Any, data: bytes, what: str) -> Any:
     try:
-        return decoder.decode(data)
+        return reader.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"expected {what}, found something else: {error}") from None
 
 
-def request(data: bytes) -> Request:
-    made: Request = _unpack(_REQUEST, data, "a request")
-    return made
+def kind_of(data: bytes) -> str:
+    """Of a request: by which name it was declared."""
+    named: _Named = _unpack(_NAMED, data, "a request")
+    return named.type
 
 
-def reply(data: bytes) -> Reply:
-    made: Reply = _unpack(_REPLY, data, "a reply")
+def decoder(type: Any) -> Callable[[bytes], Any]:
+    """Decodes requests, or answers, of one type."""
+    made = msgspec.msgpack.Decoder(type)
+    return lambda data: _unpack(made, data, f"a message {type.__name__}")
+
+
+def reply(data: bytes, expected: Any) -> Reply:
+    """The answer to a request that is answered by an `expected`."""
+    found = _REPLIES.get(expected)
+    if found is None:
+        found = _REPLIES[expected] = msgspec.msgpack.Decoder(expected | Accepted)
+    made: Reply = _unpack(found, data, "a reply")
     return made
 
 
