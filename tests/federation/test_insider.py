@@ -259,7 +259,7 @@ def test_what_is_posted_to_one_node_is_nothing_to_another_whose_key_it_has_said_
         eve.ask(f"ask/{lab.id}", sealer.seal("card", messages.pack(card), to=lab.id))
         for request in (Install("open.weather", 1, [Wish(1, None)]), messages.Routed("", True)):
             sealed = sealer.seal("ask", messages.pack(request), to=lab.id)
-            eve.ask(f"ask/{lab.id}", mine.box(there.exchange.public, sealed))
+            eve.ask(f"ask/{lab.id}", mine.box(there.keyring.exchange.public, sealed))
         eventually(lambda: bool(posts()), "something is posted to eve")
         for post in posts():
             eve.put(f"post/{desk.id}", post)
