@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.effort import EFFORT
+from tests.effort import EFFORT, rounds
 from tests.federation.faults import check, run
 from tests.federation.processes import World, world
 
-FAULTS = 10
+FAULTS = 4
 CHANNEL = "test.count"
 FILTERS: dict[str, Callable[[int, int], bool]] = {
     "n % 2 == 0": lambda n, level: n % 2 == 0,
@@ -50,7 +50,7 @@ def test_links_that_are_cut_again_and_again() -> None:
         made.open("hall", seeds=["hill"], lease=1.0)
         made["hall"]("sink", channel=CHANNEL, name="hall", path=made.path("log"))
         made["hill"]("flow", channel=CHANNEL, source="hill", maker="hill", path=made.path("published"))
-        for _ in range(100 * EFFORT):
+        for _ in range(rounds(25, 100)):
             name = pick.choice(("hill", "hall"))
             if pick.random() < 0.3:
                 made[name]("cut")
@@ -127,7 +127,7 @@ def test_changes_take_effect_at_the_acknowledged_point_in_every_source() -> None
             assert made[name]("sees", channel=CHANNEL, sources=[f"{each}@{each}" for each in sources]) is True
             assert made[name]("ready") is True
         epochs: dict[str, list[tuple[str, dict[str, int]]]] = {name: [] for name in sinks}
-        for index in range(12 * min(EFFORT, 5)):
+        for index in range(6 if EFFORT == 1 else 60):
             for name in sinks:  # both at the same time
                 made[name].start("change", sink=name, where=NAMES[(index + len(name)) % len(NAMES)])
             for name in sinks:

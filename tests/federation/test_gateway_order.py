@@ -17,11 +17,12 @@ import pytest
 
 from headwater import Event, i64
 from headwater.federation.node import Node
+from tests.effort import rounds
 from tests.federation.nodes import GUARD, Log, eventually
 from tests.federation.test_gateway import World, flush, world
 
 CHANNEL = "ie.tcd.count"
-EVENTS = 1500
+EVENTS = rounds(500, 1500)
 WHERES = (None, "n % 3 != 0", "n > 20")
 
 
@@ -126,7 +127,7 @@ def test_a_way_that_comes_later_does_not_disturb_the_order() -> None:
         thread = threading.Thread(target=publish)
         thread.start()
         try:
-            for _ in range(4):
+            for _ in range(rounds(2, 4)):
                 log.wait(len(log.events) + 200)
                 second = all.join(a[1], b[1])
                 eventually(lambda gateway=second: any(gateway.passed.values()))
@@ -224,7 +225,7 @@ def test_another_way_goes_on_when_a_gateway_is_killed() -> None:
 
 def test_another_way_goes_on_when_a_gateway_is_frozen_and_stays_in_order_when_it_wakes() -> None:
     with around() as it:
-        for _ in range(2):
+        for _ in range(rounds(1, 2)):
             it.publish(1.0)
             it.process.send_signal(signal.SIGSTOP)
             it.publish(3.0)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import rounds
 from tests.federation.processes import GUARD, World, world
 
 CHANNEL = "test.count"
 SEQUENCERS = ("left", "right")
 SINKS = ("near", "far")
 SETTINGS = {"lease": 1.0, "keep": 600.0}
-ROUNDS = 3
+ROUNDS = rounds(1, 3)
 WHILE = 2000  # events for which one stays frozen that the others have noticed: some leases long
 
 
