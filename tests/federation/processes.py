@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import select
 import signal
 import socket
@@ -19,12 +18,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import headwater
+from tests.federation.nursery import AVAILABLE, Forked, environment
 
 GUARD = 60.0  # seconds, against hanging
 START = 600.0  # the same for a process that starts: a machine with much else to do may take long to load everything
 ANSWER = 3 * GUARD  # what is asked of a process waits for GUARD at most; more than once, it may be
 _ROOT = Path(__file__).parents[2]
+WORKER = "tests.federation.worker"
 _CREDENTIALS = struct.Struct("3i")  # pid, user, group of the other end of a Unix socket
 
 
@@ -35,24 +35,21 @@ class Died(Exception):
 class Process:
     """A node in a process of its own, which runs a module that ends in `tests.federation.worker.serve`."""
 
-    def __init__(
-        self, name: str, log: Path, module: str = "tests.federation.worker", more: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, name: str, log: Path, module: str = WORKER, more: Mapping[str, str] | None = None) -> None:
         self.name = name
-        environment = {
-            **os.environ,
-            **(more or {}),
-            "PYTHONPATH": os.pathsep.join([str(Path(headwater.__file__).parents[1]), str(_ROOT)]),
-        }
+        self._process: subprocess.Popen[bytes] | Forked
         with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=environment,
-                cwd=_ROOT,
-            )
+            if AVAILABLE and module == WORKER and not more:
+                self._process = Forked(errors)
+            else:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", module],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    env=environment(more),
+                    cwd=_ROOT,
+                )
         self.pid = self._process.pid
         self._log = log
         self._ready = False
