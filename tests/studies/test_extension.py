@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -31,6 +32,16 @@ def told(more: Extensions, *arguments: str) -> int:
 def test_the_studies_of_performance_are_installed_and_known() -> None:
     assert EXTENSION in extensions().usable
     assert list(EXTENSION.studies) == [*STUDIES, "performance"] == list(ELSEWHERE)
+
+
+def test_they_are_of_the_version_of_headwater_that_they_measure() -> None:
+    root = Path(__file__).parents[2]
+    ours, theirs = (
+        tomllib.loads((root / path / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for path in ("", "studies")
+    )
+    assert theirs["version"] == ours["version"]
+    assert f"headwater[arrow,federation]=={ours['version']}" in theirs["dependencies"]
 
 
 def test_naming_them_loads_nothing_heavy() -> None:
