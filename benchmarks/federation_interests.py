@@ -105,7 +105,7 @@ def _alone(count: int, more: int = 0) -> tuple[float, float]:
 
 
 def _sent(node: Node) -> int:
-    return int(node.federation().messages["ask"]["bytes_out"])
+    return int(node.federation_report().messages["ask"]["bytes_out"])
 
 
 def _drop(event: Any) -> None:

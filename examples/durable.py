@@ -47,7 +47,7 @@ def main() -> None:
         command = [sys.executable, __file__, shop.endpoints[0], folder]
 
         def wanted() -> bool:
-            return any(peer.installed and peer.link for peer in shop.federation().peers)
+            return any(peer.installed and peer.link for peer in shop.federation_report().peers)
 
         number = 0
         for dies_at in (100, 200, 0):

@@ -27,7 +27,11 @@ def handler(event: Moved) -> None:
 
 def interests(node: Node) -> str:
     """What other nodes have asked of this one's sources."""
-    found = [f"{each.interest!r} of {peer.name.upper()}" for peer in node.federation().peers for each in peer.installed]
+    found = [
+        f"{each.interest!r} of {peer.name.upper()}"
+        for peer in node.federation_report().peers
+        for each in peer.installed
+    ]
     return ", ".join(found) or "no constraint"
 
 

@@ -55,7 +55,7 @@ def story(desk: Node, rounds, readings, processes, changes) -> None:  # type: ig
         """The nodes that want to be told."""
         return [
             peer.name
-            for peer in desk.federation().peers
+            for peer in desk.federation_report().peers
             if any(each.channel == "building.round" for each in peer.installed)
         ]
 
@@ -85,7 +85,7 @@ def story(desk: Node, rounds, readings, processes, changes) -> None:  # type: ig
     print(changes[-1])
     rounds.publish(number=3)
     print("heard", len([loud.get(WAIT) for _ in range(10)]), "without attic")
-    print(str(desk.federation()).splitlines()[0].partition(" in federation")[0], "still knows", *desk.peers)
+    print(str(desk.federation_report()).splitlines()[0].partition(" in federation")[0], "still knows", *desk.peers)
     rounds.publish(number=0)
     desk.flush()
     processes["hall"].wait(WAIT)

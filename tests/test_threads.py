@@ -125,7 +125,7 @@ def test_the_log_goes_on_after_a_job_has_failed() -> None:
 
 def test_a_failure_in_a_thread_shows_in_the_reports() -> None:
     with Node("lab", listen="tcp/127.0.0.1:0") as node:
-        assert node.federation().crashes.get("headwater-lab-keeper") is None
+        assert node.federation_report().crashes.get("headwater-lab-keeper") is None
 
         def fail() -> None:
             raise Boom("bad luck")
@@ -133,8 +133,8 @@ def test_a_failure_in_a_thread_shows_in_the_reports() -> None:
         assert node._engine is not None
         node._engine.scheduler.later(0.0, fail)
         eventually(lambda: any("Boom: bad luck" in note for note in node.report().notes), "the report")
-        assert any("headwater-lab: " in name and "fail" in name for name in node.federation().crashes)
-        assert "failed in threads" in str(node.federation())
+        assert any("headwater-lab: " in name and "fail" in name for name in node.federation_report().crashes)
+        assert "failed in threads" in str(node.federation_report())
         done = threading.Event()
         node._engine.scheduler.later(0.0, done.set)
         assert done.wait(GUARD)

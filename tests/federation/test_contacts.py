@@ -55,7 +55,7 @@ def records() -> Iterator[Records]:
 
 
 def contact(node: Node) -> ContactReport:
-    [found] = node.federation().contacts
+    [found] = node.federation_report().contacts
     return found
 
 
@@ -69,8 +69,10 @@ def test_nobody_there_is_said_in_the_log_in_reports_and_by_ready(records: Record
         assert (found.written, found.endpoint) == (where, f"tcp/{where}")
         assert not found.reached and not found.ever and found.losses == 0
         assert "connection refused" in found.reason and found.seconds > 0
-        assert "not reached, and tried again" in str(desk.federation()) and where in str(desk.federation())
-        assert desk.federation().to_dict()["contacts"][0]["reached"] is False
+        assert "not reached, and tried again" in str(desk.federation_report()) and where in str(
+            desk.federation_report()
+        )
+        assert desk.federation_report().to_dict()["contacts"][0]["reached"] is False
 
 
 def test_who_comes_later_is_reached_and_that_is_said_once(records: Records) -> None:
@@ -87,7 +89,7 @@ def test_who_comes_later_is_reached_and_that_is_said_once(records: Records) -> N
         source.publish(n=1)
         heard.wait(1)
         assert contact(desk).reached and contact(desk).reason == ""
-        assert "not reached" not in str(desk.federation())
+        assert "not reached" not in str(desk.federation_report())
         assert len(records.said("node desk", where, "is reached", level=logging.INFO)) == 1
         assert len(records.said("node desk", where)) == 1
 
@@ -148,7 +150,7 @@ def test_a_list_of_all_nodes_may_have_the_node_itself() -> None:
         opened = [made(f"n{port}", listen=port, connect=[f"localhost:{each}" for each in seeds]) for port in seeds]
         for node in opened:
             assert node.ready(GUARD), node.unready()
-            assert [each.reached for each in node.federation().contacts] == [True, True]
+            assert [each.reached for each in node.federation_report().contacts] == [True, True]
 
 
 def test_each_endpoint_counts() -> None:

@@ -217,7 +217,7 @@ class Side:
         faults = {kind: sum(bool(result.faults & kind) for result in results) for kind in FAULTS}
         assert judged.undecided == counts.undecided
         assert judged.faults == {kind: n for kind, n in faults.items() if n}
-        [peer] = self.lab.federation().peers
+        [peer] = self.lab.federation_report().peers
         [lane] = [each for each in peer.lanes if each.channel == self.name]
         assert (lane.sent, lane.waiting, lane.dropped) == (counts.crossed, 0, 0)
 
@@ -380,7 +380,7 @@ def test_gaps_need_no_room(policy: Any) -> None:
         see(desk, lab)
         assert desk.ready(GUARD) and judging(source)
         n = 0
-        while (waiting := lab.federation().peers[0].lanes[0].waiting) < 150:
+        while (waiting := lab.federation_report().peers[0].lanes[0].waiting) < 150:
             n += 1
             source.publish(Number(n, text=padding))
         assert waiting == 150 and n < 2000  # each is counted once

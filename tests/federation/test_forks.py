@@ -50,7 +50,8 @@ os.waitpid(child, 0)
 for n in range(2, 20):
     source.publish(n=n)
 wait(19)
-print(got == list(range(1, 20)), peer.links - links, dict(lab.federation().offences), dict(desk.federation().offences))
+offences = [dict(each.federation_report().offences) for each in (lab, desk)]
+print(got == list(range(1, 20)), peer.links - links, *offences)
 os._exit(0)
 """
 

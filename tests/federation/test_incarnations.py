@@ -236,7 +236,7 @@ def test_a_run_that_says_to_come_after_a_live_one_does_not_displace_it(
         heard.wait(1)
         with clock_set_back(monkeypatch):
             make("lab", connect=desk.endpoints[0], security=secured(tmp_path, "lab"))
-        eventually(lambda: sum(desk.federation().offences.values()) >= 2, "its attempts")
+        eventually(lambda: sum(desk.federation_report().offences.values()) >= 2, "its attempts")
         assert desk._engine.peers[lab.id].incarnation == lab._engine.incarnation
         for n in range(1, 20):
             source.publish(n=n)

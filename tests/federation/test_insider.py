@@ -202,7 +202,7 @@ def test_what_changes_again_and_again_does_not_add_up(
 
 
 def refused(lab: Node) -> bool:
-    return any("channels and sources of a node" in each for each in lab.federation().refusals.values())
+    return any("channels and sources of a node" in each for each in lab.federation_report().refusals.values())
 
 
 @pytest.mark.parametrize("size", [0, 1 << 18])
@@ -263,7 +263,12 @@ def test_what_is_posted_to_one_node_is_nothing_to_another_whose_key_it_has_said_
         eventually(lambda: bool(posts()), "something is posted to eve")
         for post in posts():
             eve.put(f"post/{desk.id}", post)
-        eventually(lambda: "forged" in str(desk.federation().refusals) or "changed" in str(desk.federation().refusals))
+        eventually(
+            lambda: (
+                "forged" in str(desk.federation_report().refusals)
+                or "changed" in str(desk.federation_report().refusals)
+            )
+        )
         del token
     for number in range(20):
         source.publish(number=number)

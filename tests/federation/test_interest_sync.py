@@ -114,10 +114,10 @@ def test_a_channel_that_fails_keeps_no_other_from_being_asked_for(
             came[name].wait(1)
         eventually(lambda: all(failed[name] > 2 for name in broken), "trying again")
         assert broken == {name for name in sources if any(f"{name}@lab:" in r.getMessage() for r in caplog.records)}
-        assert set(desk.federation().failing) == {f"{name}@lab" for name in broken}
+        assert set(desk.federation_report().failing) == {f"{name}@lab" for name in broken}
         broken.clear()
         assert desk.ready(GUARD)
-        assert not desk.federation().failing
+        assert not desk.federation_report().failing
         for name, source in sources.items():
             source.publish(level=2)
             came[name].until(lambda events: any(event.level == 2 for event in events))

@@ -103,4 +103,4 @@ def test_a_channel_that_fits_in_no_message_is_said(make: Nodes, caplog: pytest.L
         assert desk.until(lambda: desk.remote_sources("small") == ["s@lab"], GUARD)
     assert desk.remote_sources("too.large") == []
     assert any("no other node can know of channel too.large" in record.message for record in caplog.records)
-    assert lab.federation().untold == ("too.large",) and "too.large" in str(lab.federation())
+    assert lab.federation_report().untold == ("too.large",) and "too.large" in str(lab.federation_report())

@@ -41,7 +41,7 @@ def held(desk: Node) -> tuple[threading.Event, list[int]]:
 
 
 def waiting(hill: Node) -> int:
-    [peer] = hill.federation().peers
+    [peer] = hill.federation_report().peers
     return sum(lane.waiting for lane in peer.lanes)
 
 
@@ -57,7 +57,7 @@ def test_what_is_dropped_is_counted_and_the_rest_is_in_order(policy: Any) -> Non
         assert waiting(hill) <= 51
         go.set()
         assert hill.flush(30)
-        [peer] = hill.federation().peers
+        [peer] = hill.federation_report().peers
         [lane] = peer.lanes
         assert lane.dropped > 0
         assert desk.until(lambda: len(got) + lane.dropped == 400, 30), (len(got), lane.dropped)
@@ -137,5 +137,5 @@ def test_compressed_frames(compress: str) -> None:
         source.publish_many([{"text": text} for text in texts])
         assert hill.flush(30)
         assert got == texts
-        [peer] = hill.federation().peers
+        [peer] = hill.federation_report().peers
         assert peer.bytes_out < sum(map(len, texts)) / 2

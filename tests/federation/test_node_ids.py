@@ -120,5 +120,5 @@ def test_the_longest_names_fit_wherever_ids_go(direct: bool) -> None:
         assert desk.ready(GUARD)
         source.publish(n=1)
         heard.wait(1)
-        assert desk.federation().peer(names[0]).link == ("tcp" if direct else "zenoh")
+        assert desk.federation_report().peer(names[0]).link == ("tcp" if direct else "zenoh")
         sequencer.close()

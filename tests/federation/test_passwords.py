@@ -118,7 +118,7 @@ def test_nobody_on_the_way_reads_what_a_stream_carries() -> None:
             for badge in range(50):
                 source.publish(badge=badge, room="the secret room")
             log.wait(50)
-            link = lab.federation().peer("desk").link
+            link = lab.federation_report().peer("desk").link
         seen = b"".join([*relay.towards, *relay.back])
         assert link == "tcp" and len(seen) > 50 * 20, "it went this way"
         for secret in (b"secret room", CHANNEL.encode(), b"east", b"badge"):
@@ -145,7 +145,7 @@ def test_nobody_on_the_way_changes_what_a_stream_carries(action: str) -> None:
             assert log.field("badge") == list(range(400))
             assert set(log.field("room")) == {"the room of this one"} and not subscription.refused
         assert meddler.done > 2, "there was something to notice"
-        counted = desk.federation().offences
+        counted = desk.federation_report().offences
         assert 1 <= counted[f"{lab.id} (unproven)"] <= meddler.done, dict(counted)
 
 
@@ -165,7 +165,7 @@ def test_a_greeting_without_half_of_a_key_is_refused() -> None:
             stream.write(wire.encode_control(wire_control.Greeting(sealer.seal("hello", body, to=lab.id))))
             with pytest.raises(LinkDown):
                 stream.hear_within(GUARD)
-        eventually(lambda: any(who.startswith(sealer.identity.id) for who in lab.federation().offences))
+        eventually(lambda: any(who.startswith(sealer.identity.id) for who in lab.federation_report().offences))
         assert not lab.peers
 
 

@@ -67,7 +67,7 @@ def pair(make: Nodes, folder: Path, rules: tuple[Rule, ...] = RULES) -> tuple[No
 
 
 def questions(node: Node) -> int:
-    return node.federation().messages["ask"]["messages_out"]
+    return node.federation_report().messages["ask"]["messages_out"]
 
 
 def test_a_subscriber_that_no_rule_allows_is_told_so_and_so_is_the_owner(
@@ -88,9 +88,9 @@ def test_a_subscriber_that_no_rule_allows_is_told_so_and_so_is_the_owner(
         assert place in str(sink.report())
         second = guest.channel(SECRET).subscribe(Log())  # it is known by now, and not asked for again
         assert guest.until(lambda: second.refused == sink.refused, GUARD)
-    asked = [each for each in guest.federation().peer("lab").asked if each.channel == SECRET]
+    asked = [each for each in guest.federation_report().peer("lab").asked if each.channel == SECRET]
     assert [(each.interest, each.where) for each in asked] == [("number > 3", "refused"), ("everything", "refused")]
-    assert all(why in each.why for each in asked) and "refused" in str(guest.federation())
+    assert all(why in each.why for each in asked) and "refused" in str(guest.federation_report())
     warned = [record.getMessage() for record in caplog.records if "refuses subscriptions" in record.getMessage()]
     assert len(warned) == 1 and SECRET in warned[0]
     here.wait(2)
@@ -99,10 +99,10 @@ def test_a_subscriber_that_no_rule_allows_is_told_so_and_so_is_the_owner(
     # The owner sees who wants what, and no offence in it.
     there.wait(1)
     assert (there.field("channel"), there.field("node"), there.field("here")) == ([SECRET], ["guest"], [True])
-    report = lab.federation()
+    report = lab.federation_report()
     assert list(report.peer("guest").refused) == [SECRET] and "refused here" in str(report)
     assert report.to_dict()["peers"][0]["refused"] == dict(report.peer("guest").refused)
-    assert report.offences == guest.federation().offences == {}
+    assert report.offences == guest.federation_report().offences == {}
     assert guest.ready(GUARD)
 
 
@@ -126,7 +126,7 @@ def test_what_exists_and_what_does_not_is_answered_alike(make: Nodes, authority:
     assert guest.until(lambda: all(sink.refused for sink in sinks.values()), GUARD)
     shown = [repr(sink.refused).replace(name, "...") for name, sink in sinks.items()]
     assert shown[0] == shown[1]
-    assert guest.remote_sources(SECRET) == [] and not guest.federation().peer("lab").lanes
+    assert guest.remote_sources(SECRET) == [] and not guest.federation_report().peer("lab").lanes
 
 
 def test_what_exists_does_not_change_whether_a_node_says_it_may_hide_something(make: Nodes, authority: Path) -> None:
@@ -165,7 +165,7 @@ def test_many_names_are_few_questions_and_each_is_asked_once(
     assert guest.until(lambda: [bool(sink.refused) for sink in again] == told, GUARD)
     more = guest.channel("zeta.more", Plan).subscribe(Log())
     assert guest.ready(GUARD) and not more.refused  # there is an end to it
-    assert len(lab.federation().peer("guest").refused) == permissions.MOST_REFUSED
+    assert len(lab.federation_report().peer("guest").refused) == permissions.MOST_REFUSED
     assert questions(guest) - before <= 150 // messages.MAX_NAMES + 4  # with those of `ready`
 
 
@@ -175,11 +175,13 @@ def test_patterns_are_asked_for_too(make: Nodes, authority: Path) -> None:
     none, some = guest.subscribe("zeta.*.**", Log()), guest.subscribe("**.weather", log)
     assert guest.until(lambda: bool(none.refused), GUARD)
     assert list(none.refused) == ["zeta.*.**@lab"] and "may not subscribe to any of zeta.*.**" in str(none.refused)
-    assert [each.where for each in guest.federation().peer("lab").asked if each.channel == "zeta.*.**"] == ["refused"]
+    assert [each.where for each in guest.federation_report().peer("lab").asked if each.channel == "zeta.*.**"] == [
+        "refused"
+    ]
     assert guest.ready(GUARD)
     lab.channel(OPEN).source("more").publish(number=1)
     log.wait(1)
-    assert not some.refused and list(lab.federation().peer("guest").refused) == ["zeta.*.**"]
+    assert not some.refused and list(lab.federation_report().peer("guest").refused) == ["zeta.*.**"]
 
 
 def test_what_sinks_want_is_not_said_to_who_may_not_advertise_it(make: Nodes, authority: Path) -> None:
@@ -200,7 +202,7 @@ def test_what_sinks_want_is_not_said_to_who_may_not_advertise_it(make: Nodes, au
     known = desk._engine.permissions._unlisted[eager.id]
     assert desk.until(lambda: {"open.sea", "open.ocean.*"} <= known.asked, GUARD)
     assert known.asked == {"open.sea", "open.ocean.*"} and not known.waiting
-    assert not eager.federation().peer("desk").refused
+    assert not eager.federation_report().peer("desk").refused
     assert not secret.refused and not pattern.refused and not harmless.refused and not allowed.refused
 
 
@@ -229,7 +231,9 @@ def test_names_that_are_none_are_an_offence(make: Nodes, authority: Path) -> Non
     bad = ["a..b", "a.b*.c", "x\ny", "zeta.\0"]
     reply = guest._engine.dialogue.ask(guest._engine.peers[lab.id], MaySubscribe(bad))
     assert isinstance(reply, MayNot) and set(reply.why) == set(bad)
-    assert lab.federation().offences == {guest.id: len(bad)} and not lab.federation().peer("guest").refused
+    assert (
+        lab.federation_report().offences == {guest.id: len(bad)} and not lab.federation_report().peer("guest").refused
+    )
     with pytest.raises(Exception, match="refused"):
         guest._engine.dialogue.ask(guest._engine.peers[lab.id], MaySubscribe(["a"] * (messages.MAX_NAMES + 1)))
 
@@ -279,4 +283,4 @@ def test_without_rules_nothing_is_asked() -> None:
         sink = desk.channel(SECRET, Plan).subscribe(Log())
         assert desk.ready(GUARD) and not sink.refused
         assert desk._engine is not None and not desk._engine.permissions._unlisted
-        eventually(lambda: not desk.federation().failing)
+        eventually(lambda: not desk.federation_report().failing)

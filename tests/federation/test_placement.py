@@ -74,7 +74,7 @@ def test_wherever_it_runs_sinks_see_the_same(placement: str) -> None:
         assert logs[1].field("badge") == [badge for badge in range(120) if badge % 3 == 2]
         assert logs[2].events == [Doubled(badge=badge, twice=2 * badge) for badge in range(0, 120, 2)]
         assert logs[3].events == list(range(91, 120))
-        where = {each.where for peer in desk.federation().peers for each in peer.asked}
+        where = {each.where for peer in desk.federation_report().peers for each in peer.asked}
         assert where == ({"destination"} if placement == "destination" else {"source", "source and destination"})
         assert (crossed(lab) == 120) or placement != "destination"  # once each, whatever the sinks
 
@@ -132,7 +132,7 @@ def test_a_budget_refuses_and_says_why(budget: Budget, words: str) -> None:
 
 
 def _where(node: Node) -> list[tuple[str, str]]:
-    return [(each.where, each.why) for peer in node.federation().peers for each in peer.asked]
+    return [(each.where, each.why) for peer in node.federation_report().peers for each in peer.asked]
 
 
 def test_the_budget_of_all_is_shared_by_nodes() -> None:

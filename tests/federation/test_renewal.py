@@ -103,16 +103,18 @@ def test_a_node_whose_certificate_is_revoked_is_parted_with(world: World) -> Non
         own.publish(n=1)
         mine.wait(1)
         heard.wait(20)
-        assert desk.federation().peer("cork").link == "tls" and not desk.federation().expelled
+        assert desk.federation_report().peer("cork").link == "tls" and not desk.federation_report().expelled
         revoke(world.folder, "cork")
-        eventually(lambda: cork.id in desk.federation().expelled, "its end")
-        assert "revoked on" in desk.federation().expelled[cork.id] and "expelled" in str(desk.federation())
+        eventually(lambda: cork.id in desk.federation_report().expelled, "its end")
+        assert "revoked on" in desk.federation_report().expelled[cork.id] and "expelled" in str(
+            desk.federation_report()
+        )
         assert desk.peers == ["lab"] and desk.remote_sources(CHANNEL) == ["lab@lab"]
         # Nothing of it comes, and nothing goes to it, whatever it tries; others go on.
         before = len(heard.events)
         heard.wait(before + 50)
-        eventually(lambda: desk.federation().offences.get(f"{cork.id} (unproven)", 0) > 0, "its next attempt")
-        assert desk.peers == ["lab"] and not any(p.name == "cork" and p.link for p in desk.federation().peers)
+        eventually(lambda: desk.federation_report().offences.get(f"{cork.id} (unproven)", 0) > 0, "its next attempt")
+        assert desk.peers == ["lab"] and not any(p.name == "cork" and p.link for p in desk.federation_report().peers)
         own.publish(n=2)
         desk.flush(GUARD)
         assert mine.field("n") == [1]
@@ -121,7 +123,7 @@ def test_a_node_whose_certificate_is_revoked_is_parted_with(world: World) -> Non
     with nodes() as make:  # and so it is when they are started again
         desk = make("desk", listen="tls/127.0.0.1:0", security=world.security("desk"))
         cork = make("cork", connect=desk.endpoints[0], security=world.security("cork"))
-        eventually(lambda: sum(desk.federation().offences.values()) > 0, "its attempt")
+        eventually(lambda: sum(desk.federation_report().offences.values()) > 0, "its attempt")
         assert desk.peers == []
 
 
@@ -150,7 +152,9 @@ def test_a_certificate_that_is_renewed_in_time_costs_no_event(world: World, list
         count = flow.stop()
         heard.wait(count)
         assert heard.field("n") == list(range(count))
-        assert lab.id == id_ and not desk.federation().expelled and desk.peers == ["lab"] and lab.peers == ["desk"]
+        assert (
+            lab.id == id_ and not desk.federation_report().expelled and desk.peers == ["lab"] and lab.peers == ["desk"]
+        )
         # Nodes that come now hear of it, and it of them.
         late = make("late", connect=first.endpoints[0], security=world.security("late"))
         make.together(lab, desk, late)
@@ -168,11 +172,11 @@ def test_a_certificate_that_expires_ends_what_there_was(world: World) -> None:
         assert desk.ready(GUARD)
         flow.start()
         heard.wait(10)
-        eventually(lambda: lab.id in desk.federation().expelled, "its end")
-        assert "was good until" in desk.federation().expelled[lab.id] and desk.peers == []
+        eventually(lambda: lab.id in desk.federation_report().expelled, "its end")
+        assert "was good until" in desk.federation_report().expelled[lab.id] and desk.peers == []
         renew(world.folder, "lab")  # late, but not too late
         eventually(lambda: desk.peers == ["lab"], "its return")
-        assert not desk.federation().expelled
+        assert not desk.federation_report().expelled
         before = len(heard.events)
         heard.wait(before + 10)
         flow.stop()
@@ -221,16 +225,16 @@ def test_what_is_wrong_with_the_files_is_said_and_what_was_good_goes_on(world: W
     with nodes() as make:
         lab = make("lab", listen="tls/127.0.0.1:0", security=security)
         lab.renew_security()
-        assert lab.federation().security == ""
+        assert lab.federation_report().security == ""
         for data, why in ((b"nonsense", "cannot be read"), (foreign, "signed"), (late, "no older than the one in use")):
             path.write_bytes(data)
             with pytest.raises(ConfigError, match=why):
                 lab.renew_security()
-            assert why in lab.federation().security and why in str(lab.federation())
+            assert why in lab.federation_report().security and why in str(lab.federation_report())
         path.unlink()
-        eventually(lambda: "no such file" in lab.federation().security, "the complaint")
+        eventually(lambda: "no such file" in lab.federation_report().security, "the complaint")
         path.write_bytes(good)
-        eventually(lambda: lab.federation().security == "", "that all is well")
+        eventually(lambda: lab.federation_report().security == "", "that all is well")
         # Another key would be another node.
         before = lab.id
         for suffix in ("key", "pem"):
@@ -249,13 +253,13 @@ def test_a_list_that_goes_out_of_date_still_revokes_and_is_complained_about(worl
     revoke(world.folder, "cork", days=1, start=datetime.now(UTC) - DAY + timedelta(seconds=4))
     with nodes() as make:
         desk = make("desk", listen="tls/127.0.0.1:0", security=world.security("desk"))
-        eventually(lambda: "was good until" in desk.federation().security, "the complaint")
+        eventually(lambda: "was good until" in desk.federation_report().security, "the complaint")
         make("cork", connect=desk.endpoints[0], security=world.security("cork", revoked=None))
-        eventually(lambda: sum(desk.federation().offences.values()) > 0, "its attempt")
+        eventually(lambda: sum(desk.federation_report().offences.values()) > 0, "its attempt")
         assert desk.peers == []
         revoke(world.folder)
-        eventually(lambda: desk.federation().security == "", "that all is well")
-        assert desk.peers == [] and not desk.federation().peers
+        eventually(lambda: desk.federation_report().security == "", "that all is well")
+        assert desk.peers == [] and not desk.federation_report().peers
 
 
 def test_a_node_whose_own_certificate_is_revoked_says_so(world: World) -> None:
@@ -264,8 +268,8 @@ def test_a_node_whose_own_certificate_is_revoked_says_so(world: World) -> None:
         desk = make("desk", listen="tls/127.0.0.1:0", security=world.security("desk"))
         desk.renew_security()
         revoke(world.folder, "desk")
-        eventually(lambda: "this node's own" in desk.federation().security, "the complaint")
-        assert "revoked on" in desk.federation().security
+        eventually(lambda: "this node's own" in desk.federation_report().security, "the complaint")
+        assert "revoked on" in desk.federation_report().security
 
 
 def test_renewed_and_revoked_by_command(world: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ def pair(make: Nodes, **options: Any) -> tuple[Node, Node, Any]:
 
 def test_a_node_alone_has_no_federation_to_report() -> None:
     with Node("alone") as node:
-        report = node.federation()
+        report = node.federation_report()
         assert str(report) == "node alone has no network" and report.peers == ()
         subscription = node.channel(CHANNEL, Sighting).subscribe(print)
         assert node.remote_counts(subscription) == []
@@ -54,7 +54,7 @@ def test_what_crosses_is_reported_at_both_ends() -> None:
         assert (counts.evaluated, counts.passed, counts.undecided, counts.crossed) == (10_000, 100, 0, 100)
         assert "10,000 evaluated at the source, 100 crossed" in str(counts)
 
-        there, here = lab.federation().peer("desk"), desk.federation().peer("lab")
+        there, here = lab.federation_report().peer("desk"), desk.federation_report().peer("lab")
         (lane,) = there.lanes
         (remote_source,) = here.stand_ins
         assert (lane.channel, lane.source, lane.sent, lane.waiting, lane.kept, lane.dropped) == (
@@ -69,8 +69,10 @@ def test_what_crosses_is_reported_at_both_ends() -> None:
         assert remote_source.last == 10_000
         assert there.link == here.link == "tcp" and there.away is None and there.trouble is None
         assert there.frames_out == here.frames_in > 0
-        eventually(lambda: lab.federation().peer("desk").bytes_out == desk.federation().peer("lab").bytes_in)
-        assert desk.federation().peer("lab").bytes_in > 100 * 20
+        eventually(
+            lambda: lab.federation_report().peer("desk").bytes_out == desk.federation_report().peer("lab").bytes_in
+        )
+        assert desk.federation_report().peer("lab").bytes_in > 100 * 20
 
 
 def test_where_interests_run_and_why() -> None:
@@ -95,12 +97,12 @@ def test_where_interests_run_and_why() -> None:
         (counts,) = desk.remote_counts(narrow)  # the wide one was evaluated in its place
         assert counts.evaluated == 100 and counts.passed is None
 
-        asked = {each.interest: each for each in desk.federation().peer("lab").asked}
+        asked = {each.interest: each for each in desk.federation_report().peer("lab").asked}
         assert asked["level > 0.7"].where == "destination" and asked["level > 0.5"].points == {"east": 0}
-        installed = {each.interest: each for each in lab.federation().peer("desk").installed}
+        installed = {each.interest: each for each in lab.federation_report().peer("desk").installed}
         assert set(installed) == {"level > 0.5", COUNTER}
         assert installed[COUNTER].tagged and installed[COUNTER].cost > installed["level > 0.5"].cost > 0
-        assert lab.federation().peer("desk").cost == sum(each.cost for each in installed.values())
+        assert lab.federation_report().peer("desk").cost == sum(each.cost for each in installed.values())
 
 
 def test_counts_begin_when_an_interest_is_installed_and_outlast_sources() -> None:
@@ -152,7 +154,7 @@ def test_what_a_source_has_sent_before_its_end_is_acknowledged_when_it_is_done_w
         assert desk.until(lambda: not desk.remote_sources(CHANNEL), GUARD)
         assert [pulled.get(GUARD).badge for _ in range(10)] == list(range(10))
         assert lab.flush(GUARD)
-        assert all(lane.waiting == 0 for lane in lab.federation().peer("desk").lanes)
+        assert all(lane.waiting == 0 for lane in lab.federation_report().peer("desk").lanes)
 
 
 def test_a_refused_interest_says_so_in_the_reports() -> None:
@@ -162,10 +164,10 @@ def test_a_refused_interest_says_so_in_the_reports() -> None:
         costly = " and ".join(f"badge % {n} != {n - 1}" for n in range(2, 30))
         desk.channel(CHANNEL).subscribe(Log(), costly, name="costly")
         make.ready(desk)
-        (asked,) = desk.federation().peer("lab").asked
+        (asked,) = desk.federation_report().peer("lab").asked
         assert asked.where == "refused" and "too costly" in asked.why
-        assert lab.federation().peer("desk").installed == () and lab.federation().budget == (20, 10)
-        assert "too costly" in str(desk.federation())
+        assert lab.federation_report().peer("desk").installed == () and lab.federation_report().budget == (20, 10)
+        assert "too costly" in str(desk.federation_report())
 
 
 def test_the_routed_path_and_why() -> None:
@@ -177,8 +179,8 @@ def test_the_routed_path_and_why() -> None:
         make.ready(desk)
         source.publish(badge=1, level=0.0)
         log.wait(1)
-        eventually(lambda: desk.federation().peer("lab").link == "zenoh")
-        report = desk.federation()
+        eventually(lambda: desk.federation_report().peer("lab").link == "zenoh")
+        report = desk.federation_report()
         assert report.peer("lab").trouble and "routed by Zenoh" in str(report)
         assert report.messages["post"]["messages_in"] > 0
 
@@ -186,11 +188,11 @@ def test_the_routed_path_and_why() -> None:
 def test_a_node_that_goes_is_away_while_something_is_kept_for_it() -> None:
     with nodes() as make:
         lab, desk, _ = pair(make)
-        report = lab.federation()
+        report = lab.federation_report()
         assert report.peer("desk").away is None and report.peer(desk.id).name == "desk"
         desk.close()
         assert lab.until(lambda: not lab.peers, GUARD)
-        eventually(lambda: all(each.away is not None for each in lab.federation().peers))
+        eventually(lambda: all(each.away is not None for each in lab.federation_report().peers))
 
 
 def test_a_report_is_for_people_and_for_programs() -> None:
@@ -202,16 +204,16 @@ def test_a_report_is_for_people_and_for_programs() -> None:
         source.publish(badge=2, level=0.0)
         log.wait(1)
         make.flush()
-        shown = str(desk.federation())
+        shown = str(desk.federation_report())
         for part in (f"node desk ({desk.id}) in federation headwater", "1 other node", "direct stream (tcp)",
                      "sources there, as they arrive here", "this node's interests at other nodes",
                      "filtered there, decided here", "messages by Zenoh"):  # fmt: skip
             assert part in shown, part
-        shown = str(lab.federation())
+        shown = str(lab.federation_report())
         for part in ("sources here, on their way", "budget of a channel: 1,000,000, of one node 250,000", "badge > 1"):
             assert part in shown, part
         assert max(map(len, shown.splitlines())) <= 120
-        plain = json.loads(json.dumps(lab.federation().to_dict()))
+        plain = json.loads(json.dumps(lab.federation_report().to_dict()))
         assert plain["peers"][0]["name"] == "desk" and plain["peers"][0]["installed"][0]["interest"] == "badge > 1"
 
 

@@ -54,7 +54,7 @@ def test_a_request_that_nobody_answers_is_refused_and_no_offence(make: Nodes) ->
         desk.dialogue.ask(peer, Weather("Dublin"))
     said = str(raised.value)
     assert f"node lab (Headwater {VERSION})" in said and "found 'Weather'" in said and "Install" in said
-    assert lab.node.federation().offences == {}
+    assert lab.node.federation_report().offences == {}
 
 
 def test_a_request_that_is_not_as_its_type_says_is_refused(make: Nodes) -> None:
@@ -65,7 +65,7 @@ def test_a_request_that_is_not_as_its_type_says_is_refused(make: Nodes) -> None:
     lab, desk, peer = asked(make)
     with pytest.raises(FederationError, match="expected a message Heard"):
         desk.dialogue.ask(peer, Wrong(7))
-    assert sum(lab.node.federation().offences.values()) == 1
+    assert sum(lab.node.federation_report().offences.values()) == 1
 
 
 def test_an_answer_of_another_type_is_none(make: Nodes) -> None:

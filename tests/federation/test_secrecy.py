@@ -70,7 +70,7 @@ def joined(make: Nodes, folder: Path, name: str, rules: tuple[Rule, ...] = RULES
 
 def secrets(*made: Node) -> list[str]:
     """What nobody else may read."""
-    streams = [each for node in made for each in node.federation().streams]
+    streams = [each for node in made for each in node.federation_report().streams]
     ports = [each.rpartition("/")[2] for each in streams]
     return [CHANNEL, "zeta", TEXT, TEXT[:9], PARAM, SOURCE, FIELD, *streams, *ports]
 
@@ -102,7 +102,7 @@ def test_an_insider_without_rules_reads_nothing(make: Nodes, authority: Path, di
         exchange(lab, desk)
         lab.channel("zeta.more.secret", Plan).source("another")
         assert desk.until(lambda: desk.remote_sources("zeta.more.secret") == ["another@lab"], GUARD)
-        lab.federation(), desk.federation()
+        lab.federation_report(), desk.federation_report()
         desk.remote_counts(next(iter(desk.subscriptions.values())))
         kinds = {"alive", "roll", "news", "ask"} | ({"post"} if direct == () else set())
         eventually(lambda: kinds <= eve.kinds(), f"{kinds} heard")
@@ -170,7 +170,7 @@ def test_an_insider_with_no_business_at_all_is_not_told_where_to_call(make: Node
     for engine, peer in ((eve._engine, stranger), (desk._engine, friend)):
         engine.membership.fetch(peer, GUARD)
         assert peer.described and peer.state is not None
-    assert friend.state is not None and friend.state.endpoints == list(lab.federation().streams)
+    assert friend.state is not None and friend.state.endpoints == list(lab.federation_report().streams)
     assert stranger.state is not None and stranger.state.endpoints == []
 
 
@@ -179,7 +179,7 @@ def test_an_insider_with_no_business_at_all_is_not_told_where_to_call(make: Node
 
 def held(lab: Node, count: int) -> Iterator[socket.socket]:
     """Connections to the port for direct streams on which nothing is said."""
-    endpoint = parse_endpoint(lab.federation().streams[0])
+    endpoint = parse_endpoint(lab.federation_report().streams[0])
     for _ in range(count):
         yield socket.create_connection((endpoint.host, endpoint.port), GUARD)
 
@@ -215,7 +215,7 @@ def test_a_fallback_is_encrypted_warned_of_and_reported(
         exchange(lab, desk)
         eventually(lambda: "post" in eve.kinds(), "events heard")
         assert not eve.heard(*secrets(lab, desk))
-    report = desk.federation()
+    report = desk.federation_report()
     peer = report.peer("lab")
     assert peer.link == "zenoh" and peer.fallback is not None and peer.fallback.times >= 1
     assert peer.fallback.seconds is not None and "tls/127.0.0.1" in peer.fallback.why
@@ -244,12 +244,12 @@ def test_an_owner_can_forbid_the_fallback(
         desk.channel(CHANNEL, Plan).subscribe(log)
         forbidding = lab if who == "lab" else desk
         other = "desk" if who == "lab" else "lab"
-        eventually(lambda: forbidding.federation().peer(other).fallback is not None, "a fallback was forbidden")
+        eventually(lambda: forbidding.federation_report().peer(other).fallback is not None, "a fallback was forbidden")
         for number in range(20):
             source.publish(number=number, codeword=TEXT)
         assert not desk.ready(0.5) and not log.events
         assert "post" not in eve.kinds() and not eve.heard(TEXT, CHANNEL)
-    found = forbidding.federation().peer(other)
+    found = forbidding.federation_report().peer(other)
     assert found.link is None and found.fallback is not None and found.fallback.seconds is None
     assert any("Zenoh's path is forbidden" in record.message for record in caplog.records)
 
@@ -303,8 +303,8 @@ def test_what_others_answer_in_a_nodes_place_is_not_believed(make: Nodes, author
                 log.wait(1)
                 assert not sink.refused
         assert len(answered) >= 10
-    assert desk.federation().refusals  # what was answered is seen
-    assert lab.federation().offences == {}
+    assert desk.federation_report().refusals  # what was answered is seen
+    assert lab.federation_report().offences == {}
 
 
 def test_an_answer_to_another_question_is_not_taken(make: Nodes) -> None:
@@ -346,6 +346,8 @@ def test_what_was_captured_is_refused_after_a_restart(make: Nodes, authority: Pa
             assert eve.ask(f"roll/{again.id}", roll) == [b"\0headwater failed: refused"]
         for post in posts:
             eve.put(f"post/{again.id}", post)
-        eventually(lambda: sum(again.federation().offences.values()) >= len(captured) + len(posts), "all refused")
-        assert again.peers == [] and again.federation().peers == ()
-        assert "an earlier run of this one" in again.federation().refusals["unknown"]
+        eventually(
+            lambda: sum(again.federation_report().offences.values()) >= len(captured) + len(posts), "all refused"
+        )
+        assert again.peers == [] and again.federation_report().peers == ()
+        assert "an earlier run of this one" in again.federation_report().refusals["unknown"]

@@ -74,11 +74,11 @@ def flows(make: Nodes, lab: Node, desk: Node, badges: int = 10) -> None:
 
 
 def peer_of(node: Node, name: str) -> Any:
-    return node.federation().peer(name)
+    return node.federation_report().peer(name)
 
 
 def offences(node: Node) -> dict[str, int]:
-    return dict(node.federation().offences)
+    return dict(node.federation_report().offences)
 
 
 # ── certificates ──
@@ -108,7 +108,7 @@ def test_a_node_of_another_authority_is_not_heard(make: Nodes, authority: Path, 
     flows(make, lab, desk)
     assert rogue.peers == [] and lab.peers == ["desk"] and desk.peers == ["lab"]
     # at the port for streams it gets no further
-    endpoint = parse_endpoint(lab.federation().streams[0])
+    endpoint = parse_endpoint(lab.federation_report().streams[0])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.load_verify_locations(authority / "authority.pem")
@@ -247,7 +247,7 @@ def test_certificates_are_not_for_plain_connections(authority: Path) -> None:
 
 
 def dialled(node: Node) -> socket.socket:
-    endpoint = parse_endpoint(node.federation().streams[0])
+    endpoint = parse_endpoint(node.federation_report().streams[0])
     return socket.create_connection((endpoint.host, endpoint.port), GUARD)
 
 
@@ -283,7 +283,7 @@ def test_hostile_bytes_at_the_port_for_streams(make: Nodes) -> None:
         flows(make, lab, desk)
     counted = offences(lab)
     assert set(counted) == {"tcp/127.0.0.1"} and 5 <= counted["tcp/127.0.0.1"] <= len(attacks)
-    assert "tcp/127.0.0.1" in str(lab.federation())
+    assert "tcp/127.0.0.1" in str(lab.federation_report())
 
 
 def test_many_who_do_not_say_who_they_are(make: Nodes) -> None:

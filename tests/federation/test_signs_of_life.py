@@ -276,7 +276,7 @@ def test_messages_that_are_too_large_cost_little_and_are_offences() -> None:
             mallory.say("news", bytes(4 << 20))
             mallory.ask(f"ask/{lab.id}", bytes(4 << 20))
             mallory.ask(f"roll/{lab.id}", bytes(4 << 20))
-            eventually(lambda: sum(lab.federation().offences.values()) >= 3, "three offences")
+            eventually(lambda: sum(lab.federation_report().offences.values()) >= 3, "three offences")
         desk, heard = make("desk"), Log()
         source = lab.channel("sightings", Sighting).source()
         desk.channel("sightings", Sighting).subscribe(heard)

@@ -111,7 +111,7 @@ def links(make: Nodes, lab: Node, **options: Any) -> None:
     assert desk.ready(GUARD)
     source.publish(Sighting(badge=7))
     assert heard.wait(1) == [Sighting(badge=7)]
-    link = lab.federation().peer("desk").link
+    link = lab.federation_report().peer("desk").link
     assert link in ("tcp", "tls"), link
 
 
@@ -185,7 +185,7 @@ def test_what_is_announced_as_larger_than_a_greeting_is_refused_at_once() -> Non
                     while sock.recv(1 << 16):
                         pass
         eventually(lambda: strangers.refused == 3)
-        assert sum(lab.federation().offences.values()) == 3
+        assert sum(lab.federation_report().offences.values()) == 3
         assert strangers.came == 3 and not len(strangers)
 
 

@@ -20,7 +20,8 @@ from headwater.channel.channel import Channel
 from headwater.channel.correlation.subscription import Correlation
 from headwater.channel.correlation.tree import Condition, Match, Tree
 from headwater.channel.dispatch.dispatcher import Dispatcher, DispatchStatus
-from headwater.channel.dispatch.shutdown import Closing, Ending, aside, stay
+from headwater.channel.dispatch.shutdown import Closing, Ending, stay
+from headwater.channel.dispatch.thread_call import in_thread, nothing
 from headwater.channel.names import Pattern, check_name, is_pattern, nearest
 from headwater.channel.options.advertise import advertise
 from headwater.channel.options.config import Config, Dispatch, log_of
@@ -546,6 +547,10 @@ class Node:
             subscription.warnings = remarks_on(subscription._attachments.values()) + others
         return {source: point for each in after for source, point in each.points.values()}
 
+    async def _achange(self, subscription: Subscription, part: int, **what: Any) -> dict[str, int]:
+        """The same for a coroutine. Once it has begun it is done, also if who awaits it is cancelled."""
+        return await in_thread(partial(Node._change, self, subscription, part, **what), stop=nothing)
+
     def _foresee(
         self, subscription: Subscription, part: int, *, where: Any, params: Mapping[str, object] | None, zones: Any
     ) -> list[tuple[Channel, Entry]]:
@@ -691,9 +696,9 @@ class Node:
         """The same from a coroutine, without stopping the loop."""
         until = monotonic() + (self.config.close_timeout if timeout is None else timeout)
         if drain and self.services.busy:
-            await aside(partial(self.services.drain, until))
+            await in_thread(partial(self.services.drain, until))
         ended = await Ending(self, drain=drain, timeout=timeout).aclose()
-        await aside(partial(self._leave_all, drain, until))
+        await in_thread(partial(self._leave_all, drain, until))
         return ended
 
     def _leave_all(self, drain: bool, until: float) -> None:

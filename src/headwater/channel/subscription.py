@@ -508,6 +508,13 @@ class Subscription(Pulling[E_co]):
         waiting were judged by the old one, and say so (`about.epoch`)."""
         return self.node._change(self, 0, where=where, params=params, zones=zones)
 
+    async def achange(
+        self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ...
+    ) -> dict[str, int]:
+        """As `change`, from a coroutine: its loop goes on while other nodes learn of it. Cancelled until they have, all
+        is as it was."""
+        return await self.node._achange(self, 0, where=where, params=params, zones=zones)
+
     def pause(self, why: str = "pause() was called") -> None:
         """Deliver nothing until `resume`; up to the queue's limit events wait, further ones are dropped and counted."""
         self._must_live("pause")

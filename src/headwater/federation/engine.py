@@ -270,14 +270,18 @@ class Engine:
         streams = () if self.listener is None else self.listener.endpoints
         self.security.check_endpoints([*self.fabric.endpoints, *streams], place=f"node {self.node.name}")
 
-    def flush(self, timeout: float) -> bool:
-        """Until everything that was published reliably has been acknowledged by those who are there; or too late."""
+    def flush(self, timeout: float, given_up: threading.Event | None = None) -> bool:
+        """Until everything that was published reliably has been acknowledged by those who are there; or it is too late,
+        or who waits for it has given up."""
+        given_up = given_up or threading.Event()
         end = monotonic() + timeout
         for peer in self.everyone():
             for lane in list(peer.lanes()):
                 while lane.waiting and lane.crossing.reliable and _there(peer) and monotonic() < end:
+                    if given_up.is_set():
+                        return False
                     lane.wait(partial(_settled, lane), min(0.2, end - monotonic()))
-        shared = self.groups is None or self.groups.flush(end)
+        shared = self.groups is None or self.groups.flush(end, given_up)
         return shared and not any(
             lane.waiting for peer in self.everyone() for lane in peer.lanes() if lane.crossing.reliable
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from headwater.channel.annotations import F
 from headwater.channel.channel import Channel
+from headwater.channel.dispatch.thread_call import in_thread
 from headwater.channel.names import Pattern
 from headwater.channel.node import Failure
 from headwater.channel.node import Node as LocalNode
@@ -158,6 +160,12 @@ class Node(LocalNode):
         with self._engine.requester.changing(subscription, part, **what):
             return super()._change(subscription, part, **what)
 
+    async def _achange(self, subscription: Subscription, part: int, **what: Any) -> dict[str, int]:
+        if self._engine is None or not any(self._remote(channel) for channel, _ in subscription._attachments):
+            return await super()._achange(subscription, part, **what)
+        async with self._engine.requester.achanging(subscription, part, **what):
+            return await super()._achange(subscription, part, **what)
+
     def _remote(self, channel: Channel) -> bool:
         assert self._engine is not None
         return any(peer.gone is None and peer.has(channel.name) for peer in self._engine.everyone())
@@ -235,6 +243,20 @@ class Node(LocalNode):
 
         return Readiness(engine).wait(timeout)
 
+    async def auntil(self, condition: Callable[[], bool], timeout: float = READY) -> bool:
+        """As `until`, from a coroutine: its loop goes on, and the condition is looked at there."""
+        if self._engine is None:
+            return bool(condition())
+        return await self._engine.scheduler.auntil(condition, timeout)
+
+    async def aready(self, timeout: float = READY) -> bool:
+        """As `ready`, from a coroutine: its loop goes on."""
+        if self._engine is None:
+            return True
+        from headwater.federation.readiness import Readiness
+
+        return await Readiness(self._engine).await_(timeout)
+
     def unready(self) -> list[str]:
         """What the last `ready()` waited for in vain, in words; empty if it said True."""
         return [] if self._engine is None else list(self._engine.unready)
@@ -242,6 +264,13 @@ class Node(LocalNode):
     def flush(self, timeout: float = READY) -> bool:
         """Wait until the nodes that are there have dealt with all that was published for reliable subscriptions."""
         return True if self._engine is None else self._engine.flush(timeout)
+
+    async def aflush(self, timeout: float = READY) -> bool:
+        """As `flush`, from a coroutine: its loop goes on."""
+        engine, given_up = self._engine, threading.Event()
+        if engine is None:
+            return True
+        return await in_thread(lambda: engine.flush(timeout, given_up), stop=given_up.set)
 
     def renew_security(self) -> None:
         """Take up what the files of its security say now: a renewed certificate, other authorities, what is revoked.
@@ -253,7 +282,7 @@ class Node(LocalNode):
             if problem := self._engine.keyring.credentials.problem:
                 raise ConfigError([ConfigProblem("security", "files that are right", problem)])
 
-    def federation(self) -> FederationReport:
+    def federation_report(self) -> FederationReport:
         """The other nodes, the links to them, what crosses them, and what was refused."""
         from headwater.federation.report import federation
 

@@ -46,11 +46,20 @@ class Readiness:
     def wait(self, timeout: float) -> bool:
         """Whether it came to that in time."""
         try:
-            found = self._engine.scheduler.until(self._reached, timeout)
-            self._engine.unready = [] if found else self._reasons()
-            return found
+            return self._said(self._engine.scheduler.until(self._reached, timeout))
         finally:
             self.over = True
+
+    async def await_(self, timeout: float) -> bool:
+        """The same for a coroutine."""
+        try:
+            return self._said(await self._engine.scheduler.auntil(self._reached, timeout))
+        finally:
+            self.over = True
+
+    def _said(self, found: bool) -> bool:
+        self._engine.unready = [] if found else self._reasons()
+        return found
 
     def _peers(self) -> list[Peer]:
         return [peer for peer in self._engine.everyone() if peer.gone is None and self._matters(peer)]

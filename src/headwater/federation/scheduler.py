@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.federation.worker_pool import Workers
+from headwater.late import asyncio
 from headwater.threads import Supervised
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 TICK = 0.02  # seconds between acknowledgements
 BEAT = 0.05  # seconds between promises of idle sources
+RECHECK_SECONDS = 0.1  # after which a condition that somebody waits for is looked at again in any case
 
 
 def _yes() -> bool:
@@ -46,6 +48,7 @@ class Scheduler:
         self._lock = threading.Lock()
         self._news = threading.Condition()
         self._happened = 0
+        self._loops: set[Callable[[], object]] = set()  # those of coroutines that wait, to be woken
         self._wake = threading.Event()
         self._tasks: list[tuple[float, Callable[[], object]]] = []
         self._routines: list[_Routine] = []
@@ -118,6 +121,9 @@ class Scheduler:
         with self._news:
             self._happened += 1
             self._news.notify_all()
+            loops = tuple(self._loops) if self._loops else ()
+        for wake in loops:
+            wake()
 
     def watched(self) -> None:
         for watch in list(self.watchers):
@@ -135,7 +141,31 @@ class Scheduler:
                 return False
             with self._news:
                 if self._happened == happened:
-                    self._news.wait(min(left, 0.1))
+                    self._news.wait(min(left, RECHECK_SECONDS))
+
+    async def auntil(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """The same for a coroutine, whose loop goes on; the condition is looked at on that loop."""
+        loop, news, end = asyncio.get_running_loop(), asyncio.Event(), monotonic() + timeout
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(news.set)
+
+        with self._news:
+            self._loops.add(wake)
+        try:
+            while True:
+                news.clear()
+                if condition():
+                    return True
+                left = end - monotonic()
+                if left <= 0:
+                    return False
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), min(left, RECHECK_SECONDS))
+        finally:
+            with self._news:
+                self._loops.discard(wake)
 
     def work(self, task: Callable[..., Any], *args: Any, on: str = "") -> bool:
         """Do something that may wait for the network: `on` is the node that it waits for. Whether it will be done."""

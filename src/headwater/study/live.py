@@ -224,7 +224,7 @@ class Stage:
                 )
                 for each in subscriptions
             }
-            reports = [node.federation() for node in sinks.values()]
+            reports = [node.federation_report() for node in sinks.values()]
             said = sum(kind.get("messages_out", 0) for report in reports for kind in report.messages.values())
             said_bytes = sum(kind.get("bytes_out", 0) for report in reports for kind in report.messages.values())
         finally:

@@ -66,7 +66,7 @@ class Played:
             raise FederationError(f"node {self.name!r}: events were not acknowledged within {FLUSH:.0f} s")
 
     def told(self) -> dict[str, Any]:
-        report = self.node.federation()
+        report = self.node.federation_report()
         lanes = [lane for peer in report.peers for lane in peer.lanes if lane.channel == self.channel]
         return {
             "node": self.name,

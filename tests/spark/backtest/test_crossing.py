@@ -39,6 +39,6 @@ def test_what_crosses_live_in_a_batch() -> None:
         assert desk.until(lambda: bool(desk.remote_sources("lab.reading")), 10.0) and desk.ready(10.0)
         source.publish_many(READING.to_arrow(events))
         assert hall.flush(10.0) and desk.flush(10.0)
-        crossed = sum(lane.sent for peer in hall.federation().peers for lane in peer.lanes)
+        crossed = sum(lane.sent for peer in hall.federation_report().peers for lane in peer.lanes)
     assert counts == {row.name: row.events for row in found.subscriptions}
     assert crossed == found.merged.events

@@ -58,12 +58,23 @@ class Correlation(Subscription[Match]):
         self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ..., part: str = ""
     ) -> dict[str, int]:
         """As for any subscription, for the part of that name (zones: for all); what was remembered is forgotten."""
+        return self.node._change(self, self._part(part, where, params, zones), where=where, params=params, zones=zones)
+
+    async def achange(
+        self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ..., part: str = ""
+    ) -> dict[str, int]:
+        """As `change`, from a coroutine: its loop goes on while other nodes learn of it."""
+        index = self._part(part, where, params, zones)
+        return await self.node._achange(self, index, where=where, params=params, zones=zones)
+
+    def _part(self, part: str, where: Any, params: Mapping[str, object] | None, zones: Any) -> int:
+        """Which part a change is about."""
         names = [asked.name for asked in self._asked]
         if where is ... and params is None and zones is not ... and not part:
             part = names[0]
         if part not in names:
             raise SubscriptionError(f"change: expected part= with one of {', '.join(names)}, found {part!r}")
-        return self.node._change(self, names.index(part), where=where, params=params, zones=zones)
+        return names.index(part)
 
     def _began(self, attachment: Attachment) -> None:
         if attachment.epoch > 1:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from headwater.channel.dispatch.event_loop import LoopDispatcher
+from headwater.channel.dispatch.thread_call import in_thread
 from headwater.channel.queues.reentrancy import in_handler, running
 from headwater.errors import ChannelError
 from headwater.late import asyncio
 from headwater.signals import end_signals
-from headwater.threads import Supervised
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
@@ -91,10 +91,10 @@ class Ending:
     async def aclose(self) -> Closing:
         """All of it, without stopping the loop."""
         if not self._begin():
-            if not in_handler() and await aside(partial(self.node._over.wait, self._left)):
+            if not in_handler() and await in_thread(partial(self.node._over.wait, self._left)):
                 await self._aclose_dispatchers()
             return self.node._ended or Closing(False, {})
-        await aside(partial(self.node._timers.close, timeout=self._left))
+        await in_thread(partial(self.node._timers.close, timeout=self._left))
         while busy := self._busy(asynchronous=True):
             if not self._left:
                 self._give_up()
@@ -108,7 +108,7 @@ class Ending:
             if isinstance(dispatcher, LoopDispatcher):
                 self.drained &= await dispatcher.aclose(drain=self.drained, timeout=self._left)
             else:
-                self.drained &= await aside(partial(dispatcher.close, drain=self.drained, timeout=self._left))
+                self.drained &= await in_thread(partial(dispatcher.close, drain=self.drained, timeout=self._left))
 
     def _begin(self) -> bool:
         """Sources stop; False if it was closed before: then whoever comes again waits for the end too, if it can."""
@@ -216,35 +216,3 @@ def _on_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _settle(future: asyncio.Future[T], result: T) -> None:
-    if not future.done():
-        future.set_result(result)
-
-
-def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
-    if not future.done():
-        future.set_exception(error)
-
-
-async def aside(function: Callable[[], T]) -> T:
-    """Call a function that may wait in a thread of its own, which is gone afterwards."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def run() -> None:
-        try:
-            result = function()
-        except BaseException as error:  # whoever waits hears of it
-            loop.call_soon_threadsafe(_fail, done, error)
-        else:
-            loop.call_soon_threadsafe(_settle, done, result)
-
-    thread = Supervised(run, "headwater-closing")
-    thread.start()
-    try:
-        return await done
-    finally:
-        if done.done() and not done.cancelled():
-            thread.join()

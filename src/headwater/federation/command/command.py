@@ -72,7 +72,7 @@ def run_node(joining: Joining) -> int:
             _say(f"{event.change} {event.node} ({event.id}); {others} other node{'s' if others != 1 else ''}")
 
         node.subscribe("headwater.nodes", changed)
-        report = node.federation()
+        report = node.federation_report()
         streams = f", streams at {', '.join(report.streams)}" if report.streams else ""
         _say(f"node {node.name} ({node.id}) of {report.federation} listens at {', '.join(node.endpoints)}{streams}")
         while not ended.wait(PAUSE):
@@ -261,7 +261,7 @@ def await_sinks(
         count = "1 other node is" if len(others) == 1 else f"{len(others)} other nodes are"
         why = f"nobody has subscribed to {names} in {wait:g} s ({count} there: {', '.join(others[:SHOWN_NAMES])})"
     else:
-        missing = "; ".join(f"{each.written}: {each}" for each in node.federation().contacts if not each.reached)
+        missing = "; ".join(f"{each.written}: {each}" for each in node.federation_report().contacts if not each.reached)
         why = f"no other node is there, in {wait:g} s" + (f" ({missing})" if missing else "")
     if not allow_nobody:
         raise FederationError(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from headwater.channel.dispatch.thread_call import in_thread, nothing
 from headwater.channel.names import Pattern
 from headwater.channel.queues.forms import fitting
 from headwater.errors import FederationError, HeadwaterError, SecurityError, Unreachable
@@ -463,6 +464,26 @@ class Requester:
         """Other nodes learn the new interest first, beside the old one, and all from before that has come; meanwhile
         the caller puts it in the place of the old one. So at each source there is a point before which events are
         judged by the old interest, at both ends, and after which by the new."""
+        ahead = self._announce(subscription, part, **what)
+        try:
+            self._taken_up(subscription, self._context.scheduler.until(self._in_force(ahead), CHANGE))
+            yield
+        finally:
+            self._put_back(ahead)
+
+    @asynccontextmanager
+    async def achanging(self, subscription: Subscription, part: int, **what: Any) -> AsyncIterator[None]:
+        """The same for a coroutine; cancelled while it waits, all is as it was."""
+        ahead: list[tuple[Channel, Entry]] = []
+        try:
+            await in_thread(lambda: ahead.extend(self._announce(subscription, part, **what)), stop=nothing)
+            self._taken_up(subscription, await self._context.scheduler.auntil(self._in_force(ahead), CHANGE))
+            yield
+        finally:
+            self._put_back(ahead)
+
+    def _announce(self, subscription: Subscription, part: int, **what: Any) -> list[tuple[Channel, Entry]]:
+        """Have other nodes learn what is to come, beside what there is."""
         node, demands = self._node, self._demands
         with node._wiring.lock:
             ahead = node._foresee(subscription, part, **what)
@@ -472,21 +493,28 @@ class Requester:
                 if entry.interest is not None and entry.interest.program.stateful:
                     node._wiring.reserved.append(entry)
             node._wiring.changed([channel for channel, _ in ahead])
+        return ahead
+
+    def _in_force(self, ahead: list[tuple[Channel, Entry]]) -> Callable[[], bool]:
         channels = [channel for channel, _ in ahead]
-        try:
-            if not self._context.scheduler.until(lambda: self.settled(channels, marks=True), CHANGE):
-                log.warning("node %s: not all nodes have taken up the change of %s", node.name, subscription.name)
-            yield
-        finally:
-            with node._wiring.lock:
-                for channel, entry in ahead:
-                    demands.ahead[channel].remove(entry)
-                    demands.touch(channel, [entry])
-                    if entry in node._wiring.reserved:
-                        node._wiring.reserved.remove(entry)
-                    if not demands.ahead[channel]:
-                        del demands.ahead[channel]
-                node._wiring.changed(channels)
+        return lambda: self.settled(channels, marks=True)
+
+    def _taken_up(self, subscription: Subscription, everywhere: bool) -> None:
+        if not everywhere:
+            log.warning("node %s: not all nodes have taken up the change of %s", self._node.name, subscription.name)
+
+    def _put_back(self, ahead: list[tuple[Channel, Entry]]) -> None:
+        """What was to come is there by now, or does not come."""
+        node, demands = self._node, self._demands
+        with node._wiring.lock:
+            for channel, entry in ahead:
+                demands.ahead[channel].remove(entry)
+                demands.touch(channel, [entry])
+                if entry in node._wiring.reserved:
+                    node._wiring.reserved.remove(entry)
+                if not demands.ahead[channel]:
+                    del demands.ahead[channel]
+            node._wiring.changed([channel for channel, _ in ahead])
 
     # ── waiting for it ──
 

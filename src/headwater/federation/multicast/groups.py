@@ -16,6 +16,7 @@ The outlet's lock `building` is taken after the wiring's and before those of sou
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -348,12 +349,12 @@ class Groups:
             for share in lane.crossing.shares.values():
                 share.forget(lane)
 
-    def flush(self, end: float) -> bool:
+    def flush(self, end: float, given_up: threading.Event) -> bool:
         """Until everything reliable is acknowledged by those who are there, or time is up; whether it is by all."""
         for lane in list(self.lanes.values()):
-            while lane.crossing.waits(lane) and monotonic() < end:
+            while lane.crossing.waits(lane) and monotonic() < end and not given_up.is_set():
                 lane.wait(partial(_settled, lane), min(0.2, end - monotonic()))
-        self.context.scheduler.until(lambda: not self.rests, max(0.0, end - monotonic()))
+        self.context.scheduler.until(lambda: not self.rests or given_up.is_set(), max(0.0, end - monotonic()))
         return not self.rests and not any(lane.waiting for lane in self.lanes.values() if lane.crossing.reliable)
 
     def summary(self) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Zenoh tries each of them for ever, and says nothing about it. Here its connections are compared with the endpoints. For
 one that is not reached a connection of our own is tried now and then, which is closed at once: the system says then
-why not. What is found is in `node.federation()`; `node.ready()` waits for endpoints that were never reached; and the
-log says once that one is not reached, once that it is, and once that it was lost.
+why not. What is found is in `node.federation_report()`; `node.ready()` waits for endpoints that were never reached; and
+the log says once that one is not reached, once that it is, and once that it was lost.
 """
 
 from __future__ import annotations

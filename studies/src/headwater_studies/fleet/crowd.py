@@ -266,7 +266,7 @@ def _counted(node: Node) -> Counter[str]:
 
 def _sent(node: Node) -> dict[str, int]:
     assert node._engine is not None
-    report = node.federation()
+    report = node.federation_report()
     multicast = node._engine.multicast
     return {
         "frames": sum(lane.frames for peer in report.peers for lane in peer.lanes),
