@@ -20,6 +20,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("completion", "errors", "formats", "python_versions", "signals", "threads", "version"),
     ("extras",),
     ("late",),
+    ("text_tables",),
     ("types",),
     ("ir",),
     ("lang", "native"),
@@ -129,6 +130,9 @@ LATE = {
     "pa": "pyarrow",
     "pc": "pyarrow",
     "pq": "pyarrow",
+    "rich_cells": "rich",
+    "rich_console": "rich",
+    "rich_progress": "rich",
 }
 HEAVY = frozenset(LATE.values())
 ENTERED_FOR_THEM = ("late", "study")

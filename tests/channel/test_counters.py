@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headwater.channel.reports.counters import BUCKETS, Counts, Latency, bucket_of, bucket_range, duration
 from headwater.channel.reports.report import ChannelReport, NodeReport, Placement, SourceReport, SubscriptionReport
-from headwater.channel.reports.table import rounded, shorten, table
 from headwater.ir.interp import Fault
+from headwater.text_tables import rounded, shorten, table
 from tests.effort import examples
 
 TIMES = st.one_of(st.integers(0, 100), st.integers(0, 10**6), st.integers(0, 2**44 - 1))
@@ -155,6 +155,12 @@ def test_counts_for_people_and_programs() -> None:
 def test_a_table_is_aligned() -> None:
     lines = table(["name", "count", "?zero", "?>time"], [["a", 1234, 0, "1.2 µs"], ["long", 5, 0, None]])
     assert lines == ["  name  count    time", "  a     1,234  1.2 µs", "  long      5       -"]
+
+
+def test_characters_that_take_two_columns_count_as_two() -> None:
+    lines = table(["name", "count"], [["世界", 1], ["ab🎉", 22], ["abcd", 333]])
+    assert lines == ["  name  count", "  世界      1", "  ab🎉     22", "  abcd    333"]
+    assert shorten("世界世界世界", 8) == "世 …世界"
 
 
 def test_a_wide_table_gives_way() -> None:

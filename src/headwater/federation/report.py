@@ -16,11 +16,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.names import is_pattern
-from headwater.channel.reports.table import Cell, block, table
 from headwater.channel.routing.attachment import Attachment
 from headwater.errors import FederationError, SecurityError, Unreachable
 from headwater.federation.demand.wishes import sinks_behind
 from headwater.federation.wire.requests import Ask, Told
+from headwater.text_tables import Cell, block, table
 from headwater.threads import PROCESS
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from headwater.channel.reports.counters import Counts, Latency, duration, fault_name
-from headwater.channel.reports.table import Cell, block, table
 from headwater.ir.interp import Fault
+from headwater.text_tables import Cell, block, table
 
 State = Literal["open", "paused", "closed"]
 SHOWN = 100  # rows of a table for people

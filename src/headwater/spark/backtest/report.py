@@ -21,6 +21,7 @@ from typing import Any
 from headwater.federation.multicast.datagram import OVERHEAD as DATAGRAM
 from headwater.federation.wire.events import EVENT_AT, encode_events
 from headwater.federation.wire.kinds import PREFIX
+from headwater.text_tables import aligned
 from headwater.types.layout import HEADER_SIZE
 
 # Length, kind, source, number, sequence number and stamp, without the record's header.
@@ -325,16 +326,8 @@ def _time(when: datetime) -> str:
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
     """Text on the left, numbers on the right."""
-    if not rows:
-        return ["  none"]
-    widths = [max(len(row[at]) for row in [head, *rows]) for at in range(len(head))]
     right = [all(not row[at] or row[at][0].isdigit() or row[at] == "–" for row in rows) for at in range(len(head))]
-
-    def line(row: list[str]) -> str:
-        cells = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)]
-        return ("  " + "  ".join(cells)).rstrip()
-
-    return [line(head), *(line(row) for row in rows)]
+    return aligned(head, rows, right) if rows else ["  none"]
 
 
 __all__ = [

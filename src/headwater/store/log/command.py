@@ -12,6 +12,7 @@ from typing import Any
 
 from headwater.errors import StoreError
 from headwater.store.log.location import folder_argument
+from headwater.text_tables import aligned
 
 EXAMPLES = """\
 examples:
@@ -376,13 +377,7 @@ def _channels(args: argparse.Namespace) -> list[str]:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-    widths = [max([len(name), *(len(row[i]) for row in rows)]) for i, name in enumerate(names)]
-    for row in (names, *rows):
-        cells = [
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        print("  ".join(cells).rstrip())
+    print("\n".join(aligned(names, rows, [at in right for at in range(len(names))], indent="")))
 
 
 def _cell(value: Any) -> str:

@@ -1,4 +1,7 @@
-"""How far a long job is, for who watches: a bar on a terminal, a line now and then elsewhere."""
+"""How far a long job is, for who watches: a bar on a terminal, drawn by `rich`, a line now and then elsewhere.
+
+However it was watched, one plain line says how it ended.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO
+
+from headwater.late import rich_console, rich_progress
 
 _REDRAW = 0.1  # seconds between drawings on a terminal
 _LINE = 5.0  # and between lines elsewhere
-_WIDTH = 30
+_BAR = 30  # characters
 # What is left is estimated from that much on: the first moments of a job say little about the rest of it.
 _EVIDENCE_SECONDS = 2.0
 _EVIDENCE_SHARE = 0.02
@@ -40,14 +46,15 @@ class Progress:
         self.total, self.label, self.unit, self.done = total, label, unit, 0
         self._stream = sys.stderr if stream is None else stream
         self._silent = os.environ.get("HEADWATER_PROGRESS") == "0"
-        self._terminal = not self._silent and bool(getattr(self._stream, "isatty", bool)())
+        drawn = os.environ.get("TERM") not in ("dumb", "unknown") and getattr(self._stream, "isatty", bool)()
+        self._terminal = bool(drawn) and not self._silent
         self._every = _REDRAW if self._terminal else _LINE
         self._clock = clock
         self._began = clock()
         self._counted = self._began  # when something was counted last
         self._prepared: tuple[float, str] | None = None  # seconds, and what was done in them
         self._next = self._began + (0.0 if self._terminal else _LINE)
-        self._shown = 0  # characters on the line
+        self._bar: Any = None  # on a terminal, once there is something to show
         self._ended = False
 
     def begin(self, after: str) -> None:
@@ -71,9 +78,10 @@ class Progress:
         if self._silent or self._ended:
             return
         self._ended = True
-        self._show(self._clock() if self._prepared is None else self._counted)
-        if self._terminal:
-            self._write("\n")
+        if self._bar is not None:
+            with suppress(OSError, ValueError):  # whoever watched has gone
+                self._bar.stop()
+        self._write(self._line(self._clock() if self._prepared is None else self._counted) + "\n")
 
     def __enter__(self) -> Progress:
         return self
@@ -82,23 +90,24 @@ class Progress:
         self.close()
 
     def _show(self, now: float) -> None:
-        line = self._line(now)
-        if self._terminal:
-            self._write("\r" + line.ljust(self._shown))
-            self._shown = len(line)
-        else:
-            self._write(line + "\n")
+        if not self._terminal:
+            self._write(self._line(now) + "\n")
+            return
+        try:
+            if self._bar is None:
+                self._bar = _bar(self._stream, self.total)
+                self._bar.add_task(f"{self.label}:", total=self.total, told="")
+                self._bar.start()
+            self._bar.update(0, completed=self.done, told=self._line(now).removeprefix(f"{self.label}: "), refresh=True)
+        except (OSError, ValueError):  # whoever watched has gone
+            self._silent = True
 
     def _line(self, now: float) -> str:
         spent = max(now - self._began, 1e-9)
         rate = self.done / spent
         parts = [f"{self.label}:"]
         if self.total:
-            share = min(self.done / self.total, 1.0)
-            if self._terminal:
-                full = int(share * _WIDTH)
-                parts.append(f"[{'#' * full}{'.' * (_WIDTH - full)}]")
-            parts.append(f"{share:4.0%}")
+            parts.append(f"{min(self.done / self.total, 1.0):4.0%}")
         parts.append(f"{self.done:,}" + (f" of {self.total:,}" if self.total else "") + f" {self.unit},")
         parts.append(f"{rate:,.0f}/s,")
         if self._ended:
@@ -125,6 +134,16 @@ class Progress:
             self._stream.flush()
         except (OSError, ValueError):  # whoever watched has gone
             self._silent = True
+
+
+def _bar(stream: TextIO, total: int | None) -> Any:
+    """A bar that goes when it is stopped. What a program prints meanwhile is not redirected, and no thread draws."""
+    told = rich_progress.TextColumn("{task.fields[told]}", markup=False)
+    label = rich_progress.TextColumn("{task.description}", markup=False)
+    columns = (label, rich_progress.BarColumn(_BAR), told) if total else (label, told)
+    screen = rich_console.Console(file=stream, highlight=False, emoji=False)
+    how: dict[str, Any] = {"auto_refresh": False, "transient": True, "redirect_stdout": False, "redirect_stderr": False}
+    return rich_progress.Progress(*columns, console=screen, **how)
 
 
 def _clock(seconds: float) -> str:

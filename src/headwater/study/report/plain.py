@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headwater.study.report.table import Column, Row, Table, shown
+from headwater.text_tables import aligned
 
 SHOWN = 40  # rows; files have them all
 _WIDEST = 60  # characters of a cell
@@ -14,8 +15,7 @@ def plain(table: Table, *, most: int = SHOWN) -> str:
     """A table's title, headings and rows as text: words on the left, numbers on the right, remarks below."""
     heads = [each.heading for each in table.columns]
     cells = [_cells(row, table.columns) for row in table.rows[:most]]
-    widths = [max(len(row[at]) for row in [heads, *cells]) for at in range(len(heads))]
-    lines = [table.title, *(_line(row, widths, table.columns) for row in [heads, *cells])]
+    lines = [table.title, *aligned(heads, cells, [each.number for each in table.columns])]
     if len(table.rows) > most:
         lines.append(f"  … and {len(table.rows) - most:,} more")
     remarks = [f"{row.values[0]}: {said}" for row in table.rows[:most] for said in row.remarks.values()]
@@ -27,14 +27,6 @@ def _cells(row: Row, columns: Sequence[Column]) -> list[str]:
         cut(shown(value, column), _WIDEST) + (" †" if at in row.remarks else "")
         for at, (value, column) in enumerate(zip(row.values, columns, strict=True))
     ]
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
-    padded = (
-        cell.rjust(width) if column.number else cell.ljust(width)
-        for cell, width, column in zip(cells, widths, columns, strict=True)
-    )
-    return ("  " + "  ".join(padded)).rstrip()
 
 
 def cut(text: str, most: int) -> str:
