@@ -22,6 +22,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("late",),
     ("text_tables",),
     ("types",),
+    ("runnable",),
     ("ir",),
     ("lang", "native"),
     ("interest",),
@@ -59,7 +60,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     "ir": (
         ("domain", "functions", "library", "nodes", "outputs"),
         ("interp", "intervals", "notes", "walk"),
-        ("backend", "functional", "operators"),
+        ("backend", "functional", "operators", "state"),
         ("build", "params", "show"),
         ("encode", "flow", "uses", "value", "verify"),
         ("loops", "rebind", "simplify", "unserial"),

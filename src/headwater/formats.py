@@ -18,4 +18,5 @@ SEALED_STREAM = 1  # how the two ends of a stream do: `federation/transport/seal
 PROOF = 1  # what shows that a node knows a user's password: `federation/security/proof.py`
 WRITE_AHEAD = 1  # a segment of a log that is not at rest yet: `store/log/wal.py`
 STATE = 2  # a node's state in SQLite: `store/state.py`
+SNAPSHOT = 1  # the state of a run, with its position in each source: `runnable.py`
 OFFSET = 1  # of a stream in Spark's checkpoint: `spark/live/offsets.py`

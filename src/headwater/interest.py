@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headwater.errors import ExecutionError, Problem
 from headwater.ir import interp, serial
@@ -28,6 +28,7 @@ from headwater.ir.show import show
 from headwater.ir.uses import by_use, check_used, is_flexible
 from headwater.lang.names import meta
 from headwater.lang.pyconst import State
+from headwater.runnable import INTEREST, Clock, register
 from headwater.types import Event, EventType, event_type
 from headwater.types.declaration import parse_record
 from headwater.types.model import Record
@@ -84,6 +85,18 @@ class Interest:
         return self
 
     # ── what it is ──
+
+    kind: ClassVar[str] = INTEREST
+
+    @property
+    def stateful(self) -> bool:
+        """Whether what it says of an event depends on those before, at the same source."""
+        return self.program.stateful
+
+    @property
+    def partition(self) -> tuple[str, ...]:
+        """By what its state is kept apart: there is one for each source."""
+        return ()
 
     @property
     def notation(self) -> str:
@@ -179,8 +192,12 @@ class Interest:
         raw = self.type.decode_raw(event) if isinstance(event, RECORDS) else self.type.to_raw(event)
         return interp.run(self.program, raw, meta=meta, params=self.params, state=state, fuel=self.limits.fuel)
 
+    def start(self, clock: Clock | None = None) -> Native:
+        """A run of it, as of any `Runnable`: what a source holds. Interests act when events come, and need no clock."""
+        return self.native()
+
     def native(self) -> Native:
-        """A running copy with its own parameters, state and counts: what a source holds."""
+        """A running copy with its own parameters, state and counts."""
         from headwater.native.program import Native
 
         return Native(self.executed, raw_params=self.params, fuel=self.limits.fuel)
@@ -307,6 +324,8 @@ def _one_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 60 else line[:57] + "…"
 
+
+register(INTEREST, Interest.loads)
 
 __all__ = [
     "NOTATIONS",

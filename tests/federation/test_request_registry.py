@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from headwater import Interest
 from headwater.errors import FederationError, FrameError
 from headwater.federation.peers.request_registry import Caller, RequestRegistry, UnknownRequest
 from headwater.federation.wire import requests as messages
@@ -87,3 +88,13 @@ def test_what_is_no_request_is_refused(data: bytes) -> None:
     with pytest.raises(FrameError, match="expected a request") as raised:
         RequestRegistry("lab").decode(data)
     assert not isinstance(raised.value, UnknownRequest)
+
+
+def test_a_wish_of_a_kind_that_is_not_known_is_refused_alone(make: Nodes) -> None:
+    lab, desk, peer = asked(make)
+    lab.node.channel("t.c", "level: f64").source()
+    program = Interest("level > 0.5", "level: f64").dumps()
+    wishes = [messages.Wish(1, program, tagged=True, kind="pattern"), messages.Wish(2, program, kind="interest")]
+    answer = desk.dialogue.ask(peer, messages.Install("t.c", 1, wishes))
+    assert set(answer.refused) == {1}
+    assert f"kinds that Headwater {VERSION} runs, which are interest, found 'pattern'" in answer.refused[1]

@@ -14,7 +14,7 @@ from headwater.channel.services import Service
 from headwater.errors import HeadwaterError
 from headwater.federation.security.offences import UNKNOWN
 from headwater.federation.wire.control import SourceAd
-from headwater.federation.wire.requests import Wish, unpack_interest
+from headwater.federation.wire.requests import Wish, unpack_wish
 from headwater.types import Event
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _text(wish: Wish) -> str:
     if len(wish.program or b"") + len(wish.params or b"") > READ_BYTES:
         return "(large)"
     try:
-        interest = unpack_interest(wish.program, wish.params)
+        interest = unpack_wish(wish)
     except HeadwaterError:
         return "(unreadable)"
-    return "" if interest is None else interest.text or str(interest)
+    return "" if interest is None else getattr(interest, "text", "") or str(interest)

@@ -20,14 +20,18 @@ import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import nullcontext
+from functools import cached_property
 from typing import Any, Literal
 
+from headwater import runnable
 from headwater.errors import DecodeError, ExecutionError
 from headwater.ir import params as parameters
 from headwater.ir.analyse import Analysis
 from headwater.ir.cost import interpreted_steps
 from headwater.ir.interp import FUEL, EventContext, Fault, State, Status, initial_state, run
 from headwater.ir.nodes import Program
+from headwater.ir.serial import fingerprint_of_normal
+from headwater.ir.state import dump_state, load_state
 from headwater.late import np
 from headwater.native import engine
 from headwater.native.batch import BatchCode, BatchProgram, BatchResult, Counts, batch_code, batch_source, is_large
@@ -388,6 +392,24 @@ class Native:
             if self._state is None:
                 self._state = StateBlock(self.program)
             self._state.put(state)
+
+    def snapshot(self, positions: Mapping[str, int]) -> bytes:
+        """The present state, with the last event of each source that is in it: `restore` goes on from there, whatever
+        tier, process or machine that is in."""
+        state = dump_state(self.program, self.get_state())
+        return runnable.snapshot(runnable.INTEREST, self._fingerprint, positions, state)
+
+    def restore(self, snapshot: bytes) -> dict[str, int]:
+        """Take over the state of another run of an equal interest; the positions after which events are to come."""
+        found = runnable.read_snapshot(snapshot, runnable.INTEREST, self._fingerprint)
+        state = load_state(self.program, found.state)
+        if self._state is not None:
+            self.set_state(state)
+        return found.positions
+
+    @cached_property
+    def _fingerprint(self) -> bytes:
+        return fingerprint_of_normal(self.program)
 
     def get_state(self) -> State:
         """The present state in the interpreter's form; empty for a stateless interest."""

@@ -397,7 +397,7 @@ def resolve_facts(facts: Any, channel: Channel) -> Interest | None:
     else:
         made = interest_for(channel, facts)
     assert made is not None
-    if made.program.stateful or made.output is not None:
+    if made.stateful or made.output is not None:
         raise SubscriptionError("facts: expected a condition on single events, found one with state or output")
     return made
 

@@ -142,8 +142,8 @@ class _FromLog:
 
     def __init__(self, channel: Channel, flow: Flow, entry: Entry, wanted: int) -> None:
         self._channel, self._flow, self._entry, self._wanted = channel, flow, entry, wanted
-        self._native = None if entry.interest is None else entry.interest.native()
-        self._stateful = entry.interest is not None and entry.interest.program.stateful
+        self._native = None if entry.interest is None else entry.interest.start(flow.channel.node.clock)
+        self._stateful = entry.interest is not None and entry.interest.stateful
         self._upto = 0
 
     def behind(self) -> int:
@@ -250,7 +250,7 @@ class _Remembered:
 
     def __init__(self, recorder: Recorder, flow: Flow, entry: Entry) -> None:
         self._recorder, self._flow, self._entry = recorder, flow, entry
-        self._native = None if entry.interest is None else entry.interest.native()
+        self._native = None if entry.interest is None else entry.interest.start(flow.channel.node.clock)
         self._upto = 0
 
     def behind(self) -> int:
@@ -272,7 +272,7 @@ class _Remembered:
 
     def settle(self) -> None:
         interest = self._entry.interest
-        if interest is not None and interest.program.stateful and self._native is not None:
+        if interest is not None and interest.stateful and self._native is not None:
             self._flow.goes_on(self._entry, self._native)
 
 

@@ -147,7 +147,7 @@ def key_of(interest: Interest | None) -> object:
     """Equal for interests that say the same with the same parameters. What has state is never shared."""
     if interest is None:
         return None
-    if interest.program.stateful:
+    if interest.stateful:
         return object()
     return interest.fingerprint, repr(sorted(interest.params.items()))
 
@@ -300,7 +300,7 @@ class Lineup:
         if interest is None:
             return "always"
         facts = self.facts
-        if facts is not None and not interest.program.stateful:
+        if facts is not None and not interest.stateful:
             sides = {"a_params": interest.params, "b_params": facts.params}
             if disjoint(interest.normal, facts.normal, **sides):
                 return "never"
@@ -386,8 +386,8 @@ class Flow(FlowPart):
         "_evaluated",
         "_mark",
         "_match",
-        "_natives",
         "_passed",
+        "_runners",
         "_totals",
         "_wired",
         "base",
@@ -415,7 +415,7 @@ class Flow(FlowPart):
         self._wired: int | None = None  # while the short way leads to another node: `direct` as it was before
         self.route = EMPTY
         self.take(lineup.route)
-        self._natives: dict[Entry, Native] = {}  # what runs alone, with this source's state
+        self._runners: dict[Entry, Native] = {}  # what runs alone, with this source's state
 
     def take(self, route: Route) -> None:
         """Another route from here on."""
@@ -552,15 +552,25 @@ class Flow(FlowPart):
                 yield from member.reaches(self.source, None if transforms else record)
 
     def _native(self, entry: Entry) -> Native:
-        found = self._natives.get(entry)
+        found = self._runners.get(entry)
         if found is None:
             assert entry.interest is not None
-            found = self._natives[entry] = entry.interest.native()
+            found = self._runners[entry] = entry.interest.start(self.channel.node.clock)
         return found
+
+    def snapshot(self, entry: Entry) -> bytes:
+        """The state of an interest here, up to the last event of the source, which stands still: another run of it goes
+        on from there (`restore`, or `Native.restore` anywhere else)."""
+        return self._native(entry).snapshot({self.source.position_key or self.source.id: self.seen})
+
+    def restore(self, entry: Entry, snapshot: bytes) -> int:
+        """Have an interest go on with a state that was taken elsewhere; the source stands still. After which of its
+        events that is: those that are later are to be judged again, from the log."""
+        return self._native(entry).restore(snapshot).get(self.source.position_key or self.source.id, 0)
 
     def goes_on(self, entry: Entry, native: Native) -> None:
         """An interest goes on here with the state that it came to elsewhere; the source stands still."""
-        self._natives[entry] = native
+        self._runners[entry] = native
 
     def past_judge(self, entry: Entry, native: Native) -> Callable[[Letter], Letter | None]:
         """What an interest makes of an event of the past: the same as of one that comes."""
@@ -580,11 +590,11 @@ class Flow(FlowPart):
         return EventContext(self.source.name, self.source.node, letter.seq, letter.stamp // 1000)
 
     def judged(self, entry: Entry) -> Judged:
-        native = self._natives.get(entry)
+        native = self._runners.get(entry)
         if native is None:
             return Judged()
         counts = native.counts
         return Judged(counts.undecided, {fault: number for fault, number in counts.faults.items() if number})
 
     def forget(self, entry: Entry) -> None:
-        self._natives.pop(entry, None)
+        self._runners.pop(entry, None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headwater.errors import HeadwaterError
 from headwater.federation.interests.conjunction import restricted
 from headwater.federation.security.policy import Restrict
-from headwater.federation.wire.requests import Wish, unpack_interest
+from headwater.federation.wire.requests import Wish, unpack_wish
 from headwater.interest import Interest
 from headwater.ir import walk
 from headwater.match.lower import is_plain
@@ -69,7 +69,9 @@ class Granting:
         zones = frozenset(wish.zones) if wish.zones else None
         size = len(wish.program or b"") + len(wish.params or b"")
         self._check_size(size)
-        interest = unpack_interest(wish.program, wish.params)
+        interest = unpack_wish(wish)
+        if interest is not None and not isinstance(interest, Interest):
+            raise Refused(f"what is of the kind {wish.kind!r} does not run at a source of this node")
         if interest is None:
             return Grant(None, zones)
         if channel.type is None:
@@ -83,7 +85,7 @@ class Granting:
                 raise Refused(f"not allowed to install code: {decision.why}")
         if wish.tagged and not wish.tag:
             raise Refused("what comes with a tag needs one that is not 0")
-        if not wish.tagged and (interest.program.stateful or interest.output is not None):
+        if not wish.tagged and (interest.stateful or interest.output is not None):
             raise Refused("an interest with state or output must come with a tag")
         _ = interest.fingerprint  # so that nobody waits for it, and for what follows, later
         interest.prepare()

@@ -26,7 +26,7 @@ def combined(where: Interest | None, wants: Sequence[Interest | None], type: Eve
     if type is None:
         return where
     needed = [wants[at] for at in minimal(wants)[0]]
-    filters = [want for want in needed if want is not None and not want.program.stateful and want.output is None]
+    filters = [want for want in needed if want is not None and not want.stateful and want.output is None]
     if len(filters) < len(needed) or not 0 < len(filters) <= MOST:
         return where
     try:

@@ -490,7 +490,7 @@ class Requester:
             for channel, entry in ahead:
                 demands.ahead.setdefault(channel, []).append(entry)
                 demands.touch(channel, [entry])
-                if entry.interest is not None and entry.interest.program.stateful:
+                if entry.interest is not None and entry.interest.stateful:
                     node._wiring.reserved.append(entry)
             node._wiring.changed([channel for channel, _ in ahead])
         return ahead

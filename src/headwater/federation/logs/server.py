@@ -361,7 +361,7 @@ def _interest(question: Read, schema: pa.Schema) -> Interest:
         raise Refused(f"fuel: expected at most {most:,}, found {fuel:,}")
     limits = None if fuel is None else Limits(fuel=fuel)
     interest = Interest.loads(question.program, unpack_params(question.params), limits=limits)
-    if interest.program.stateful:
+    if interest.stateful:
         raise Refused(
             "an interest with state cannot be run over part of a log, for what it remembers of the events before is "
             "not there; read without it, and run it where all events of a source come in order"

@@ -41,7 +41,7 @@ class CatchUp:
         self._source = lane.source
         self._channel = lane.crossing.channel
         self._flow = lane.source.flows[self._channel]
-        self._natives: dict[Entry, Native] = {}
+        self._runners: dict[Entry, Native] = {}
         self.begun = False  # what was put in before is sent
         self.follows: Lane | None = None  # the lane of an earlier source of that name, which has to catch up first
         self.closing: int | None = None  # the last event to read: the lane takes in those after it
@@ -59,7 +59,7 @@ class CatchUp:
     def _stateful(self) -> bool:
         """Whether an interest goes on with the state that it has at the end of the log."""
         wishes = list(self.lane.crossing.wishes.values())
-        return any(entry.interest is not None and entry.interest.program.stateful for entry, _ in wishes)
+        return any(entry.interest is not None and entry.interest.stateful for entry, _ in wishes)
 
     def step(self, frames: list[bytes]) -> bool:
         """Frames of some more events; whether that was all."""
@@ -111,8 +111,8 @@ class CatchUp:
 
     def _end(self) -> bool:
         """The lane goes on by itself; interests with state go on from where they are."""
-        for entry, native in self._natives.items():
-            if entry.interest is not None and entry.interest.program.stateful:
+        for entry, native in self._runners.items():
+            if entry.interest is not None and entry.interest.stateful:
                 self._flow.goes_on(entry, native)
         self.lane.caught_up(self.at)
         return True
@@ -153,10 +153,10 @@ class CatchUp:
             self._emit(tag, seqs[new:], stamps[new:], records[new:], frames)
 
     def _native(self, entry: Entry) -> Native:
-        found = self._natives.get(entry)
+        found = self._runners.get(entry)
         if found is None:
             assert entry.interest is not None
-            found = self._natives[entry] = entry.interest.native()
+            found = self._runners[entry] = entry.interest.start(self._channel.node.clock)
         return found
 
     def _emit(self, tag: int, seqs: Any, stamps: Any, records: list[bytes], frames: list[bytes]) -> None:

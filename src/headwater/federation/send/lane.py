@@ -217,7 +217,7 @@ class Lane:
         if source.log is None or self.crossing.share is not None or self.behind is not None:
             return self.behind is not None and self.behind.closing is None
         for entry, _ in self.crossing.wishes.values():
-            if entry.interest is not None and entry.interest.program.stateful:
+            if entry.interest is not None and entry.interest.stateful:
                 return False  # its state has gone on
         self.behind = CatchUp(self, {}, {}, source.flows[self.crossing.channel].seen, again=False)
         self.peer.full.discard(self)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
+from headwater import runnable
 from headwater.errors import FederationError, FrameError
 from headwater.federation.wire.control import Name, Number, Positions, SourceAd
 from headwater.interest import Interest
@@ -383,6 +384,13 @@ def unpack_params(data: bytes | None) -> dict[str, Any]:
     found = _unpack(msgspec.msgpack.Decoder(dict[str, Any]), data, "parameters")
     made: dict[str, Any] = found
     return made
+
+
+def unpack_wish(wish: Wish) -> Any:
+    """What a wish is for, of whatever kind; None for everything. It is checked as one's own is."""
+    if wish.program is None or not wish.kind:
+        return unpack_interest(wish.program, wish.params)
+    return runnable.loads(wish.kind, wish.program, unpack_params(wish.params))
 
 
 def unpack_interest(program: bytes | None, params: bytes | None) -> Interest | None:

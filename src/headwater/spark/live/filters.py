@@ -207,7 +207,7 @@ def narrowed(interest: Interest | None, conditions: list[Expr], record: Record) 
     every = conditions[0] if len(conditions) == 1 else Logic("and", tuple(conditions))
     if interest is None:
         return Interest.from_program(Program(loose(record), None, (), (), (Return(every),)))
-    assert interest.output is None and not interest.program.stateful
+    assert interest.output is None and not interest.stateful
     program = replace(interest.program, body=tuple(_both(stmt, every) for stmt in interest.program.body))
     return Interest.from_program(program, interest.params, limits=interest.limits)
 

@@ -76,7 +76,7 @@ def read_range(
         try:
             log = open_place(place)
             # A stateful interest must see its source from the beginning, also when it is read again.
-            after = part.after if interest is not None and interest.program.stateful else reached
+            after = part.after if interest is not None and interest.stateful else reached
             found, judge = _reading(log, place, channel, part, after, interest, asked)
             for batch in found:
                 if judge is not None:
@@ -110,7 +110,7 @@ def _reading(
     them."""
     # What a transformation makes is asked for whole.
     columns = None if interest is not None and interest.output is not None else [*names, _SEQ]
-    if interest is None or not interest.program.stateful or place.log is not None:
+    if interest is None or not interest.stateful or place.log is not None:
         return log.read(channel, part.node, part.source, after, part.upto, interest=interest, columns=columns), None
     # Nodes do not run what has state over part of a log: it is run here, over all of it.
     judge = Judge(interest, log.schema(channel), columns=columns)

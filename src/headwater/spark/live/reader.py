@@ -25,7 +25,7 @@ class HeadwaterReader(DataSourceReader):  # type: ignore[misc]
         self, options: ReadOptions, record: Record, schema: Any, events: Record, interest: Interest | None
     ) -> None:
         self.options, self.record, self.schema = options, record, schema
-        self.stateful = interest is not None and interest.program.stateful
+        self.stateful = interest is not None and interest.stateful
         self.derives = interest is not None and interest.output is not None
         self.package = package(interest) if interest is not None else None
         self.nodes: set[str] | None = None

@@ -28,7 +28,7 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(
         self, options: ReadOptions, record: Record, schema: Any, events: Record, interest: Interest | None
     ) -> None:
-        if interest is not None and interest.program.stateful:
+        if interest is not None and interest.stateful:
             raise ExecutionError(
                 "option where: this interest has state, which a stream of ranges does not carry from one to the next. "
                 "Subscribe to the channel where it is published (its state is kept at the source), read the channel "

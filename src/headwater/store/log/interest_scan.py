@@ -54,7 +54,7 @@ class Judge:
         loose = Record(record.name, kept or (Field(record.fields[0].name, record.fields[0].type, True),))
         self._interest = interest.on(loose)
         self._natives: dict[tuple[str, str], Native] = {}
-        self._one = None if interest.program.stateful else self._interest.native()
+        self._one = None if interest.stateful else self._interest.native()
         self._meta = uses_meta(self._interest.program)
         self.evaluated = self.passed = 0
         wanted = set(used) | (set(self.columns) if interest.output is None else set())
