@@ -7,14 +7,14 @@ ZeroMQ where what is wanted happens to be the beginning of the message, the one 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from headwater_studies.fleet.hosts import LinkedHosts
 from headwater_studies.fleet.peers import SYSTEMS
-from headwater_studies.fleet.worker import WANTED, Worker
+from headwater_studies.fleet.worker import WANTED
 from headwater_studies.harness.bench import Start
+from headwater_studies.harness.pair import Pair
 
 WHERE: Mapping[int, str | None] = {100: None, 10: "pick < 10", 1: f"pick = {WANTED:g}"}  # by percent of the events
 NODE = "headwater_studies.fleet.thin"
@@ -59,13 +59,27 @@ class One:
     wrong: int
 
 
-class Ours:
+class _OverLink:
+    """A process of one system on each of two hosts."""
+
+    def __init__(self, start: Start, hosts: LinkedHosts, name: str, module: str) -> None:
+        self.near, self.far = (start(module, inside=host.inside) for host in (hosts.near, hosts.far))
+        self.name, self._hosts, self._pair = name, hosts, Pair(name, self.near, self.far)
+
+    def trips(self, n: int) -> float:
+        """The median round trip of one event."""
+        return float(self._pair.trips(n)["p50"])
+
+    def close(self) -> None:
+        self._pair.close()
+
+
+class Ours(_OverLink):
     """A node on each host."""
 
     def __init__(self, start: Start, hosts: LinkedHosts) -> None:
-        self._hosts, self._wanted = hosts, 0
-        self.near = start(NODE, inside=hosts.near.inside)
-        self.far = start(NODE, inside=hosts.far.inside)
+        super().__init__(start, hosts, "Headwater", NODE)
+        self._wanted = 0
 
     def open(self, *, limit: int | None = None) -> None:
         """New nodes. `limit`: how many events may wait before publishers do."""
@@ -74,10 +88,6 @@ class Ours:
         endpoint = self.near.call("listen", name="near", host=near, limit=limit)["endpoint"]
         self.far.call("listen", name="far", host=far, connect=endpoint)
         self.near.call("source")
-
-    def trips(self, n: int) -> float:
-        """The median round trip of one event."""
-        return float(self.near.call("trips", n=n)["p50"])
 
     def prepare(self) -> None:
         self.far.call("answer")
@@ -110,17 +120,12 @@ class Ours:
         seen = self.far.call("seen")
         return One(end - sent["start"], traffic, seen["got"], abs(useful - seen["got"]) + seen["wrong"]), sent
 
-    def close(self) -> None:
-        _close(self.near, self.far)
 
-
-class Peer:
+class Peer(_OverLink):
     """Another system, which sends everything."""
 
     def __init__(self, start: Start, hosts: LinkedHosts, key: str) -> None:
-        self.name, self._hosts = SYSTEMS[key].name, hosts
-        self.near = start(SYSTEMS[key].module, inside=hosts.near.inside)
-        self.far = start(SYSTEMS[key].module, inside=hosts.far.inside)
+        super().__init__(start, hosts, SYSTEMS[key].name, SYSTEMS[key].module)
 
     def open(self) -> None:
         peer = self.near.call("open", host=self._hosts.near.address)["peer"]
@@ -129,12 +134,6 @@ class Peer:
         if there is not None:  # else the listener is all that waits
             self.far.call("join", peer=None)
         self.near.answer()
-
-    def trips(self, n: int) -> float:
-        self.far.ask("echo", n=n)
-        found = float(self.near.call("trips", n=n)["p50"])
-        self.far.answer()
-        return found
 
     def run(self, n: int, percent: int = 100) -> One:
         """Send `n` events; all are counted where they arrive, one percent is wanted there."""
@@ -148,9 +147,6 @@ class Peer:
         got = self.far.answer()
         traffic = self._hosts.quiet() - before
         return One(got["end"] - start, traffic, got["got"], abs(goal - got["got"]) + abs(n // 100 - got["useful"]))
-
-    def close(self) -> None:
-        _close(self.near, self.far)
 
 
 class Prefix(Peer):
@@ -167,9 +163,3 @@ class Prefix(Peer):
             return self._run(n, n // 100)
         finally:
             self.only(None)
-
-
-def _close(*workers: Worker) -> None:
-    for worker in workers:
-        with suppress(OSError):
-            worker.close()
