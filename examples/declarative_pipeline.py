@@ -23,8 +23,8 @@ import pyspark
 
 import headwater
 from headwater import Event, Log, Node, f64
+from headwater.logs import LogFiles
 from headwater.spark.session import find_java
-from headwater.store.log.reader import ChannelReader
 
 PROJECT = Path(__file__).resolve().parent / "declarative_pipeline"
 
@@ -121,7 +121,7 @@ def look(project: Path) -> None:
     assert len(bad) == len(DIRT)
     assert len(table(project, "archived")) == len(GOOD)
 
-    logged = [row for batch in ChannelReader(project / "log", "weather.archive").scan() for row in batch.to_pylist()]
+    logged = [row for batch in LogFiles(project / "log").read("weather.archive") for row in batch.to_pylist()]
     assert Counter((row["station"], row["temperature"]) for row in logged) == Counter((s, t) for s, _, t in GOOD)
     assert [row["event_seq"] for row in logged] == list(range(1, len(GOOD) + 1))
     print(f"\npublished to weather.archive in the log: {len(logged)} events")

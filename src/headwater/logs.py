@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.replay import replay
 from headwater.extras import require
 from headwater.store.log.log_folder import LogFiles
+from headwater.store.log.log_reader import Batches, LogReader
 from headwater.store.log.reader import Span
 from headwater.store.log.settings import Log
 
 if TYPE_CHECKING:
     from headwater.federation.logs.client import LogClient
 
-__all__ = ["Log", "LogClient", "LogFiles", "Span", "replay"]
+__all__ = ["Batches", "Log", "LogClient", "LogFiles", "LogReader", "Span", "replay"]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,12 +31,12 @@ class Tenth(Event, name="ie.tcd.Tenth"):
 
 def logged(folder: Path, channel: str = CHANNEL) -> list[dict[str, Any]]:
     """Everything in a channel's log."""
-    return [row for batch in ChannelReader(folder, channel).scan() for row in batch.to_pylist()]
+    return [row for batch in ChannelReader(folder, channel).read() for row in batch.to_pylist()]
 
 
 def numbers(folder: Path, source: str, channel: str = CHANNEL) -> list[int]:
     reader = ChannelReader(folder, channel)
-    return [seq for batch in reader.scan(node="lab", source=source) for seq in batch["event_seq"].to_pylist()]
+    return [seq for batch in reader.read(node="lab", source=source) for seq in batch["event_seq"].to_pylist()]
 
 
 # ── what is written ──

@@ -22,7 +22,7 @@ CHANNEL = "ie.tcd.count"
 
 def numbers(folder: Path, source: str) -> list[tuple[int, int]]:
     """Of a source, what the log has: sequence numbers and values."""
-    found = ChannelReader(folder, CHANNEL).scan(node="lab", source=source)
+    found = ChannelReader(folder, CHANNEL).read(node="lab", source=source)
     return [
         pair for batch in found for pair in zip(batch["event_seq"].to_pylist(), batch["n"].to_pylist(), strict=True)
     ]

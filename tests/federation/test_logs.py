@@ -30,6 +30,7 @@ from headwater.federation.security.rules import Rule
 from headwater.federation.security.settings import Security
 from headwater.federation.wire import log_requests as log_messages
 from headwater.federation.wire.log_requests import Logged, Read
+from headwater.logs import LogFiles, LogReader
 from headwater.store.log import retention
 from tests.federation.nodes import eventually, nodes
 
@@ -326,6 +327,32 @@ def test_what_is_published_meanwhile_is_there(lab: Lab) -> None:
         source.publish(Sighting(**sighting(n)))
         last = next(span.last for span in client.sources(CHANNEL) if span.source == "late")
         assert last == n and seqs(client.read(CHANNEL, "beta", "late", n - 1, n)) == [n]
+
+
+def test_a_log_is_read_in_one_way_wherever_it_is(tmp_path: Path) -> None:
+    def whole(log: LogReader) -> Any:
+        """All that a reader says, by a program that does not know which one it is."""
+        [channel] = log.channels()
+        every = log.read(channel)
+        loud = log.read(channel, interest=where("level > 0.5"), columns=["event_source", "event_seq"])
+        some = log.read(channel, source="b", after=3, upto=8)
+        ended = [rows_of(each) for each in (every, loud, some)]
+        return ended, log.sources(channel), log.type(channel), log.schema(channel), every.removed, some.removed
+
+    with nodes() as made:
+        node = made("lab", log=tmp_path)
+        channel = node.channel(CHANNEL, Sighting)
+        for name in "ba":
+            channel.source(name).publish_many([Sighting(**sighting(n)) for n in range(1, 11)])
+        with LogClient(node.endpoints[0]) as client:
+            there, here = whole(client), whole(LogFiles(tmp_path))
+    assert there == here
+    every, loud, some = there[0]
+    assert [(row["event_source"], row["event_seq"]) for row in every] == [(s, n) for s in "ab" for n in range(1, 11)]
+    assert [row["event_seq"] for row in some] == [4, 5, 6, 7, 8]
+    assert [(row["event_source"], row["event_seq"]) for row in loud] == [
+        (s, n) for s in "ab" for n in range(1, 11) if sighting(n)["level"] > 0.5
+    ]
 
 
 def test_many_readers(lab: Lab) -> None:

@@ -46,7 +46,7 @@ def main(master: str, folder: Path) -> None:
     assert len(bad) == 3 * LINES - good and all("level" in row.reason for row in bad)
 
     reader = ChannelReader(log, CHANNEL)
-    rows = [row for batch in reader.scan() for row in batch.to_pylist()]
+    rows = [row for batch in reader.read() for row in batch.to_pylist()]
     frame = events(spark, log, CHANNEL)
     loud = Interest("level > 0.9 and zone = 1", reader.type)
     expected = sum(row["level"] > 0.9 and row["zone"] == 1 for row in rows)

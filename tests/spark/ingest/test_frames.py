@@ -80,7 +80,7 @@ def test_split_agrees_with_ingest(utc: Any, tmp_path: Path, case: str) -> None:
     columns = ["event_node", "event_source", "event_time", "who", "level"]
     logged = [
         tuple(row[name] for name in columns)
-        for batch in ChannelReader(tmp_path / "log", "visits").scan()
+        for batch in ChannelReader(tmp_path / "log", "visits").read()
         for row in batch.to_pylist()
     ]
     assert events.columns == columns

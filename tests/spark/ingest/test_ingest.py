@@ -22,7 +22,7 @@ from headwater.store.log.verify import verify
 
 def logged(log: Path, channel: str) -> list[dict[str, Any]]:
     reader = ChannelReader(log, channel)
-    rows = [row for batch in reader.scan() for row in batch.to_pylist()]
+    rows = [row for batch in reader.read() for row in batch.to_pylist()]
     return sorted(rows, key=lambda row: row["event_seq"])
 
 

@@ -54,7 +54,7 @@ def check(spark: Any, folder: Path, format: str, lines: list[bytes], good: list[
     )  # fmt: skip
     report = ingest(spark, mapping, [path], folder / "log")
     seqs = [
-        seq for batch in ChannelReader(folder / "log", "random").scan() for seq in batch.column("event_seq").to_pylist()
+        seq for batch in ChannelReader(folder / "log", "random").read() for seq in batch.column("event_seq").to_pylist()
     ]
     assert sorted(seqs) == good  # one piece: sequence numbers are lines
     assert report.quarantine is not None

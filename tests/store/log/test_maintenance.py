@@ -142,7 +142,7 @@ class TestWhoReadsMeanwhile:
         """Each event once, although all files have gone while it reads; with too many to have open, others wait."""
         monkeypatch.setattr(opening, "HANDLES", handles)
         reader = ChannelReader(log.root, CHANNEL)
-        readers = [reader.scan(rows=7), reader.merged(rows=7), reader.scan(node="b", source="x", rows=7)]
+        readers = [reader.read(rows=7), reader.merged(rows=7), reader.read(node="b", source="x", rows=7)]
         found = [[next(each)] for each in readers]
         done = threading.Event()
 
@@ -185,7 +185,7 @@ class TestWhoReadsMeanwhile:
                     continue
                 reader = ChannelReader(tmp_path, CHANNEL)
                 for source in seen:
-                    found = [key[2] for key in keys(reader.scan(node="w", source=source, rows=100))]
+                    found = [key[2] for key in keys(reader.read(node="w", source=source, rows=100))]
                     assert found == list(range(1, len(found) + 1))
                     assert len(found) >= seen[source]
                     seen[source] = len(found)

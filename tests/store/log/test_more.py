@@ -39,7 +39,7 @@ def test_a_reader_of_very_many_files_does_not_stop_the_writer(
         for segment in range(5):
             fill(log, 1 + 10 * segment)
             log.roll(wait=True)
-    reading = ChannelReader(tmp_path, CHANNEL).scan(rows=1)
+    reading = ChannelReader(tmp_path, CHANNEL).read(rows=1)
     next(reading)
 
     def use() -> None:

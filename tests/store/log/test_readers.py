@@ -249,7 +249,7 @@ def test_damaged_pages_are_seen(tmp_path: Path) -> None:
     (problem,) = verify(tmp_path, CHANNEL).problems
     assert "row group 0, 2,000 events, cannot be read" in problem.problem and "CRC" in problem.problem
     with pytest.raises(StoreError, match="CRC"):
-        list(ChannelReader(tmp_path, CHANNEL).scan())
+        list(ChannelReader(tmp_path, CHANNEL).read())
     with pytest.raises(StoreError, match=r"row group 0 cannot be read.*CRC"):
         backtest(None, tmp_path, [Subscription(name="loud", where="level > 10", at="desk")])
 

@@ -57,7 +57,7 @@ class TestWhatThereIs:
         reader = ChannelReader(log.root, CHANNEL, nodes=["b"])
         assert [span.source for span in reader.sources()] == ["x", "z"]
         assert reader.count() == 68
-        assert {key[0] for key in keys(reader.scan())} == {"b"}
+        assert {key[0] for key in keys(reader.read())} == {"b"}
 
     def test_files_at_rest_and_not(self, log: Logged) -> None:
         files = ChannelReader(log.root, CHANNEL).files()
@@ -86,10 +86,10 @@ class TestWhatThereIs:
         log.rows += rows
         reader = ChannelReader(log.root, CHANNEL)
         assert Span("c", "w", 1, 10, 10) in reader.sources()
-        assert sorted(keys(reader.scan())) == sorted(log.ordered())
+        assert sorted(keys(reader.read())) == sorted(log.ordered())
         assert keys(reader.merged()) == log.ordered()
-        assert [key[2] for key in keys(reader.scan(node="c", source="w", after=7))] == [8, 9, 10]
-        assert keys(ChannelReader(log.root, CHANNEL, nodes=["b"]).scan(source="w")) == []
+        assert [key[2] for key in keys(reader.read(node="c", source="w", after=7))] == [8, 9, 10]
+        assert keys(ChannelReader(log.root, CHANNEL, nodes=["b"]).read(source="w")) == []
 
     def test_a_segment_that_is_at_rest_but_whose_file_is_still_there_counts_once(self, log: Logged) -> None:
         tail = log.tail("a#1", [sighting("a#1", "x", i, DAY0) for i in range(70, 80)])
@@ -98,14 +98,14 @@ class TestWhatThereIs:
         log.rest("a#1", half)
         del log.rows[-len(half) :]
         reader = ChannelReader(log.root, CHANNEL)
-        assert tail.exists() and sorted(keys(reader.scan())) == sorted(log.ordered())
+        assert tail.exists() and sorted(keys(reader.read())) == sorted(log.ordered())
         assert reader.sources()[0].last == 79
 
 
 class TestRanges:
     def test_a_range_of_a_source_in_order(self, log: Logged) -> None:
         reader = ChannelReader(log.root, CHANNEL)
-        batches = list(reader.scan(node="a#1", source="x", after=45, upto=64, rows=4))
+        batches = list(reader.read(node="a#1", source="x", after=45, upto=64, rows=4))
         assert [key[2] for key in keys(batches)] == list(range(46, 65))
         assert all(batch.num_rows <= 4 for batch in batches)
 
@@ -115,14 +115,14 @@ class TestRanges:
             data[4:400] = b"\xff" * 396  # its first row groups: who reads them finds out
             path.write_bytes(data)
         reader = ChannelReader(log.root, CHANNEL)
-        found = reader.scan(node="a#1", source="x", after=49)
+        found = reader.read(node="a#1", source="x", after=49)
         assert [key[2] for key in keys(found)] == list(range(50, 70))
         with pytest.raises(StoreError, match="headwater log verify"):
-            list(reader.scan(node="a#1", source="x"))
+            list(reader.read(node="a#1", source="x"))
 
     def test_by_time_and_columns(self, log: Logged) -> None:
         reader = ChannelReader(log.root, CHANNEL)
-        found = list(reader.scan(since=DAY0 + 100, until=DAY0 + 120, columns=["level", "event_seq"]))
+        found = list(reader.read(since=DAY0 + 100, until=DAY0 + 120, columns=["level", "event_seq"]))
         assert {batch.schema.names[0] for batch in found} == {"level"}
         rows = sorted(value for batch in found for value in batch.column("event_seq").to_pylist())
         assert rows == [10, 10, 11, 11]
@@ -138,7 +138,7 @@ class TestRanges:
     )
     def test_what_is_asked_wrongly(self, log: Logged, given: dict[str, Any], message: str) -> None:
         with pytest.raises(StoreError, match=message):
-            ChannelReader(log.root, CHANNEL).scan(**given)
+            ChannelReader(log.root, CHANNEL).read(**given)
 
 
 class TestAgainstAList:
@@ -162,7 +162,7 @@ class TestAgainstAList:
         reader, size = ChannelReader(log.root, CHANNEL), data.draw(st.sampled_from([1, 4, 100]))
         every = log.ordered()
         assert keys(reader.merged(rows=size)) == every
-        assert sorted(keys(reader.scan(rows=size))) == sorted(every)
+        assert sorted(keys(reader.read(rows=size))) == sorted(every)
         assert reader.count() == len(every)
         since, until = (DAY0 + data.draw(st.integers(0, 2 * DAY_MICROSECONDS)) for _ in range(2))
         assert keys(reader.merged(since=since, until=until)) == [key for key in every if since <= key[3] < until]
@@ -170,7 +170,7 @@ class TestAgainstAList:
             own = sorted(key for key in every if key[:2] == (span.node, span.source))
             assert (span.first, span.last, span.events) == (own[0][2], own[-1][2], len(own))
             after, upto = data.draw(st.integers(0, 20)), data.draw(st.integers(0, 40))
-            found = keys(reader.scan(node=span.node, source=span.source, after=after, upto=upto, rows=size))
+            found = keys(reader.read(node=span.node, source=span.source, after=after, upto=upto, rows=size))
             assert found == [key for key in own if after < key[2] <= upto]
 
 
@@ -260,7 +260,7 @@ class TestEvolvedTypes:
         log = Logged(tmp_path, type=event_type(Seen))
         log.rest("a", [("a", "x", i, DAY0 + i, {"kind": Kind.THING if i > 1 else Kind.PERSON}) for i in (2, 3)])
         log.tail("a", [("a", "x", 4, DAY0 + 4, {"kind": Kind.PERSON})])
-        found = pa.Table.from_batches(ChannelReader(tmp_path, CHANNEL).scan(node="a", source="x"))
+        found = pa.Table.from_batches(ChannelReader(tmp_path, CHANNEL).read(node="a", source="x"))
         assert found.column("kind").to_pylist() == ["THING", "THING", "PERSON"]
         interest = Interest("kind == 'THING'", event_type(Seen))
         assert [k[2] for k in keys(LogFiles(tmp_path).read(CHANNEL, "a", "x", 0, None, interest=interest))] == [2, 3]
@@ -277,11 +277,11 @@ class TestWhatANodeWrites:
                 if i % 10 == 0:
                     log.roll(wait=i == 10)
                 # A write-ahead file that is read again is read on from where it ended.
-                seen = [key[2] for key in keys(reader.scan(node="a", source="x"))]
+                seen = [key[2] for key in keys(reader.read(node="a", source="x"))]
                 assert seen == list(range(1, i + 1))
             batch = kind.to_arrow([{"badge": i, "level": 1.0} for i in range(5)])
             log.append_batch("x", 31, DAY0 * 1000, batch)
-            assert [key[2] for key in keys(reader.scan(node="a", source="x", after=29))] == list(range(30, 36))
+            assert [key[2] for key in keys(reader.read(node="a", source="x", after=29))] == list(range(30, 36))
         assert ChannelReader(tmp_path, CHANNEL).sources() == [Span("a", "x", 1, 35, 35)]
 
     def test_damage_is_not_passed_over(self, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def read(found: ChannelLog, channel: Channel, source: str, after: int, upto: int
 
     found.check()
     reader, type = found.reader(), channel.type
-    for batch in reader.scan(node=found.node, source=source, after=after, upto=upto, rows=ROWS):
+    for batch in reader.read(node=found.node, source=source, after=after, upto=upto, rows=ROWS):
         seqs = batch.column(SEQ).to_numpy(zero_copy_only=False)
         stamps = batch.column(TIME).cast("int64").to_numpy(zero_copy_only=False) * 1000
         if type is None:

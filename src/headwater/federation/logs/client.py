@@ -1,4 +1,4 @@
-"""Reading the logs of a federation's nodes, from any process, without being a node.
+"""Pages the logs of a federation's nodes, from any process, without being a node.
 
     with LogClient("tcp/127.0.0.1:7447") as client:
         for span in client.sources("ie.tcd.sighting"):
@@ -22,6 +22,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from secrets import token_bytes
 from typing import Any
 
@@ -56,6 +57,7 @@ from headwater.federation.wire.log_requests import ChannelLogged, Head, Listing,
 from headwater.federation.wire.requests import Card, pack, pack_params
 from headwater.interest import Interest, Limits
 from headwater.late import pa
+from headwater.store.log.log_reader import Several, spans_of
 from headwater.store.log.reader import Span
 from headwater.types import EventType
 
@@ -426,22 +428,29 @@ class LogClient:
     def read(
         self,
         channel: str,
-        node: str,
-        source: str,
+        node: str | None = None,
+        source: str | None = None,
         after: int = 0,
         upto: int | None = None,
         *,
         interest: Interest | None = None,
         columns: Sequence[str] | None = None,
         max_bytes: int = log_messages.PAGE,
-    ) -> Reading:
+    ) -> Pages | Several:
         """The events of a source with `after` < sequence number <= `upto` (default: all there are now), in order.
 
         With an interest, which runs there, those that pass; of a transformation, what it makes of them. Batches have
-        the log's own columns and the fields, or those of both that are named in `columns`.
+        the log's own columns and the fields, or those of both that are named in `columns`. Without a source, or a node,
+        the events of all of them that are there, one source after another.
 
         `Unreachable`: the node has gone; what was read so far is good, and reading can go on after it once the node is
         back. `FederationError`: the node refuses."""
+        if node is None or source is None:
+            read = partial(
+                self.read, channel, after=after, upto=upto, interest=interest, columns=columns, max_bytes=max_bytes
+            )
+            spans = spans_of(self, channel, node, source)
+            return Several([partial(read, node=each.node, source=each.source) for each in spans])
         union = self._union(channel)
         schema = union.wanted(None if interest is None else interest.output, columns)
         program = params = fuel = None
@@ -452,7 +461,7 @@ class LogClient:
         asked = None if columns is None else list(columns)
         page = max(1, min(max_bytes, log_messages.PAGE))
         first = Read(token_bytes(16), channel, source, after, upto, program, params, fuel, asked, page, self._compress)
-        return Reading(self, node, first, schema, union, made=interest is not None and interest.output is not None)
+        return Pages(self, node, first, schema, union, made=interest is not None and interest.output is not None)
 
     def _place(self, channel: str, node: str) -> str:
         """The id of the node that has a log."""
@@ -551,7 +560,7 @@ class LogClient:
         return opened, head, data
 
 
-class Reading(Iterator[Any]):
+class Pages(Iterator[Any]):
     """Batches of one range, a page at a time; the next page is on its way while the caller works on this one.
 
     `schema` is that of every batch, `counts` what has come so far, `position` the sequence number up to which
@@ -570,7 +579,7 @@ class Reading(Iterator[Any]):
         if not self._over:
             self._under_way = client._start(node, first)
 
-    def __iter__(self) -> Reading:
+    def __iter__(self) -> Pages:
         return self
 
     def __next__(self) -> pa.RecordBatch:
@@ -646,4 +655,4 @@ def _close_shared() -> None:
 
 os.register_at_fork(after_in_child=_forked)
 
-__all__ = ["LogClient", "ReadCounts", "Reading"]
+__all__ = ["LogClient", "Pages", "ReadCounts"]

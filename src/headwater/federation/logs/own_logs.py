@@ -51,7 +51,7 @@ class Part:
         return found
 
     def scan(self, source: str, after: int, upto: int, columns: list[str] | None) -> Scan:
-        return self._reader.scan(node=self._node, source=source, after=after, upto=upto, columns=columns, rows=ROWS)
+        return self._reader.read(node=self._node, source=source, after=after, upto=upto, columns=columns, rows=ROWS)
 
 
 class OwnLogs:

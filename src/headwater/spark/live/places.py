@@ -1,16 +1,13 @@
-"""Where a channel's events are read from: one protocol, and the two things that have it."""
+"""Where a channel's events are read from: the log in a folder, or those of other nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol
-
 from headwater.channel.names import nearest
 from headwater.errors import ChannelError
-from headwater.interest import Interest
 from headwater.late import pa
 from headwater.spark.live.options import Place
 from headwater.spark.live.shaping import LOG_META
+from headwater.store.log.log_reader import LogReader
 from headwater.types import EventType, event_type
 from headwater.types.arrow import NAME_KEY
 from headwater.types.model import BYTES, Field, Record
@@ -18,56 +15,7 @@ from headwater.types.model import BYTES, Field, Record
 RAW = event_type(Record("bytes", (Field("data", BYTES),)))  # the events of a channel without a type
 
 
-class Extent(Protocol):
-    """What a log has of one source: numbers `first` to `last`, not necessarily all between them."""
-
-    @property
-    def node(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def last(self) -> int: ...
-    @property
-    def events(self) -> int | None: ...
-
-
-class Batches(Protocol):
-    """The batches of a range, as they are read."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-    @property
-    def removed(self) -> list[tuple[int, int]]:
-        """First and last number of what was not there any more when it was read."""
-
-
-class Reading(Protocol):
-    """A log that can be read: a folder's, or those of other nodes."""
-
-    def channels(self) -> list[str]: ...
-
-    def type(self, channel: str) -> EventType | None: ...
-
-    def schema(self, channel: str) -> Any: ...
-
-    def sources(self, channel: str) -> Any: ...
-
-    def read(
-        self,
-        channel: str,
-        node: str,
-        source: str,
-        after: int,
-        upto: int | None,
-        *,
-        interest: Interest | None = None,
-        columns: Any = None,
-    ) -> Batches: ...
-
-
-def open_place(place: Place) -> Reading:
+def open_place(place: Place) -> LogReader:
     """The log at a place, in this process."""
     if place.log is not None:
         from headwater.store.log.log_folder import LogFiles
@@ -78,7 +26,7 @@ def open_place(place: Place) -> Reading:
     return LogClient.shared(connect=place.connect, federation=place.federation, security=place.security)
 
 
-def type_of(log: Reading, place: Place, channel: str) -> EventType:
+def type_of(log: LogReader, place: Place, channel: str) -> EventType:
     """The channel's events as one type with all fields they ever had; one field `data` for a channel of bytes."""
     known = log.channels()
     if channel not in known:

@@ -15,9 +15,10 @@ from headwater.late import pc
 from headwater.spark.live.loss import Missing, tell_of_loss
 from headwater.spark.live.options import Place
 from headwater.spark.live.packing import unpack
-from headwater.spark.live.places import Batches, Reading, open_place
+from headwater.spark.live.places import open_place
 from headwater.spark.live.shaping import arrow_of, shaped
 from headwater.store.log.interest_scan import Judge
+from headwater.store.log.log_reader import Batches, LogReader
 from headwater.types.model import Record
 
 ATTEMPTS = 6  # of reaching a node, over a few seconds, before a task fails
@@ -104,7 +105,7 @@ def read_range(
 
 
 def _reading(
-    log: Reading, place: Place, channel: str, part: Range, after: int, interest: Interest | None, names: list[str]
+    log: LogReader, place: Place, channel: str, part: Range, after: int, interest: Interest | None, names: list[str]
 ) -> tuple[Batches, Judge | None]:
     """The columns wanted of the events that pass, and the number by which reading goes on; and what is still to judge
     them."""

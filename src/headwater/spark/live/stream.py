@@ -15,8 +15,9 @@ from headwater.spark.live.loss import tell_of_loss
 from headwater.spark.live.offsets import Key, Offset, flat_seqs, shares
 from headwater.spark.live.options import ReadOptions
 from headwater.spark.live.packing import loose, package, unpack
-from headwater.spark.live.places import Extent, open_place
+from headwater.spark.live.places import open_place
 from headwater.spark.live.ranges import Range, patiently, read_range
+from headwater.store.log.reader import Span
 from headwater.types.model import Record
 
 _log = logging.getLogger("headwater.spark")
@@ -95,7 +96,7 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return end
 
     def _admitted(
-        self, limit: ReadLimit, spans: dict[Key, Extent], after: dict[Key, int], lasts: dict[Key, int], turn: int
+        self, limit: ReadLimit, spans: dict[Key, Span], after: dict[Key, int], lasts: dict[Key, int], turn: int
     ) -> dict[Key, int]:
         """The number up to which each source is read, so that all together keep to the limit."""
         if not isinstance(limit, ReadMaxRows):
@@ -110,7 +111,7 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 uptos[key] = self._reach(spans[key], after[key], last, granted[key])
         return uptos
 
-    def _reach(self, span: Extent, after: int, last: int, count: int) -> int:
+    def _reach(self, span: Span, after: int, last: int, count: int) -> int:
         """The number of the `count`-th event after `after`: where numbers have gaps it lies further than `count`."""
         numbers = span.last - span.first + 1
         if span.events is None or span.events >= numbers:
@@ -124,10 +125,10 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             count -= batch.num_rows
         return last
 
-    def _sources(self) -> Sequence[Extent]:
+    def _sources(self) -> Sequence[Span]:
         place, channel = self.options.place, self.options.channel
         try:
-            found: Sequence[Extent] = patiently(lambda: open_place(place).sources(channel))
+            found: Sequence[Span] = patiently(lambda: open_place(place).sources(channel))
         except ChannelError:
             if place.log is not None:
                 raise
@@ -140,7 +141,7 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         missing = ((node, source, first, last) for (node, source), (first, last) in lost.items())
         tell_of_loss(self.options.channel, missing, fail=self.options.fail_on_loss)
 
-    def _replaced(self, key: Key, span: Extent, seq: int) -> None:
+    def _replaced(self, key: Key, span: Span, seq: int) -> None:
         message = (
             f"{self.options.channel}: {key[0]}/{key[1]} was read up to {seq}, but {self.options.place} has it only up "
             f"to {span.last}: it was replaced or cut"
@@ -204,5 +205,5 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {**self.__dict__, "_target": None, "_planned": None}
 
 
-def _key(span: Extent) -> Key:
+def _key(span: Span) -> Key:
     return span.node, span.source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any
 
 from headwater.errors import StoreError
@@ -11,6 +12,7 @@ from headwater.interest import Interest
 from headwater.late import pa
 from headwater.store.log.interest_scan import Judge
 from headwater.store.log.location import local_folder
+from headwater.store.log.log_reader import Several, spans_of
 from headwater.store.log.reader import ROWS, ChannelReader, Scan, Span, channels
 from headwater.types import EventType
 
@@ -19,6 +21,7 @@ class LogFiles:
     """The logs in a folder, of all nodes or only these. An interest runs here, natively.
 
     >>> log = LogFiles("events")                                              # doctest: +SKIP
+    >>> for batch in log.read("ie.tcd.sighting"): ...                         # doctest: +SKIP
     >>> for span in log.sources("ie.tcd.sighting"):                           # doctest: +SKIP
     ...     for batch in log.read("ie.tcd.sighting", span.node, span.source, 0, span.last): ...
     """
@@ -55,25 +58,42 @@ class LogFiles:
     def read(
         self,
         channel: str,
-        node: str,
-        source: str,
-        after: int,
-        upto: int | None,
+        node: str | None = None,
+        source: str | None = None,
+        after: int = 0,
+        upto: int | None = None,
         *,
         interest: Interest | None = None,
         columns: Collection[str] | None = None,
         rows: int = ROWS,
-    ) -> Scan | Passing:
+    ) -> Scan | Passing | Several:
         """A source's events with after < event_seq <= upto, in order: the log's columns and its fields, or the output
         fields of an interest that is a transformation. An interest with state is judged from the beginning only.
 
-        `removed` of what this returns says which numbers were not there any more when it began."""
+        Without a source, or a node, those of all of them, one source after another. `removed` of what this returns says
+        which numbers were not there any more when it began."""
         reader = self.reader(channel)
+        if node is None or source is None:
+            read = partial(self.read, channel, after=after, upto=upto, interest=interest, columns=columns, rows=rows)
+            spans = spans_of(self, channel, node, source)
+            return Several([partial(read, node=each.node, source=each.source) for each in spans])
         if interest is None:
-            return reader.scan(node=node, source=source, after=after, upto=upto, columns=columns, rows=rows)
+            return reader.read(node=node, source=source, after=after, upto=upto, columns=columns, rows=rows)
         judge = judged(reader, interest, columns, after=after)
-        batches = reader.scan(node=node, source=source, after=after, upto=upto, columns=judge.needs, rows=rows)
+        batches = reader.read(node=node, source=source, after=after, upto=upto, columns=judge.needs, rows=rows)
         return Passing(judge, batches)
+
+    def merged(
+        self,
+        channel: str,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        columns: Collection[str] | None = None,
+        rows: int = ROWS,
+    ) -> Iterator[pa.RecordBatch]:
+        """All events of a channel in the order of time: since <= event_time < until, in microseconds."""
+        return self.reader(channel).merged(since=since, until=until, columns=columns, rows=rows)
 
 
 def judged(

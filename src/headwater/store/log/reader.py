@@ -1,7 +1,7 @@
 """Reading a channel's log, from any process, while others write, compact or delete.
 
 >>> reader = ChannelReader("events", "ie.tcd.sighting")                      # doctest: +SKIP
->>> for batch in reader.scan(node="a", source="station-1", after=100):       # doctest: +SKIP
+>>> for batch in reader.read(node="a", source="station-1", after=100):       # doctest: +SKIP
 ...     batch.column("event_seq"), batch.column("level")
 """
 
@@ -137,7 +137,7 @@ class ChannelReader:
 
     # ── events ──
 
-    def scan(
+    def read(
         self,
         *,
         node: str | None = None,
