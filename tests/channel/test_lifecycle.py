@@ -111,7 +111,7 @@ def _raises(event: object) -> None:
 def test_a_failure_is_reported_with_the_event_that_the_handler_saw(
     native: bool, wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also on the short way, where the source or the sink has a type of its own."""
+    """Also on the fast path, where the source or the sink has a type of its own."""
     monkeypatch.setattr("headwater.channel.source.NATIVE", native)
     seen: list[Any] = []
     with Node(on_error=lambda subscription, error, event: seen.append(event)) as node:

@@ -55,7 +55,7 @@ def test_events_are_in_the_log_when_publish_returns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sinks", [0, 1, 2])
 def test_no_event_goes_past_the_log(tmp_path: Path, sinks: int) -> None:
-    """With one function that takes everything in the publisher's thread there is a short way, which is not taken."""
+    """With one function that takes everything in the publisher's thread there is a fast path, which is not taken."""
     seen: list[list[Any]] = [[] for _ in range(sinks)]
     with Node("lab", log=tmp_path) as node:
         channel = node.channel(CHANNEL, Sighting)

@@ -164,7 +164,7 @@ def test_counts_go_on_over_epochs_channels_and_sources_that_end() -> None:
 def test_counts_are_right_while_threads_publish() -> None:
     with Node() as node:
         channel = node.channel("a", Sighting)
-        lone = channel.subscribe(lambda event: None, name="lone")  # the short way, until others come
+        lone = channel.subscribe(lambda event: None, name="lone")  # the fast path, until others come
         stop = threading.Event()
         published: list[int] = []
 

@@ -35,7 +35,7 @@ class Held:
             self._peer.resumed = True
         for lane in self._peer.lanes():
             lane.dirty = False
-            lane.go()
+            lane.dispatch()
 
 
 def cut(peer: Peer, other: Peer) -> None:

@@ -1,7 +1,8 @@
-"""To one other node the short way is machine code, also where interests choose: the same as what Python does."""
+"""To one other node the fast path is machine code, also where interests choose: the same as what Python does."""
 
 from __future__ import annotations
 
+import inspect
 import random
 import sys
 import threading
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
 from itertools import count
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ import headwater.channel.source as source_module
 from headwater import Event, Interest, Queue, i64
 from headwater.channel.reports.counters import FAULTS
 from headwater.channel.routing.letter import Chunk, Rows
+from headwater.errors import ClosedError
+from headwater.federation.arrive.relay import RelaySource
+from headwater.federation.arrive.remote_source import RemoteSource
 from headwater.federation.network import Network
 from headwater.federation.send.pending import RECORDS, Pause, complete, flood, gather, newest_of, take, union
 from headwater.ir.interp import Status
@@ -91,14 +95,14 @@ def source_of(lab: Any, name: str, native: bool) -> Any:
         source = channel.source("s")
     finally:
         source_module.NATIVE = before
-    assert type(source.publish) is (BuiltinFunctionType if native else FunctionType)
+    assert type(source.publish) is (BuiltinFunctionType if native else MethodType)
     return source
 
 
 def judging(source: Any) -> bool:
-    """Whether the short way is there, with an interest in it."""
-    lone = source._flow.lone
-    return lone is not None and lone.out is not None and lone.judge is not None
+    """Whether the fast path is there, with an interest in it."""
+    bypass = source._flow.bypass
+    return bypass is not None and bypass.pending is not None and bypass.judge is not None
 
 
 class Sink:
@@ -244,6 +248,23 @@ STEPS = st.lists(
     ),
     max_size=9,
 )
+
+
+def test_a_source_of_another_node_says_that_it_does_not_publish(pair: tuple[Nodes, Any, Any]) -> None:
+    _, lab, desk = pair
+    source, got = lab.channel("refuses", Number).source("s"), threading.Event()
+    with desk.channel("refuses", Number).subscribe(lambda event: got.set()):
+        see(desk, lab)
+        assert desk.ready(GUARD)
+        source.publish(n=1)
+        assert got.wait(GUARD)
+        (here,) = [each for each in desk.channel("refuses").sources.values() if isinstance(each, RemoteSource)]
+        for kind in (RemoteSource, RelaySource):
+            assert (inspect.getdoc(kind.publish) or "").startswith("Refused: ")
+        assert inspect.getdoc(here.publish) == inspect.getdoc(RemoteSource.publish)
+        with pytest.raises(ClosedError, match=r"source 's' of refuses: it is at node lab; publish there, or make a"):
+            here.publish(Number(1))
+    source.close()
 
 
 @settings(max_examples=25, deadline=None)
@@ -442,7 +463,7 @@ def test_what_is_dropped_takes_no_number_with_it() -> None:
         desk.channel("dropped", Number).subscribe(lambda event, about: got.append((about.seq, event.n)), "n > 0")
         see(desk, lab)
         assert desk.ready(GUARD) and judging(source)
-        lane = source._flow.lone._lane
+        lane = source._flow.bypass._lane
         lane.peer.resumed = False  # nothing goes out
         for n in (*range(1, 31), *[0] * 10):
             source.publish(Number(n))
@@ -453,7 +474,7 @@ def test_what_is_dropped_takes_no_number_with_it() -> None:
             source.publish(Number(n))
         assert lane.waiting == 15
         lane.peer.resumed = True
-        lane.go()
+        lane.dispatch()
         assert lab.flush(GUARD)
         eventually(lambda: bool(got) and got[-1][1] == 45, "the rest")
         assert got == [(n, n) for n in (*range(21, 31), *range(41, 46))]
@@ -550,13 +571,13 @@ def test_the_times_of_events_that_wait_for_a_link() -> None:
         assert desk.ready(GUARD)
         source.publish(Number(1))
         assert lab.flush(GUARD)
-        lane = source._flow.lone._lane  # type: ignore[union-attr]
+        lane = source._flow.bypass._lane  # type: ignore[union-attr]
         lane.peer.resumed = False  # as between two links
         source.publish(Number(2))
         eventually(lambda: lane.pending[-1].__class__ is not bytes, "a look at what waits")
         source.publish(Number(3))
         lane.peer.resumed = True
-        lane.go()
+        lane.dispatch()
         assert lab.flush(GUARD)
         eventually(lambda: len(times) == 3, "the events")
         assert times[0] < times[1] < times[2]

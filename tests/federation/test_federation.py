@@ -336,7 +336,7 @@ def test_what_a_source_refuses_may_run_at_the_destination() -> None:
         costly = " and ".join(f"badge % {n} != {n - 1}" for n in range(2, 30))
         desk.channel(CHANNEL).subscribe(log, costly)
         make.ready(desk)
-        eventually(lambda: desk._engine is not None and desk._engine.requester.settled(desk.channels(), marks=True))
+        eventually(lambda: desk._engine is not None and desk._engine.requester.settled(desk.channels(), barriers=True))
         wanted = Interest(costly, Sighting)
         for badge in range(1000):
             source.publish(badge=badge, level=0.0)

@@ -107,7 +107,7 @@ def test_a_channel_that_fails_keeps_no_other_from_being_asked_for(
             for name in sources:
                 desk.channel(name, "level: i64").subscribe(came[name], "level >= 0")
         whole = [desk.channel(name) for name in sources if name not in broken]
-        assert desk.until(lambda: desk._engine.requester.settled(whole, marks=True), GUARD)
+        assert desk.until(lambda: desk._engine.requester.settled(whole, barriers=True), GUARD)
         assert not desk.ready(0.2)
         for name in set(sources) - broken:
             sources[name].publish(level=1)

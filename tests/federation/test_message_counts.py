@@ -44,7 +44,7 @@ def settle(node: Node) -> None:
     engine = node._engine
     assert engine is not None
     # Not `ready`, which asks every node what it has: what is counted here is what interests cost.
-    assert node.until(lambda: engine.requester.settled(node.channels(), marks=True), GUARD)
+    assert node.until(lambda: engine.requester.settled(node.channels(), barriers=True), GUARD)
 
 
 def advertised(make: Nodes, count: int) -> list[Node]:
@@ -81,7 +81,7 @@ def test_nodes_that_come_and_go(count: int) -> None:
     assert 4 * pairs >= joined["roll_in"] + joined["ask_in"] >= 2 * pairs
     assert total["leave_out"] == count and total["leave_in"] <= pairs  # who closes next may not hear of it any more
     assert not any(
-        joined[kind] for kind in ("post_out", "news_out", "mark", "announce", "resume")
+        joined[kind] for kind in ("post_out", "news_out", "barrier", "announce", "resume")
     )  # nobody wants anything
     seco = 2 * count**2 + 4 * count
     print(f"{count} nodes: {said(total)} said, SECO {seco}")
@@ -106,12 +106,12 @@ def test_subscriptions_that_come_and_go(count: int) -> None:
             before, base = base, counted(made)
             return base - before
 
-        # All different, one after the other: one question and one answer each, and a mark.
+        # All different, one after the other: one question and one answer each, and a barrier.
         subscriptions: list[Subscription] = []
         for number in range(MANY):
             subscriptions.append(channel.subscribe(Log(), f"badge == {number}"))
             took = step()
-            assert took["ask_out"] == took["ask_in"] == 2 * others and took["mark"] == others, took
+            assert took["ask_out"] == took["ask_in"] == 2 * others and took["barrier"] == others, took
             assert took["announce"] == (others if number == 0 else 0)
         total = 2 * MANY * others
         for number, subscription in enumerate(subscriptions):
@@ -119,7 +119,7 @@ def test_subscriptions_that_come_and_go(count: int) -> None:
             ends = others if number == MANY - 1 else 0  # on the streams, which nobody waits for
             eventually(lambda ends=ends: counted(made)["ends"] - base["ends"] >= ends, "the ends of what was asked for")
             took = step()
-            assert took["ask_out"] == 2 * others and took["mark"] == 0 and took["ends"] == ends, took
+            assert took["ask_out"] == 2 * others and took["barrier"] == 0 and took["ends"] == ends, took
             total += took["ask_out"]
         assert total == seco  # as many as SECO needs, at worst
 
@@ -160,7 +160,7 @@ def test_subscriptions_that_come_and_go(count: int) -> None:
             subscriptions = [channel.subscribe(Log(), each) for each in interests]
         took = step()
         total = said(took)
-        assert took["mark"] <= MANY // 2 * others  # one each, if this program is not held up between them
+        assert took["barrier"] <= MANY // 2 * others  # one each, if this program is not held up between them
         with first._wiring.lock:
             for subscription in subscriptions:
                 subscription.cancel()
@@ -180,7 +180,7 @@ def test_only_nodes_that_have_a_source_are_asked() -> None:
         made[0].channel(CHANNEL).subscribe(log, "badge == 1")
         settle(made[0])
         took = counted(made) - before
-        assert took["ask_out"] == took["ask_in"] == 2 and took["mark"] == took["announce"] == 1
+        assert took["ask_out"] == took["ask_in"] == 2 and took["barrier"] == took["announce"] == 1
         for badge in range(100):
             source.publish(badge=badge, room=0)
         log.wait(1)

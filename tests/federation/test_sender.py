@@ -132,7 +132,7 @@ def _nothing_is_left() -> Iterator[None]:
 def publish(lane: Lane, sender: Sender, *events: tuple[int, int]) -> None:
     for event in events:
         lane.waiting.append(NUMBER.pack(*event))
-        sender.stir()
+        sender.send_soon()
 
 
 def test_an_idle_link_sends_in_the_publishers_thread() -> None:
@@ -181,7 +181,7 @@ def test_a_flood_is_packed() -> None:
     lane_add, count = lane.waiting.append, 50_000
     for n in range(count):
         lane_add(NUMBER.pack(0, n))
-        sender.stir()
+        sender.send_soon()
     assert sender.flush(GUARD)
     assert link.events == [(0, n) for n in range(count)]
     assert sender.writes == len(link.writers) < count / 4
@@ -204,7 +204,7 @@ def test_a_flood_to_several_links_is_packed() -> None:
     for n in range(count):
         for sender, (lane, _) in zip(senders, pairs, strict=True):
             lane.waiting.append(NUMBER.pack(0, n))
-            sender.stir()
+            sender.send_soon()
     for sender, (_, link) in zip(senders, pairs, strict=True):
         assert sender.flush(GUARD)
         assert link.events == [(0, n) for n in range(count)]
@@ -318,7 +318,7 @@ def test_a_collect_that_fails_closes_the_link(caplog: pytest.LogCaptureFixture) 
     assert link.closed == ["what waits for it cannot be sent: a fault"]
     assert "cannot be sent" in caplog.text
     assert not sender.attached
-    sender.stir()
+    sender.send_soon()
     sender.close()
 
 
@@ -333,9 +333,9 @@ def test_an_interrupt_while_sending_closes_the_link() -> None:
     sender.attach(link)
     lane.waiting.append(b"")
     with pytest.raises(KeyboardInterrupt):
-        sender.stir()
+        sender.send_soon()
     assert link.closed == ["interrupted while sending"]
-    sender.stir()
+    sender.send_soon()
     sender.close()
 
 
@@ -362,7 +362,7 @@ def test_more_than_the_budget_goes_out_without_another_stir() -> None:
     sender.attach(link)
     assert link.wait_for(3000) == [(0, n) for n in range(3000)]
     lane.waiting.extend(NUMBER.pack(0, n) for n in range(3000, 6000))
-    sender.stir()
+    sender.send_soon()
     assert link.wait_for(6000) == [(0, n) for n in range(6000)]
     sender.close()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import FrameError
 from headwater.federation.wire import frames as wire
-from headwater.federation.wire.control import Again, Announce, Challenge, Greeting, Mark, Sent, SourceAd
+from headwater.federation.wire.control import Again, Announce, Barrier, Challenge, Greeting, Sent, SourceAd
 from headwater.federation.wire.kinds import BARE, MAX_PAIRS, MAX_RUN, MAX_SEQ, MAX_TAGS, U32
 from headwater.types import event_type
 from headwater.types import model as m
@@ -314,7 +314,7 @@ MESSAGES = (
     wire.Resume({3: 4}, memory=T),
     wire.Repair(1, 2, 3),
     wire.Bye("so long"),
-    Mark("c", 5, {1: MAX_SEQ}),
+    Barrier("c", 5, {1: MAX_SEQ}),
 )
 
 
@@ -333,7 +333,7 @@ def test_control_messages(message: wire.Control) -> None:
         wire.Repair(-1, 2, 3),
         wire.Repair(1, 2, MAX_SEQ + 1),
         wire.Resume(dict.fromkeys(range(70_000), 1)),
-        Mark("", 1, {}),
+        Barrier("", 1, {}),
         Challenge(bytes(10_000)),
         Sent({1: [1]}),  # type: ignore[dict-item]
         Announce(SourceAd(1, "s", "c", ["z" * 255] * 4096), bytes(1 << 20), 1),

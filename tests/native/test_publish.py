@@ -1,4 +1,4 @@
-"""The short way by itself: what machine code does at each fork of it, with objects made up for the purpose."""
+"""The fast path by itself: what machine code does at each fork of it, with objects made up for the purpose."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from headwater.native.python.publish import FlowPart, LonePart, ShortWay, SourcePart, offered
+from headwater.native.python.publish import BypassSlots, FastPath, FlowSlots, SourceSlots, offered
 
 NEST: list[Any] = [None]
 DEPTH, SAMPLE = 5, 3
-WAY = ShortWay(nest=NEST, depth=DEPTH, sample=SAMPLE, doc="Publish it.")
+WAY = FastPath(nest=NEST, depth=DEPTH, sample=SAMPLE, doc="Publish it.")
 
 
 class Thing:
@@ -40,15 +40,15 @@ class Bench:
     def __init__(self) -> None:
         self.log: list[Any] = []
         self.thing, self.other = Thing(), Other()
-        self.source, self.flow, self.lone = SourcePart(), FlowPart(), LonePart()
-        source, flow, lone = self.source, self.flow, self.lone
+        self.source, self.flow, self.bypass = SourceSlots(), FlowSlots(), BypassSlots()
+        source, flow, bypass = self.source, self.flow, self.bypass
         source._fast = {self.thing: b"thing", self.other: b"other"}.get  # type: ignore[assignment]
         source._flow, source._full, source._gate = flow, set(), [None]
         source._slow = self.slow
-        flow.lone, flow.seen = lone, 0
-        lone.handler, lone.decode, lone.cls = self.handler, self.decode, Thing
-        lone.failed, lone.stirred = self.failed, self.stirred
-        lone.token, lone.items, lone.special, lone.thread = [None], deque(), [], bytearray(8)
+        flow.bypass, flow.seen = bypass, 0
+        bypass.handler, bypass.decode, bypass.cls = self.handler, self.decode, Thing
+        bypass.failed, bypass.after_bypass, bypass.send_first = self.failed, self.told, self.told
+        bypass.token, bypass.items, bypass.blocks_bypass, bypass.thread = [None], deque(), [], bytearray(8)
         self.then: Any = None  # raised, or called, by the handler
         made = WAY.publish(source)
         assert made is not None
@@ -59,8 +59,8 @@ class Bench:
         return -1
 
     def handler(self, event: Any) -> None:
-        assert self.lone.token == [] and NEST[0] is self.lone
-        assert int.from_bytes(self.lone.thread, sys.byteorder) == threading.get_ident()
+        assert self.bypass.token == [] and NEST[0] is self.bypass
+        assert int.from_bytes(self.bypass.thread, sys.byteorder) == threading.get_ident()
         self.log.append(event)
         self.act(self.then)
 
@@ -73,19 +73,19 @@ class Bench:
     spoiled = b""
 
     def failed(self, error: Exception, event: Any) -> None:
-        assert self.lone.token == []
+        assert self.bypass.token == []
         self.log.append(("failed", type(error), str(error), event))
         assert error.__traceback__ is not None
         self.act(self.then_failed)
 
     then_failed: Any = None
 
-    def stirred(self) -> None:
-        assert self.lone.token == [None]
-        self.log.append("stirred")
-        self.act(self.then_stirred)
+    def told(self) -> None:
+        assert self.bypass.token == [None]
+        self.log.append("told")
+        self.act(self.then_told)
 
-    then_stirred: Any = None
+    then_told: Any = None
 
     def act(self, what: Any) -> None:
         if isinstance(what, BaseException):
@@ -94,7 +94,7 @@ class Bench:
             what()
 
     def at_rest(self) -> bool:
-        return self.lone.token == [None] and NEST == [None]
+        return self.bypass.token == [None] and NEST == [None]
 
 
 @pytest.fixture
@@ -142,12 +142,12 @@ def test_keywords_are_passed_on(bench: Bench) -> None:
 
 
 CLOSED: dict[str, Any] = {
-    "no lone": lambda b: setattr(b.flow, "lone", None),
+    "no bypass": lambda b: setattr(b.flow, "bypass", None),
     "the gate is taken": lambda b: b.source._gate.clear(),
     "something is full": lambda b: b.source._full.add(1),
-    "something waits": lambda b: b.lone.items.append(1),
-    "special": lambda b: b.lone.special.append(None),
-    "it runs": lambda b: b.lone.token.clear(),
+    "something waits": lambda b: b.bypass.items.append(1),
+    "blocks_bypass": lambda b: b.bypass.blocks_bypass.append(None),
+    "it runs": lambda b: b.bypass.token.clear(),
     "to be sampled": lambda b: setattr(b.flow, "seen", SAMPLE),
 }
 
@@ -155,10 +155,10 @@ CLOSED: dict[str, Any] = {
 @pytest.mark.parametrize("why", CLOSED)
 def test_the_way_is_closed(bench: Bench, why: str) -> None:
     CLOSED[why](bench)
-    seen, token = bench.flow.seen, bench.lone.token.copy()
+    seen, token = bench.flow.seen, bench.bypass.token.copy()
     assert bench.publish(bench.thing) == -1
     assert bench.log == [("slow", (bench.thing,), {})]
-    assert bench.flow.seen == seen and bench.lone.token == token
+    assert bench.flow.seen == seen and bench.bypass.token == token
 
 
 @pytest.mark.parametrize("why", CLOSED)
@@ -224,14 +224,14 @@ def test_what_failed_raises_goes_to_the_caller(bench: Bench) -> None:
     assert bench.at_rest()
 
 
-@pytest.mark.parametrize("what", ["items", "special"])
+@pytest.mark.parametrize("what", ["items", "blocks_bypass"])
 def test_what_came_meanwhile_is_seen_to(bench: Bench, what: str) -> None:
-    bench.then = lambda: getattr(bench.lone, what).append(None)
+    bench.then = lambda: getattr(bench.bypass, what).append(None)
     assert bench.publish(bench.thing) == 1
-    assert bench.log == [bench.thing, "stirred"]
-    getattr(bench.lone, what).clear()
-    bench.then_stirred = Sorry("stirred")
-    with pytest.raises(Sorry, match="stirred"):
+    assert bench.log == [bench.thing, "told"]
+    getattr(bench.bypass, what).clear()
+    bench.then_told = Sorry("told")
+    with pytest.raises(Sorry, match="told"):
         bench.publish(bench.thing)
     assert bench.flow.seen == 2 and bench.at_rest()
 
@@ -240,9 +240,9 @@ def test_another_sink_from_within_the_function(bench: Bench) -> None:
     new = Bench()
 
     def swap() -> None:
-        bench.flow.lone = new.lone
+        bench.flow.bypass = new.bypass
 
-    new.lone.handler = new.log.append
+    new.bypass.handler = new.log.append
     bench.then = swap
     assert [bench.publish(bench.thing) for _ in range(3)] == [1, 2, 3]
     assert bench.log == [bench.thing] and new.log == [bench.thing] * 2
@@ -250,16 +250,16 @@ def test_another_sink_from_within_the_function(bench: Bench) -> None:
 
 def test_the_sink_is_gone_when_the_function_returns() -> None:
     bench = Bench()
-    lone = bench.lone
+    bypass = bench.bypass
     seen = []
 
     def handler(event: Any) -> None:
-        bench.flow.lone = bench.lone = None  # type: ignore[assignment]
+        bench.flow.bypass = bench.bypass = None  # type: ignore[assignment]
         gc.collect()
         seen.append(event)
 
-    lone.handler = handler
-    del lone, handler
+    bypass.handler = handler
+    del bypass, handler
     assert bench.publish(bench.thing) == 1
     assert seen == [bench.thing] and NEST == [None]
 
@@ -312,53 +312,53 @@ class Judged(Bench):
         self.code = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t)(judge)
         address = ctypes.cast(self.code, ctypes.c_void_p).value or 0
         self.out: list[Any] = []
-        self.lone.out, self.lone.marks, self.lone.last = self.out, bytearray(8), 0
-        self.lone.judge = address.to_bytes(8, "little") + b"ctl"
+        self.bypass.pending, self.bypass.gap_count, self.bypass.last_queued = self.out, bytearray(8), 0
+        self.bypass.judge = address.to_bytes(8, "little") + b"ctl"
 
     def gaps(self) -> int:
-        return int.from_bytes(self.lone.marks, "little")
+        return int.from_bytes(self.bypass.gap_count, "little")
 
 
 def test_all_records_go_on_the_list_where_nobody_judges(bench: Bench) -> None:
-    bench.lone.out = out = []
+    bench.bypass.pending = out = []
     assert [bench.publish(bench.thing), bench.publish(bench.other)] == [1, 2]
     assert out == [b"thing", b"other"] and bench.flow.seen == 2
-    assert bench.log == ["stirred"]  # of the first
-    bench.lone.judge = None
+    assert bench.log == ["told"]  # of the first
+    bench.bypass.judge = None
     assert bench.publish(bench.thing) == 3 and out == [b"thing", b"other", b"thing"]
 
 
 def test_the_judge_is_asked_with_what_it_was_made_with() -> None:
     bench = Judged()
     assert bench.publish(bench.thing) == 1
-    assert bench.asked == [b"ctlthing"] and bench.out == [b"thing"] and bench.log == ["stirred"]
-    assert (bench.flow.seen, bench.lone.last, bench.gaps()) == (1, 1, 0)
+    assert bench.asked == [b"ctlthing"] and bench.out == [b"thing"] and bench.log == ["told"]
+    assert (bench.flow.seen, bench.bypass.last_queued, bench.gaps()) == (1, 1, 0)
 
 
 def test_what_is_not_wanted_is_only_numbered() -> None:
     bench = Judged()
     bench.verdict = 0
     assert [bench.publish(bench.thing) for _ in range(3)] == [1, 2, 3]
-    assert bench.out == [] and bench.log == [] and bench.flow.seen == 3 and bench.lone.last == 0
+    assert bench.out == [] and bench.log == [] and bench.flow.seen == 3 and bench.bypass.last_queued == 0
     assert len(bench.asked) == 3
 
 
 def test_after_a_gap_the_number_before_goes_first() -> None:
     bench = Judged()
-    bench.flow.seen = bench.lone.last = 1 << 40
+    bench.flow.seen = bench.bypass.last_queued = 1 << 40
     said = []
     for verdict in (1, 0, 1):
         bench.verdict = verdict
         said.append(bench.publish(bench.thing) - (1 << 40))
     assert said == [1, 2, 3]
     assert bench.out == [b"thing", (1 << 40) + 2, b"thing"]
-    assert (bench.lone.last, bench.gaps()) == ((1 << 40) + 3, 1)
-    assert bench.log == ["stirred"]
+    assert (bench.bypass.last_queued, bench.gaps()) == ((1 << 40) + 3, 1)
+    assert bench.log == ["told"]
     bench.out.clear()
     bench.flow.seen += 2  # of which Python knows
     assert bench.publish(bench.thing) == (1 << 40) + 6
     assert bench.out == [(1 << 40) + 5, b"thing"] and bench.gaps() == 2
-    assert bench.log == ["stirred", "stirred"]  # the list was empty again
+    assert bench.log == ["told", "told"]  # the list was empty again
 
 
 def test_where_the_judge_cannot_say_python_does() -> None:
@@ -366,7 +366,7 @@ def test_where_the_judge_cannot_say_python_does() -> None:
     bench.verdict = 2
     assert bench.publish(bench.thing) == -1
     assert bench.log == [("slow", (bench.thing,), {})] and bench.out == []
-    assert (bench.flow.seen, bench.lone.last, bench.gaps()) == (0, 0, 0)
+    assert (bench.flow.seen, bench.bypass.last_queued, bench.gaps()) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("why", CLOSED)
@@ -378,10 +378,10 @@ def test_nothing_is_judged_where_the_way_is_closed(why: str) -> None:
 
 def test_what_telling_of_the_first_raises_goes_to_the_caller() -> None:
     bench = Judged()
-    bench.then_stirred = Sorry("stirred")
-    with pytest.raises(Sorry, match="stirred"):
+    bench.then_told = Sorry("told")
+    with pytest.raises(Sorry, match="told"):
         bench.publish(bench.thing)
-    assert bench.out == [b"thing"] and bench.flow.seen == bench.lone.last == 1
+    assert bench.out == [b"thing"] and bench.flow.seen == bench.bypass.last_queued == 1
 
 
 @pytest.mark.parametrize("verdicts", [(0,), (1,), (2,), (1, 0), (0, 1, 1)])
@@ -400,7 +400,7 @@ def test_nothing_is_leaked_by_judging(verdicts: tuple[int, ...]) -> None:
             if bench.flow.seen & SAMPLE == SAMPLE:
                 bench.flow.seen += 1
 
-    things = (None, event, record, bench.lone, bench.lone.judge, bench.flow, bench.out)
+    things = (None, event, record, bench.bypass, bench.bypass.judge, bench.flow, bench.out)
     run(200)
     gc.collect()
     counts, blocks = [sys.getrefcount(thing) for thing in things], sys.getallocatedblocks()
@@ -411,11 +411,11 @@ def test_nothing_is_leaked_by_judging(verdicts: tuple[int, ...]) -> None:
     assert abs(left - blocks) < 500
 
 
-@pytest.mark.parametrize("way", ["given", "decoded", "slow", "raised", "escaped", "stirred"])
+@pytest.mark.parametrize("way", ["given", "decoded", "slow", "raised", "escaped", "told"])
 def test_nothing_is_leaked(way: str) -> None:
     bench = Bench()
-    bench.lone.handler, bench.lone.decode = (lambda event: object()), (lambda record: object())
-    bench.lone.failed, bench.lone.stirred = (lambda error, event: None), (lambda: bench.lone.items.clear())
+    bench.bypass.handler, bench.bypass.decode = (lambda event: object()), (lambda record: object())
+    bench.bypass.failed, bench.bypass.after_bypass = (lambda error, event: None), (lambda: bench.bypass.items.clear())
     bench.source._slow = lambda *args: 1 << 70
 
     def raises(error: type[BaseException]) -> Any:
@@ -429,11 +429,11 @@ def test_nothing_is_leaked(way: str) -> None:
         case "slow":
             bench.source._full.add(1)
         case "raised":
-            bench.lone.handler = raises(Sorry)
+            bench.bypass.handler = raises(Sorry)
         case "escaped":
-            bench.lone.handler = raises(KeyboardInterrupt)
-        case "stirred":
-            bench.lone.handler = bench.lone.items.append
+            bench.bypass.handler = raises(KeyboardInterrupt)
+        case "told":
+            bench.bypass.handler = bench.bypass.items.append
 
     def run(count: int) -> None:
         for _ in range(count):
@@ -443,11 +443,11 @@ def test_nothing_is_leaked(way: str) -> None:
     things = (
         None,
         event,
-        bench.lone,
-        bench.lone.handler,
+        bench.bypass,
+        bench.bypass.handler,
         bench.source,
         bench.flow,
-        bench.lone.token,
+        bench.bypass.token,
         b"thing",
         b"other",
     )

@@ -40,7 +40,8 @@ from headwater.channel.options.subscribe import (
     spoken,
 )
 from headwater.channel.options.warning import ABOUT_INTEREST, remarks_on, remarks_on_history, tell
-from headwater.channel.queues.mailbox import Mailbox, go_all
+from headwater.channel.queues.bounded_queue import BoundedQueue
+from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.reports import collection as reporting
 from headwater.channel.reports.counters import Counts
 from headwater.channel.reports.report import NodeReport
@@ -118,7 +119,7 @@ class Node:
         self.closed = self._draining = False
         self._ended: Closing | None = None
         self._over = threading.Event()
-        self._full: set[Mailbox] = set()  # mailboxes that make publishers wait or fail
+        self._full: set[BoundedQueue] = set()  # mailboxes that make publishers wait or fail
         self._stamp: Callable[[], int] = time.time_ns if clock is None else lambda: 1000 * self.clock.time()
         self._crashes = Crashes()  # in threads of its own
         self._timers = Timers(self.clock, self.name, on_error=self._timer_failed)
@@ -406,7 +407,7 @@ class Node:
                 self._still_there(made, attachments)
                 self._join(made, attachments, errors)
         beginning, made._starters = made._starters, []
-        go_all(beginning)
+        dispatch_all(beginning)
         self._warn(made, attachments)
         return made
 

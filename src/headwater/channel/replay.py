@@ -34,7 +34,7 @@ from headwater.types.model import Field, Record
 
 MANY = 8  # events of one source in a row from which they are published as a batch
 ROWS = 8192  # events that are looked at together
-LOOK = 0.2  # seconds after which it is looked whether the end has come
+RECHECK_SECONDS = 0.2  # seconds after which it is looked whether the end has come
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Time = int | datetime  # microseconds since 1970, or a time with its zone
@@ -252,7 +252,7 @@ class _Run:
         reached = threading.Event()
         timer = self.node._timers.call_at(due, reached.set)
         try:
-            while not reached.wait(LOOK):
+            while not reached.wait(RECHECK_SECONDS):
                 if self._ended():
                     return False
         finally:

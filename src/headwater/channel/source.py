@@ -5,26 +5,28 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import getdoc
 from itertools import count
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from headwater.channel.annotations import E_contra
 from headwater.channel.options.delivery import check_zones
+from headwater.channel.queues.bounded_queue import BoundedQueue
 from headwater.channel.queues.forms import BytesIntake, Intake
 from headwater.channel.queues.gate import Gate
-from headwater.channel.queues.mailbox import Mailbox, go_all, hand_over
-from headwater.channel.queues.reentrancy import DEPTH, NEST, in_handler, running, runs
+from headwater.channel.queues.mailbox import dispatch_all, hand_over
+from headwater.channel.queues.reentrancy import DEPTH, NEST, in_handler, running
 from headwater.channel.reports import collection as reporting
 from headwater.channel.reports.tally import Fates, Tally
+from headwater.channel.routing.fast_path import SAMPLE_MASK, Bypass
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Flow, Lineup, Ready
-from headwater.channel.subscription import SAMPLE
 from headwater.errors import ClosedError, EncodeError, EvolutionError, FactError, QueueFull, StoreError
 from headwater.interest import Interest
 from headwater.late import asyncio, np
 from headwater.native.once import once
-from headwater.native.python.publish import ShortWay, SourcePart, offered
+from headwater.native.python.publish import FastPath, SourceSlots, offered
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -33,16 +35,11 @@ if TYPE_CHECKING:
     from headwater.store.log.channel_log import ChannelLog
 
 PIECE = 65_536  # rows of a batch that are taken in at once: others who want the source's lock wait for no more
-NATIVE = True  # whether machine code goes the short way, where it can; Python does the same, more slowly
-DOC = """Publish one event: an instance, a dict, or its fields as keywords. Returns its sequence number.
-
-Raises before anything is done if the event does not fit the type (`EncodeError`) or contradicts the source's facts
-(`FactError`), if the source is closed (`ClosedError`), or a sink's queue is full and its policy is to say so, or stays
-full for too long (`QueueFull`), or, where it is logged, it cannot be written (`StoreError`)."""
+NATIVE = True  # whether machine code takes the fast path, where it can; Python does the same, more slowly
 _NUMBERS = count()
 
 
-class Source(SourcePart, Generic[E_contra]):
+class Source(SourceSlots, Generic[E_contra]):
     """Publishes events into a channel. Threads may share it; the order of its events is the order of the calls.
 
     Made by `channel.source(...)`. `publish` and `publish_many` return the sequence number of the last event.
@@ -61,7 +58,7 @@ class Source(SourcePart, Generic[E_contra]):
     path: tuple[str, ...] = ()
     filters: tuple[str, ...] = ()
     _flow: Flow  # of its own channel
-    _full: set[Mailbox]  # of all in the node, those that publishers must wait for
+    _full: set[BoundedQueue]  # of all in the node, those that publishers must wait for
 
     def __init__(
         self,
@@ -104,11 +101,10 @@ class Source(SourcePart, Generic[E_contra]):
     def start(self) -> None:
         """Its flows are there: it may publish."""
         self._flow = self.flows[self.channel]
-        if self.log is not None:
-            self._slow = self.publish = _logging_publisher(self)
-            return
-        self._slow = _publisher(self)
-        self.publish = (_short_way().publish(self) if NATIVE and offered() else None) or self._slow
+        self._slow = self.publish
+        fast = _fast_path().publish(self) if self.log is None and NATIVE and offered() else None
+        if fast is not None:
+            self.publish = fast  # type: ignore[method-assign]
 
     def flow(self, channel: Channel, lineup: Lineup) -> Flow:
         """Its flow in a channel."""
@@ -127,7 +123,19 @@ class Source(SourcePart, Generic[E_contra]):
 
     # ── publishing ──
 
-    publish: Publish[E_contra]  # see DOC
+    def publish(self, event: E_contra | Mapping[str, Any] | None = None, /, **fields: Any) -> int:
+        """Publish one event: an instance, a dict, or its fields as keywords. Returns its sequence number.
+
+        Raises before anything is done if the event does not fit the type (`EncodeError`) or contradicts the source's
+        facts (`FactError`), if the source is closed (`ClosedError`), or a sink's queue is full and its policy is to say
+        so, or stays full for too long (`QueueFull`), or, where it is logged, it cannot be written (`StoreError`)."""
+        # This is what machine code, which a source has in its place as a rule, leaves to Python: see
+        # `routing/fast_path.py`.
+        if fields or (record := self._fast(event)) is None:
+            record, event = self._encode(event, fields)
+        if self._full:
+            self._admit(record)
+        return self._send(record, event)
 
     def publish_many(self, events: Any) -> int:
         """Publish many events: an iterable of what `publish` takes, a RecordBatch or Table, a pandas or polars frame.
@@ -209,54 +217,73 @@ class Source(SourcePart, Generic[E_contra]):
         return made
 
     def _send(self, record: bytes, event: Any) -> int:
-        """A checked event to all who want it."""
+        """A checked event to all who want it: by the fast path, if that is open, else by the slow one."""
         if self.log is not None:
             return self._send_logged(self.log, record, event)
+        flow, gate = self._flow, self.lock
         ready: Ready = []
-        with self.lock:
-            if self.closed:
-                self._check_open()
-            flow = self._flow
-            seq = flow.seen + 1
-            flow.accept(Letter(event, record, self, seq, self._stamp(), perf_counter_ns(), self.priority), ready)
-        go_all(ready)
+        bypass: Bypass | None = None
+        try:
+            gate.token.pop()  # as in `with gate`, but quicker
+        except IndexError:
+            try:
+                gate.queue()
+            except BaseException:
+                gate.undo()
+                raise
+        except BaseException:
+            gate.token.append(None)
+            raise
+        try:
+            try:
+                seq, open = flow.seen + 1, flow.bypass
+                if open is not None and seq & SAMPLE_MASK and open.try_take():
+                    bypass, flow.seen = open, seq
+                else:
+                    if self.closed:
+                        self._check_open()
+                    letter = Letter(event, record, self, seq, self._stamp(), perf_counter_ns(), self.priority)
+                    flow.accept(letter, ready)
+            finally:
+                gate.token.append(None)
+                if gate.waiters:
+                    gate.wake()
+        except BaseException:  # Ctrl-C, if something was taken by then
+            if bypass is not None:
+                bypass.give_back()
+            hand_over(iter(ready))
+            raise
+        if bypass is not None:
+            bypass.call(event, record)
+        elif ready:
+            dispatch_all(ready)
         return seq
 
     def _send_logged(self, log: ChannelLog, record: bytes, event: Any) -> int:
         """The same, once it is in the log. Times are in whole microseconds, as the log has them."""
         ready: Ready = []
         with self.writing:
-            if self.closed:
-                self._check_open()
-            flow = self._flow
-            seq, stamp = flow.seen + 1, self._stamp() // 1000 * 1000
-            try:
-                ticket = log.append(self.name, seq, stamp, record)
-            except StoreError:
-                if not self._further(log):
-                    raise
-                seq = flow.seen + 1
-                ticket = log.append(self.name, seq, stamp, record)
-            gate = self.lock  # as in `with gate`, but quicker
-            try:
-                gate.token.pop()
-            except IndexError:
-                try:
-                    gate.queue()
-                except BaseException:
-                    gate.undo()
-                    raise
-            except BaseException:
-                gate.token.append(None)
-                raise
-            try:
-                flow.accept(Letter(event, record, self, seq, stamp, perf_counter_ns(), self.priority), ready)
-            finally:
-                gate.token.append(None)
-                if gate.waiters:
-                    gate.wake()
+            seq, stamp, ticket = self._log(log, log.append, record)
+            with self.lock:
+                letter = Letter(event, record, self, seq, stamp, perf_counter_ns(), self.priority)
+                self._flow.accept(letter, ready)
         self._settle(log, ticket, ready)
         return seq
+
+    def _log(self, log: ChannelLog, append: Callable[[str, int, int, Any], int], what: Any) -> tuple[int, int, int]:
+        """Write an event, or a batch, while nobody else writes: the (first) sequence number, the time, and the ticket
+        by which to wait until it is on the disk."""
+        if self.closed:
+            self._check_open()
+        flow, stamp = self._flow, self._stamp() // 1000 * 1000
+        seq = flow.seen + 1
+        try:
+            return seq, stamp, append(self.name, seq, stamp, what)
+        except StoreError:
+            if not self._further(log):
+                raise
+            seq = flow.seen + 1
+            return seq, stamp, append(self.name, seq, stamp, what)
 
     def _further(self, log: ChannelLog) -> bool:
         """Whether the log was further than the source, which goes on from there now: an interrupt (Ctrl-C) has come
@@ -275,7 +302,7 @@ class Source(SourcePart, Generic[E_contra]):
         except BaseException:
             hand_over(iter(ready))
             raise
-        go_all(ready)
+        dispatch_all(ready)
 
     def _publish_batch(self, batch: Any) -> int:
         if self._test is not None:
@@ -297,22 +324,14 @@ class Source(SourcePart, Generic[E_contra]):
                 if self.closed:
                     self._check_open()
                 last = self._take_in(piece, stamp, ready)
-            go_all(ready)
+            dispatch_all(ready)
         return last
 
     def _publish_logged(self, log: ChannelLog, batch: Any) -> int:
         """All of it is in the log, or nothing; then it is taken in."""
         ready: Ready = []
         with self.writing:
-            if self.closed:
-                self._check_open()
-            stamp, last = self._stamp() // 1000 * 1000, 0
-            try:
-                ticket = log.append_batch(self.name, self._flow.seen + 1, stamp, batch)
-            except StoreError:
-                if not self._further(log):
-                    raise
-                ticket = log.append_batch(self.name, self._flow.seen + 1, stamp, batch)
+            last, stamp, ticket = self._log(log, log.append_batch, batch)
             for piece in _pieces(batch):
                 with self.lock:
                     last = self._take_in(piece, stamp, ready)
@@ -343,14 +362,14 @@ class Source(SourcePart, Generic[E_contra]):
                 if dispatcher is not None:
                     dispatcher.goes_on()
 
-    def _not_here(self, mailbox: Mailbox) -> None:
+    def _not_here(self, mailbox: BoundedQueue) -> None:
         """A mailbox is full: see that it is not for the caller to empty it."""
         if any(it is mailbox for it in running()):
             raise self._full_error(mailbox, "only this thread could empty it: it is running the sink's handler")
         if mailbox.inline:
-            mailbox.go()  # it may be that this very thread was about to, after the handler that it is in
+            mailbox.dispatch()  # it may be that this very thread was about to, after the handler that it is in
 
-    def _blocking(self, record: bytes | None) -> Mailbox | None:
+    def _blocking(self, record: bytes | None) -> BoundedQueue | None:
         """A mailbox that this record would have to wait for; raises if its policy is to fail."""
         if not self._full:
             return None
@@ -363,7 +382,7 @@ class Source(SourcePart, Generic[E_contra]):
                 raise self._full_error(mailbox, "its policy is to fail")
         return full[0] if full else None
 
-    def _full_error(self, mailbox: Mailbox, why: str) -> QueueFull:
+    def _full_error(self, mailbox: BoundedQueue, why: str) -> QueueFull:
         return QueueFull(
             f"{self}: the queue of subscription {mailbox.name!r} is full with {mailbox.waiting:,} events and {why}; "
             "the event was not published. Make the sink quicker, its queue longer, or let it drop events",
@@ -444,7 +463,7 @@ class Source(SourcePart, Generic[E_contra]):
     def shut(self) -> None:
         """Nothing may be published from here on; called `between` two events."""
         self.closed = True
-        self._flow.lone = None  # the short way does not look
+        self._flow.bypass = None  # the fast path does not look
 
     def _check_open(self) -> None:
         """While a node drains, handlers may still publish: what they make of the last events is delivered as well."""
@@ -488,119 +507,6 @@ def _placed(error: EncodeError, place: str) -> EncodeError:
     return made
 
 
-class Publish(Protocol[E_contra]):
-    """Publish one event: an instance, a dict, or its fields as keywords; its sequence number."""
-
-    def __call__(self, event: E_contra | Mapping[str, Any] | None = None, /, **fields: Any) -> int: ...
-
-
-def _publisher(source: Source) -> Publish:
-    """`source.publish`: a function with everything it needs at hand, since it runs for every event.
-
-    If all there is to do is to call one function in this thread, it does so past the queue (`Lone`).
-    """
-    fast, full, flow, gate = source._fast, source._full, source._flow, source.lock
-    stamp, priority = source._stamp, source.priority
-    enter, leave = gate.token.pop, gate.token.append
-
-    def publish(event: Any = None, /, **fields: Any) -> int:
-        if fields or (record := fast(event)) is None:
-            record, event = source._encode(event, fields)
-        if full:
-            source._admit(record)
-        try:
-            enter()
-        except IndexError:
-            try:
-                gate.queue()
-            except BaseException:
-                gate.undo()
-                raise
-        except BaseException:
-            leave(None)
-            raise
-        taken: Any = None
-        ready: Ready | None = None
-        try:
-            try:
-                seq = flow.seen + 1
-                lone = flow.lone
-                if lone is not None and lone.out is not None:
-                    lone = None  # the short way to other nodes is for machine code only
-                if lone is not None and seq & SAMPLE and not (lone.items or lone.special) and len(NEST) < DEPTH:
-                    try:
-                        lone.token.pop()
-                    except IndexError:
-                        lone = None
-                    except BaseException:
-                        lone.token.append(None)
-                        raise
-                    else:
-                        taken = lone
-                        flow.seen = seq
-                else:
-                    lone = None
-                if lone is None:
-                    if source.closed:
-                        source._check_open()
-                    ready = []
-                    flow.accept(Letter(event, record, source, seq, stamp(), perf_counter_ns(), priority), ready)
-            finally:
-                leave(None)
-                if gate.waiters:
-                    gate.wake()
-        except BaseException:  # Ctrl-C, if something was taken by then
-            if taken is not None:
-                taken.token.append(None)
-            if ready:
-                hand_over(iter(ready))
-            raise
-        if lone is None:
-            assert ready is not None
-            rest = iter(ready)
-            try:
-                for mailbox in rest:
-                    mailbox.go()
-            except BaseException:
-                hand_over(rest)
-                raise
-            return seq
-        try:
-            NEST.append(None)
-            if event.__class__ is not lone.cls:
-                event = lone.decode(record)
-            lone.handler(event)
-        except Exception as error:
-            lone.subscription._handler_failed(error, event)
-        finally:
-            try:
-                lone.token.append(None)
-            finally:
-                NEST.pop()
-        if lone.items or lone.special:
-            lone.stirred()
-        return seq
-
-    publish.__qualname__, publish.__doc__ = "Source.publish", DOC
-    runs(publish, lambda variables: variables["lone"].mailbox if variables.get("lone") is not None else None)
-    return publish
-
-
-def _logging_publisher(source: Source) -> Publish:
-    """The same for a source whose events are logged: there is no short way."""
-    fast, full, send = source._fast, source._full, source._send
-
-    def publish(event: Any = None, /, **fields: Any) -> int:
-        if fields or (record := fast(event)) is None:
-            record, event = source._encode(event, fields)
-        if full:
-            source._admit(record)
-        return send(record, event)
-
-    publish.__qualname__, publish.__doc__ = "Source.publish", DOC
-    return publish
-
-
 @once
-def _short_way() -> ShortWay:
-    return ShortWay(nest=NEST, depth=DEPTH, sample=SAMPLE, doc=DOC)
+def _fast_path() -> FastPath:
+    return FastPath(nest=NEST, depth=DEPTH, sample=SAMPLE_MASK, doc=getdoc(Source.publish) or "")

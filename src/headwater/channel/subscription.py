@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from headwater.channel.annotations import E_co
 from headwater.channel.options.subscribe import FIRST
-from headwater.channel.queues.mailbox import Item, Mailbox, Order, go_all, lose, part_of
+from headwater.channel.queues.mailbox import Item, Mailbox, Order, dispatch_all, lose, part_of
 from headwater.channel.queues.ordered_mailbox import OrderedMailbox
 from headwater.channel.queues.positions import progress_of
 from headwater.channel.queues.pull import Pulling
@@ -23,6 +23,7 @@ from headwater.channel.reports import collection as reporting
 from headwater.channel.reports.counters import Counts, Latency
 from headwater.channel.reports.report import SubscriptionReport
 from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.fast_path import SAMPLE_MASK
 from headwater.channel.routing.letter import About, Chunk, Letter
 from headwater.channel.routing.route import Ready
 from headwater.errors import ClosedError, SubscriptionError
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from headwater.channel.source import Source
 
 log = logging.getLogger("headwater")
-SAMPLE = 63  # of events handed over in the publisher's thread, one in 64 is timed
 _NUMBERS = count(1)
 LOOKS = 100  # at what is counted while handlers go on, until no event is seen twice
 RETRY = 0.05  # seconds until a constraint that said WAIT is asked again, if nobody calls wake()
@@ -95,7 +95,7 @@ class Subscription(Pulling[E_co]):
         self._early: dict[str, list[tuple[Attachment, Letter | Chunk, int]]] = {}
         self._beginning = threading.Lock()
         self._starters: Ready = []  # to be told of events of the past, when no lock is held any more
-        self._handling: Letter | Chunk | None = None  # what its handler has just now, except on the short way
+        self._handling: Letter | Chunk | None = None  # what its handler has just now, except on the fast path
         self._delivered = self._failed = self._skipped = self._expired = 0
         self._past = Counts()  # of epochs and channels that are over
         self._past_direct = 0
@@ -254,7 +254,7 @@ class Subscription(Pulling[E_co]):
                 else:
                     attachment.repeats(letter, 1)
             self._begun.add(place)
-        go_all(ready)
+        dispatch_all(ready)
 
     def _release(self) -> None:
         """Where the order is that of time: sources have promised more, or are gone. Called without any lock."""
@@ -286,7 +286,7 @@ class Subscription(Pulling[E_co]):
             return
         event = letter.event
         self._delivered += 1
-        if not letter.seq & SAMPLE:
+        if not letter.seq & SAMPLE_MASK:
             self._timed(item)
         try:
             if event.__class__ is not attachment.cls:
@@ -332,15 +332,15 @@ class Subscription(Pulling[E_co]):
         event, items = None, [item]
         try:
             event, about, items = self._present(item)
-            go = self._before(event, about)
+            dispatch = self._before(event, about)
         except self._caught as error:
             self._skip(items)
             self._handler_failed(error, event)
             return None
-        if go is WAIT:
+        if dispatch is WAIT:
             self._park(items)
             return None
-        if not go:
+        if not dispatch:
             self._skip(items)
             if self._progress is not None:
                 self._progress.pass_over(items)
@@ -454,7 +454,7 @@ class Subscription(Pulling[E_co]):
     def _resumed(self, ready: bool) -> None:
         """What waits goes on, and what could not wait is read from logs."""
         if ready:
-            self._mailbox.go()
+            self._mailbox.dispatch()
         if self._progress is not None and self._progress.gaps and not self._mailbox.held:
             for channel, _ in list(self._attachments):
                 for flow in channel.flows():

@@ -142,7 +142,7 @@ class Engine:
             self.dialogue,
             self.demands,
             self.origins,
-            partial(self.requester.settled, marks=True),
+            partial(self.requester.settled, barriers=True),
             self.membership.look_round,
         )
         self.requests = RequestRegistry(node.name)

@@ -26,7 +26,7 @@ class Readiness:
 
     * it has said, after the call began, which version of its state is the latest: whatever it had advertised by then,
     * that version is known here, and all that follows from it was looked at: channels that patterns fit are declared,
-    * and each question to it is answered, and what it answered is in force: the mark has come, behind all events of
+    * and each question to it is answered, and what it answered is in force: the barrier has come, behind all events of
       before.
 
     A node that leaves, is away, or may not advertise anything here is not waited for. A node that is only said to be
@@ -76,7 +76,7 @@ class Readiness:
         if self._expects_others():
             found.append("a node that is said to be there has not proven who it is")
         for channel in engine.node.channels():
-            if not engine.requester.settled([channel], marks=True):
+            if not engine.requester.settled([channel], barriers=True):
                 found.append(f"what is wanted of channel {channel.name} is not in force at all of its sources")
         return found or ["what was waited for has just happened"]
 
@@ -88,7 +88,7 @@ class Readiness:
             return False
         if engine.contacts.awaited():
             return False
-        return engine.requester.settled(engine.node.channels(), marks=True)
+        return engine.requester.settled(engine.node.channels(), barriers=True)
 
     def _matters(self, peer: Peer) -> bool:
         """Whether there may be sources of a peer, as far as the rules go: else it could only keep this one waiting."""

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 BUDGET = 16  # events of one item in a turn
 TURN = 16  # items in a turn of the loop
-LOOK = 0.05  # seconds after which a thread that waits for the loop looks whether that is still there
+RECHECK_SECONDS = 0.05  # seconds after which a thread that waits for the loop looks whether that is still there
 GRACE = 1.0  # seconds that a loop may stand still before such a thread no longer counts on it
 
 
@@ -199,7 +199,9 @@ class LoopDispatcher:
         still: float | None = None  # since when the loop stands still
         while True:
             with self._lock:
-                if self._progress.wait_for(self._over, min(LOOK, LOOK if end is None else left(end) or 0.0)):
+                if self._progress.wait_for(
+                    self._over, min(RECHECK_SECONDS, RECHECK_SECONDS if end is None else left(end) or 0.0)
+                ):
                     return True
             now = time.monotonic()
             still = None if self.loop.is_running() else (still or now)

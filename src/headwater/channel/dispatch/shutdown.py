@@ -30,7 +30,7 @@ log = logging.getLogger("headwater")
 T = TypeVar("T")
 TURN = 64  # events delivered before looking at the time again
 RECHECK_SECONDS = 0.2  # after which a node that stays looks whether it was closed
-LOOK = 1.0  # seconds after which a coroutine that waits looks again
+COROUTINE_RECHECK_SECONDS = 1.0  # seconds after which a coroutine that waits looks again
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Ending:
         changed = mailbox.change(asyncio.get_running_loop())
         try:
             if not mailbox.idle:
-                await asyncio.wait([changed], timeout=min(LOOK, self._left))
+                await asyncio.wait([changed], timeout=min(COROUTINE_RECHECK_SECONDS, self._left))
         finally:
             changed.cancel()
 

@@ -1,8 +1,8 @@
 """A subscription's mailbox: a bounded queue that one thread at a time empties, in order.
 
 Who holds the token runs the mailbox. It lies in `token` while nobody does. Who puts something into an idle mailbox must
-call `go`, which runs it here, or hands it to its dispatcher. So a handler never runs twice at once, and events stay in
-order, whatever the dispatch strategy.
+call `dispatch`, which runs it here, or hands it to its dispatcher. So a handler never runs twice at once, and events
+stay in order, whatever the dispatch strategy.
 
 Locks, in the order in which they may be taken: the node's, sources', a mailbox's. User code runs under none of them.
 """
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import count
 from math import inf
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
+from headwater.channel.queues.bounded_queue import BoundedQueue, Waiters
 from headwater.channel.queues.gate import Gate
 from headwater.channel.queues.reentrancy import DEPTH, NEST, runs
 from headwater.channel.reports.tally import Loss
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from headwater.channel.routing.attachment import Attachment
 
 Order = Literal["arrival", "priority", "deadline"]
-LOOK = 1.0  # seconds after which who waits looks again, should whoever was to tell have been interrupted (Ctrl-C)
 
 
 # An event, or a chunk of n, for one subscription: (attachment, letter or chunk, n, priority, expiry). A plain tuple,
@@ -39,7 +38,7 @@ Item = tuple["Attachment", Any, int, int, float]
 
 
 class Mailbox:
-    """Bounded by events, not by items; `full` is the node's set of mailboxes that make publishers wait or fail."""
+    """Bounded by events, not by items; `full` is the node's set of queues that make publishers wait or fail."""
 
     late = 0  # events that came after their turn; only where they are put in order of time
 
@@ -49,7 +48,7 @@ class Mailbox:
         queue: Queue,
         *,
         order: Order,
-        full: set[Mailbox],
+        full: set[BoundedQueue],
         pull: bool,
         deliver: Callable[[Item], None],
         adeliver: Any = None,
@@ -66,21 +65,21 @@ class Mailbox:
         self.dropped = 0
         self.troubled = False  # its handler failed last
         # Something is in it while events must take the long way: it is held, closed or troubled, or someone waits for
-        # it to change. A list, so that machine code sees it as well (`LonePart`).
-        self.special: list[None] = [None] if pull else []
+        # it to change. A list, so that machine code sees it as well (`BypassSlots`).
+        self.blocks_bypass: list[None] = [None] if pull else []
         self.lock = Gate()
-        self.changed = threading.Condition(self.lock)  # type: ignore[arg-type]
-        self._extra = 0  # events in waiting chunks beyond one each
-        self._waiters = 0
-        self._calls: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        changed = threading.Condition(self.lock)  # type: ignore[arg-type]
+        self.waiters = Waiters(changed, self._update_bypass)
+        self._notify = self.waiters.notify
+        self._chunk_surplus = 0  # events in waiting chunks beyond one each
         self._full = full
-        self._presses = queue.policy in ("block", "fail")
+        self._applies_backpressure = queue.policy in ("block", "fail")
         self._number = count()
 
     @property
     def waiting(self) -> int:
         """Events that wait."""
-        return len(self.items) + self._extra
+        return len(self.items) + self._chunk_surplus
 
     def dispatched_by(self, dispatcher: Any) -> None:
         self.dispatcher, self.inline = dispatcher, dispatcher.inline
@@ -88,7 +87,7 @@ class Mailbox:
     # ── in ──
 
     def put(self, item: Item, counted: bool = True) -> bool:
-        """Take an item; True if the caller must call `go` when it holds no lock any more."""
+        """Take an item; True if the caller must call `dispatch` when it holds no lock any more."""
         n = item[2]
         with self.lock:
             if counted:
@@ -102,7 +101,7 @@ class Mailbox:
                     return False
                 item = fitting
             self._push(item)
-            if self._presses and self.waiting >= self.limit and not self.held:
+            if self._applies_backpressure and self.waiting >= self.limit and not self.held:
                 self._full.add(self)
             if self.inline:
                 return not self.held
@@ -111,10 +110,10 @@ class Mailbox:
                 return False
             return self._take()
 
-    def put_quick(self, attachment: Attachment, letter: Letter | Chunk, n: int, ready: list[Mailbox]) -> bool:
+    def put_quick(self, attachment: Attachment, letter: Letter | Chunk, n: int, ready: list[BoundedQueue]) -> bool:
         """What `put` does where there is room and nothing special about it; False if `put` is needed.
 
-        Adds itself to `ready` for the caller to call `go` when it holds no lock any more."""
+        Adds itself to `ready` for the caller to call `dispatch` when it holds no lock any more."""
         lock = self.lock
         try:
             lock.token.pop()
@@ -128,16 +127,16 @@ class Mailbox:
             lock.token.append(None)
             raise
         try:
-            if len(self.items) + self._extra + n >= self.limit or self.held or self.closed:
+            if len(self.items) + self._chunk_surplus + n >= self.limit or self.held or self.closed:
                 return False
             attachment.passed += n
             self.items.append((attachment, letter, n, 0, inf))  # type: ignore[arg-type]
             if n != 1:
-                self._extra += n - 1
+                self._chunk_surplus += n - 1
             if self.inline:
                 ready.append(self)
             elif self.pull:
-                if self._waiters or self._calls:
+                if self.waiters.threads or self.waiters.futures:
                     self._notify()
             elif self.token and self._take():
                 ready.append(self)
@@ -147,11 +146,11 @@ class Mailbox:
             if lock.waiters:
                 lock.wake()
 
-    def put_all(self, attachment: Attachment, letters: list[Letter], ready: list[Mailbox]) -> bool:
+    def put_all(self, attachment: Attachment, letters: list[Letter], ready: list[BoundedQueue]) -> bool:
         """Many events at once, where they are only to be queued; False if `put` is needed."""
         items: list[Item] = [(attachment, letter, 1, 0, inf) for letter in letters]
         with self.lock:
-            if not self._presses or self.held or self.closed or not isinstance(self.items, deque):
+            if not self._applies_backpressure or self.held or self.closed or not isinstance(self.items, deque):
                 return False
             attachment.passed += len(items)
             self.items.extend(items)
@@ -163,7 +162,7 @@ class Mailbox:
                 ready.append(self)
         return True
 
-    def go(self) -> None:
+    def dispatch(self) -> None:
         """Run it in this thread if nobody else does (inline), or hand it, with the token taken, to its dispatcher."""
         if not self.inline:
             self.dispatcher.ready(self)
@@ -192,7 +191,7 @@ class Mailbox:
                     token.append(None)
                 finally:
                     NEST.pop()
-                if self.special:
+                if self.blocks_bypass:
                     self._tell()
 
     def turn(self, budget: int) -> bool:
@@ -216,7 +215,7 @@ class Mailbox:
 
     def _overflow(self, item: Item) -> Item | None:
         """What of the item may come in; older items go if that is the policy."""
-        if self._presses and not self.held:
+        if self._applies_backpressure and not self.held:
             return item  # the publisher was let in, or waits before its next event
         n, room = item[2], self.limit - self.waiting
         if self.queue.policy == "drop_oldest":
@@ -241,7 +240,7 @@ class Mailbox:
             if oldest is None:
                 return
             n = oldest[2]
-            self._extra -= n - 1
+            self._chunk_surplus -= n - 1
             gone = min(events, n)
             self._drop(oldest, gone)
             events -= gone
@@ -266,7 +265,7 @@ class Mailbox:
             self.items.append(item)
         else:
             heapq.heappush(self.items, (self._key(item), next(self._number), item))
-        self._extra += item[2] - 1
+        self._chunk_surplus += item[2] - 1
 
     def _unpop(self, item: Item) -> None:
         """Back to the head."""
@@ -274,7 +273,7 @@ class Mailbox:
             self.items.appendleft(item)
         else:
             heapq.heappush(self.items, (self._key(item), -next(self._number), item))
-        self._extra += item[2] - 1
+        self._chunk_surplus += item[2] - 1
 
     def _key(self, item: Item) -> float:
         return -item[3] if self.order == "priority" else item[4]
@@ -297,7 +296,7 @@ class Mailbox:
             return None
         if item[2] != 1 or self._full:
             with self.lock:
-                self._extra -= item[2] - 1
+                self._chunk_surplus -= item[2] - 1
                 if self in self._full and self.waiting < self.limit:
                     self._full.discard(self)
                     self._notify()
@@ -398,26 +397,28 @@ class Mailbox:
             self.token.append(None)
             self._notify()
 
-    def _mind(self) -> None:
-        special = self.held or self.closed or self.troubled or self._waiters or self._calls or self.pull
-        self.special[:] = [None] if special else []
+    def _update_bypass(self) -> None:
+        """Called under its lock whenever one of these has changed: whether events may be handed over past the queue."""
+        waiters = self.waiters
+        blocks = self.held or self.closed or self.troubled or waiters.threads or waiters.futures or self.pull
+        self.blocks_bypass[:] = [None] if blocks else []
 
-    def stirred(self) -> None:
+    def after_bypass(self) -> None:
         """The token was laid down in a hurry: tell those who wait, and see to what came meanwhile."""
         self._tell()
         if self.items and self.inline:
-            self.go()
+            self.dispatch()
 
     def _tell(self) -> None:
         with self.lock:
             self._notify()
-            self._mind()
+            self._update_bypass()
 
     def trouble(self, on: bool) -> None:
         """Its handler failed, or did not for once."""
         with self.lock:
             self.troubled = on
-            self._mind()
+            self._update_bypass()
 
     def urgency(self) -> tuple[int, float]:
         with self.lock:
@@ -438,18 +439,18 @@ class Mailbox:
         """Deliver nothing until `resume`; meanwhile no publisher waits for it."""
         with self.lock:
             self.held = True
-            self._mind()
+            self._update_bypass()
             self._full.discard(self)
             self._notify()
 
     def resume(self) -> bool:
-        """As `put`: True if the caller must call `go`."""
+        """As `put`: True if the caller must call `dispatch`."""
         with self.lock:
             self.held = False
-            if self._presses and self.waiting >= self.limit:
+            if self._applies_backpressure and self.waiting >= self.limit:
                 self._full.add(self)
             self._notify()
-            self._mind()
+            self._update_bypass()
             if self.inline:
                 return bool(self.items)
             return not self.pull and self._take()
@@ -463,7 +464,7 @@ class Mailbox:
             self.closed = True
             if self.pull:
                 self.held = False  # what waits may be taken
-            self._mind()
+            self._update_bypass()
             self._drops |= drop
             gone = self._empty() if drop else 0
             self._full.discard(self)
@@ -480,7 +481,7 @@ class Mailbox:
                 self._drop(item, item[2])
                 gone += item[2]
                 items += 1
-        self._extra -= gone - items
+        self._chunk_surplus -= gone - items
         return gone
 
     # ── waiting for it ──
@@ -501,62 +502,35 @@ class Mailbox:
 
     @property
     def is_full(self) -> bool:
-        return self._presses and self.waiting >= self.limit and not self.held and not self.closed
+        return self._applies_backpressure and self.waiting >= self.limit and not self.held and not self.closed
 
     def wait(self, until: Callable[[], bool], timeout: float | None) -> bool:
         """Block until the condition holds; it is looked at whenever the mailbox changes."""
-        end = None if timeout is None else monotonic() + timeout
-        with self.changed:
-            self._waiters += 1
-            self._mind()
-            try:
-                while not until():
-                    left = LOOK if end is None else min(LOOK, end - monotonic())
-                    if left <= 0:
-                        return False
-                    self.changed.wait(left)
-                return True
-            finally:
-                self._waiters -= 1
-                self._mind()
+        return self.waiters.wait(until, timeout)
 
     def change(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
         """A future of that loop which is done when the mailbox changes next."""
-        future: asyncio.Future[None] = loop.create_future()
-        with self.lock:
-            # Those who gave up waiting have cancelled theirs.
-            self._calls = [(other, theirs) for other, theirs in self._calls if not theirs.done()]
-            self._calls.append((loop, future))
-            self._mind()
-        return future
-
-    def _notify(self) -> None:
-        if self._waiters:
-            self.changed.notify_all()
-        if self._calls:
-            calls, self._calls = self._calls, []
-            for loop, future in calls:
-                _settle_soon(loop, future)
+        return self.waiters.future(loop)
 
 
-def go_all(ready: list[Mailbox]) -> None:
+def dispatch_all(ready: list[BoundedQueue]) -> None:
     """What is to be done with mailboxes that took something, when no lock is held any more."""
     rest = iter(ready)
     try:
         for mailbox in rest:
-            mailbox.go()
+            mailbox.dispatch()
     except BaseException:
         hand_over(rest)
         raise
 
 
-def hand_over(rest: Iterator[Mailbox]) -> None:
+def hand_over(rest: Iterator[BoundedQueue]) -> None:
     """The publisher was interrupted in a handler (Ctrl-C): of the rest, those that others run are handed to them.
 
     Where the publisher itself would have gone on, events wait for the next one, or for the end of the node."""
     for mailbox in rest:
         if not mailbox.inline:
-            mailbox.go()
+            mailbox.dispatch()
 
 
 def lose(item: Item, what: Loss, events: int) -> None:
@@ -572,16 +546,6 @@ def part_of(item: Item, start: int, end: int) -> Item:
     return attachment, chunk.part(start, end), end - start, priority, expiry
 
 
-def _settle_soon(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
-    with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-        loop.call_soon_threadsafe(_settle, future)
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
 runs(Mailbox.run, lambda variables: variables["self"])
 runs(Mailbox.arun, lambda variables: variables["self"])
-runs(Mailbox.go, lambda variables: variables["self"] if variables["self"].inline else None)
+runs(Mailbox.dispatch, lambda variables: variables["self"] if variables["self"].inline else None)

@@ -24,6 +24,7 @@ from headwater.errors import ClosedError
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
+    from headwater.channel.queues.bounded_queue import BoundedQueue
     from headwater.channel.queues.gate import Gate
     from headwater.channel.routing.attachment import Attachment
     from headwater.channel.routing.letter import Chunk, Letter
@@ -46,7 +47,7 @@ class OrderedMailbox(Mailbox):
     """A mailbox in which events wait for their turn by time, before they are queued for delivery.
 
     Both together are bounded by the queue's limit, with its policy. Unlike in other mailboxes `put` never takes the
-    token; `go` does, after seeing what may be released."""
+    token; `dispatch` does, after seeing what may be released."""
 
     def __init__(
         self, *args: Any, node: Node, attachments: Mapping[tuple[Any, int], Attachment], **options: Any
@@ -78,11 +79,11 @@ class OrderedMailbox(Mailbox):
                     return False
                 item = fitting
             self._enter(item)
-            if self._presses and self.waiting >= self.limit and not self.held:
+            if self._applies_backpressure and self.waiting >= self.limit and not self.held:
                 self._full.add(self)
             return not self.held
 
-    def put_quick(self, attachment: Attachment, letter: Letter | Chunk, n: int, ready: list[Mailbox]) -> bool:
+    def put_quick(self, attachment: Attachment, letter: Letter | Chunk, n: int, ready: list[BoundedQueue]) -> bool:
         """There is no such way here."""
         return False
 
@@ -106,12 +107,12 @@ class OrderedMailbox(Mailbox):
 
     # ── from waiting to the queue ──
 
-    def go(self) -> None:
+    def dispatch(self) -> None:
         """Release what may go, and have it delivered; no lock is held."""
         if self._early:
             self._advance()
         if self.inline:
-            super().go()
+            super().dispatch()
         elif not self.pull:
             with self.lock:
                 taken = self._take()
@@ -121,7 +122,7 @@ class OrderedMailbox(Mailbox):
     def release(self) -> None:
         """Sources have promised more, or are gone: see whether something may go. Call it without any lock."""
         if self._early or self.closed:
-            self.go()
+            self.dispatch()
 
     def _advance(self) -> None:
         # The order matters: what is not seen after these three steps is no older than `now`.
@@ -201,11 +202,11 @@ class OrderedMailbox(Mailbox):
         """The node closes, and its sources have stopped: release everything, in order."""
         self._advance()
         if not self.inline:
-            self.go()
+            self.dispatch()
 
     def resume(self) -> bool:
         if super().resume() and not self.inline:
-            self.token.append(None)  # it is for `go` to take
+            self.token.append(None)  # it is for `dispatch` to take
         return bool(self.items or self._early)
 
     def close(self, *, drop: bool) -> int:

@@ -7,31 +7,35 @@ import sys
 from collections.abc import Callable, Iterator
 from threading import get_ident
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from headwater.channel.queues.mailbox import Mailbox
-    from headwater.channel.routing.attachment import Lone
+
+class Call(Protocol):
+    """A handler that machine code is calling."""
+
+    mailbox: Any
+    thread: bytearray  # the eight bytes of the identity of the thread that calls it
+
 
 # One for each handler being called in a publisher's thread, in all threads together, and one more: those called by
 # machine code, of which nothing is on the stack, in front, and for each of the others None.
-NEST: list[Lone | None] = [None]
+NEST: list[Call | None] = [None]
 DEPTH = 40  # at so many, further ones wait their turn, so that a chain of handlers does not eat the stack
 
-_RUNNERS: dict[CodeType, Callable[[dict[str, Any]], Mailbox | None]] = {}
+_RUNNERS: dict[CodeType, Callable[[dict[str, Any]], Any]] = {}
 
 
-def runs(function: Any, mailbox: Callable[[dict[str, Any]], Mailbox | None]) -> None:
+def runs(function: Any, mailbox: Callable[[dict[str, Any]], Any]) -> None:
     """While `function` is on the stack, a mailbox is being run: `mailbox` finds it among the function's variables."""
     _RUNNERS[function.__code__] = mailbox
 
 
-def running() -> Iterator[Mailbox]:
+def running() -> Iterator[Any]:
     """The mailboxes that the calling thread (or task) is running."""
     thread = get_ident()
-    for lone in NEST.copy():
-        if lone is not None and int.from_bytes(lone.thread, sys.byteorder) == thread:
-            yield lone.mailbox
+    for call in NEST.copy():
+        if call is not None and int.from_bytes(call.thread, sys.byteorder) == thread:
+            yield call.mailbox
     frame = sys._getframe(1)
     while frame is not None:
         find = _RUNNERS.get(frame.f_code)

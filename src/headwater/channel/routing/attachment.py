@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headwater.channel.queues.bounded_queue import BoundedQueue
 from headwater.channel.queues.expression import Expression
-from headwater.channel.queues.mailbox import Mailbox
 from headwater.channel.reports.counters import Counts
+from headwater.channel.routing.fast_path import HandlerBypass
 from headwater.channel.routing.letter import About, Chunk, Letter
 from headwater.channel.routing.past import Recollection
-from headwater.channel.routing.route import Bystander, Entry, Flow, Judged, Lineup, Quick, Ready
-from headwater.native.python.publish import LonePart
+from headwater.channel.routing.route import Bystander, Entry, Judged, Lineup, Quick, Ready
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -56,7 +54,7 @@ class Attachment:
         self.passed = 0  # counted under the mailbox's lock
         self.recalled = 0  # events of the past that it began with: evaluated and passed
         self.repeated = 0  # events that came as they were published, and had come with the past already
-        self._lone: Lone | None = None
+        self._bypass: HandlerBypass | None = None
         # The last event of each source before this epoch; by number, since another may get its id.
         self.points: dict[int, tuple[str, int]] = {}
         self._since: dict[Lineup, tuple[int, Judged, int]] = {}  # what each had counted before
@@ -70,10 +68,10 @@ class Attachment:
     # ── as a member of a route ──
 
     @property
-    def lone(self) -> Lone | None:
-        if self._lone is None and self.subscription._plain:
-            self._lone = Lone(self)
-        return self._lone
+    def bypass(self) -> HandlerBypass | None:
+        if self._bypass is None and self.subscription._plain:
+            self._bypass = HandlerBypass(self)
+        return self._bypass
 
     @property
     def direct(self) -> int:
@@ -88,7 +86,7 @@ class Attachment:
         if self.quick is None or not self.quick(self, chunk, n, ready):
             self.subscription._arrive_chunk(self, chunk, ready)
 
-    def reaches(self, source: Source, record: bytes | None) -> Iterable[Mailbox]:
+    def reaches(self, source: Source, record: bytes | None) -> Iterable[BoundedQueue]:
         yield self.mailbox
 
     # ── what has come of it ──
@@ -232,47 +230,10 @@ class Attachment:
         return About(letter, self.channel.name, self.epoch, self.subscription.name)
 
 
-class Lone(LonePart):
-    """The short way to a function that takes events in the publisher's thread: no queue, no letter.
-
-    `Source.publish` goes it when nobody else wants anything: it takes the token, calls the handler, lays it down again.
-    """
-
-    __slots__ = ("attachment", "mailbox", "subscription")
-
-    def __init__(self, member: Attachment) -> None:
-        self.attachment = member
-        self.mailbox = mailbox = member.mailbox
-        self.token, self.items, self.special = mailbox.token, mailbox.items, mailbox.special  # type: ignore[assignment]
-        self.stirred, self.thread = mailbox.stirred, bytearray(8)
-        self.subscription = member.subscription
-        self.handler: Any = member.subscription._handler
-        self.failed = partial(_failed, member)
-        self.decode, self.cls = member.form.decode, member.form.cls
-        self.out = self.judge = None
-
-    def at(self, flow: Flow) -> Lone:
-        """As a source sees it."""
-        return self
-
-
-def _failed(member: Attachment, error: Exception, event: Any) -> None:
-    """Machine code has caught what a handler raised: go on as in the `except` clause that it has none of."""
-    context, type = error.__context__, member.channel.type
-    if event.__class__ is not member.cls and type is not None:  # what the handler saw was decoded
-        with suppress(Exception):  # or it was decoding that failed
-            event = member.form.decode(type.encode(event))
-    try:
-        raise error
-    except Exception:
-        error.__context__ = context
-        member.subscription._handler_failed(error, event)
-
-
 class Stage(Bystander):
     """A derived channel at its parent: what passes flows on through the derived channel, at the same source."""
 
-    lone = None
+    bypass = None
     quick = None
     width = 0
 
@@ -289,5 +250,5 @@ class Stage(Bystander):
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
         chunk.source.flows[self.channel].accept_chunk(chunk, ready)
 
-    def reaches(self, source: Source, record: bytes | None) -> Iterable[Mailbox]:
+    def reaches(self, source: Source, record: bytes | None) -> Iterable[BoundedQueue]:
         return source.flows[self.channel].reaches(record)

@@ -208,7 +208,7 @@ class Recorder(Bystander):
 
     width = 0
     local = False
-    lone = None
+    bypass = None
     quick = None
 
     def __init__(self, channel: Channel, events: int) -> None:

@@ -19,17 +19,18 @@ from headwater.ir.covers import covers, disjoint
 from headwater.ir.interp import EventContext, Fault, Status
 from headwater.late import np, pa
 from headwater.match import KINDS, Later, Matcher, Matching, new_totals
-from headwater.native.python.publish import FlowPart
+from headwater.native.python.publish import FlowSlots
 from headwater.native.record import uses_meta
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
-    from headwater.channel.queues.mailbox import Mailbox
+    from headwater.channel.queues.bounded_queue import BoundedQueue
+    from headwater.channel.routing.fast_path import BypassRoute
     from headwater.channel.source import Source
     from headwater.native.program import Native
     from headwater.native.record import Result
 
-Ready = list["Mailbox"]
+Ready = list["BoundedQueue"]
 Quick = Callable[[Any, "Letter | Chunk", int, Ready], bool]
 FEW = 256  # interests that are looked through for a member that they have in common, whenever one changes
 EXACT = 10_000  # interests on fields that may be missing, up to which every undecided event is counted as such
@@ -75,8 +76,8 @@ class Member(Protocol):
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None: ...
 
-    def reaches(self, source: Source, record: bytes | None) -> Iterable[Mailbox]:
-        """The mailboxes that may get this record, or (None) any record, told without changing anything."""
+    def reaches(self, source: Source, record: bytes | None) -> Iterable[BoundedQueue]:
+        """The queues that may get this record, or (None) any record, told without changing anything."""
         ...
 
     @property
@@ -85,8 +86,8 @@ class Member(Protocol):
         ...
 
     @property
-    def lone(self) -> Short | None:
-        """The short way, if events need no more than to be handed to a function in the publisher's thread, or to be
+    def bypass(self) -> BypassRoute | None:
+        """The fast path, if events need no more than to be handed to a function in the publisher's thread, or to be
         put on a list."""
         ...
 
@@ -110,16 +111,6 @@ class Bystander:
 
     def left(self, lineup: Lineup) -> None:
         pass
-
-
-class Short(Protocol):
-    """The short way of all sources of a line-up."""
-
-    out: list[Any] | None  # if it is one, what interests choose may be put there as well
-
-    def at(self, flow: Flow) -> Any:
-        """The short way of one of them: a LonePart, or None."""
-        ...
 
 
 class Entry:
@@ -177,7 +168,7 @@ class Route:
     always: tuple[Entry, ...]
     matching: Any  # a Matching, perhaps made Later, or None where there is nothing to match
     alone: tuple[Entry, ...]
-    lone: Short | None = None  # if all there is to do is to call one function, or to put events on a list
+    bypass: BypassRoute | None = None  # if all there is to do is to call one function, or to put events on a list
     width: int = 0  # how many subscriptions an event is evaluated for
 
 
@@ -213,7 +204,7 @@ class Lineup:
 
     @property
     def direct(self) -> int:
-        """Those of them that went the short way (`Lone`)."""
+        """Those of them that took the fast path (`HandlerBypass`)."""
         return self._retired_direct + sum(flow.direct for flow in self.flows)
 
     def how(self, entry: Entry) -> How:
@@ -331,22 +322,22 @@ class Lineup:
         matching: Matching | Later | None = None
         if self._keys and self.matcher is not None:
             matching = self.matcher.snapshot() if self._prompt else Later(self.matcher)
-        lone = None
+        bypass = None
         if len(always) == 1 and not alone and matching is None and len(always[0].members) == 1:
-            lone = always[0].members[0].lone
+            bypass = always[0].members[0].bypass
         elif not always and not alone and 0 < len(self._keys) <= FEW:
-            lone = self._common()
+            bypass = self._common()
         width = sum(entry.width for entry in (*always, *alone)) + self._matched_width
-        return Route(always, matching, alone, lone, width)
+        return Route(always, matching, alone, bypass, width)
 
-    def _common(self) -> Short | None:
-        """The short way of the one member that all matched entries have: to a list, for events that any of them wants.
+    def _common(self) -> BypassRoute | None:
+        """The fast path of the one member that all matched entries have: to a list, for events that any of them wants.
         What else has to be done with those that an interest chooses is done in Python."""
         members = next(iter(self._keys)).members
         if len(members) != 1 or any(entry.members != members for entry in self._keys):
             return None
-        lone = members[0].lone
-        return lone if lone is not None and lone.out is not None else None
+        bypass = members[0].bypass
+        return bypass if bypass is not None and bypass.remote else None
 
     def resize(self, entry: Entry, before: int) -> None:
         """The number of an entry's subscriptions has changed."""
@@ -379,17 +370,17 @@ class Lineup:
         flow.take(other.route)
 
 
-class Flow(FlowPart):
+class Flow(FlowSlots):
     """One source's events in one channel. Used under the source's lock."""
 
     __slots__ = (
         "_evaluated",
-        "_mark",
+        "_evaluated_upto",
         "_match",
         "_passed",
+        "_remote_since",
         "_runners",
         "_totals",
-        "_wired",
         "base",
         "channel",
         "fates",
@@ -400,7 +391,7 @@ class Flow(FlowPart):
         "spread",
     )
 
-    lone: Any
+    bypass: Any
 
     def __init__(self, source: Source, channel: Channel, lineup: Lineup) -> None:
         self.source, self.channel, self.lineup = source, channel, lineup
@@ -409,27 +400,27 @@ class Flow(FlowPart):
         self.spread = self.base  # those of them that came by `accept` or `accept_chunk`
         self._passed = self._evaluated = 0
         self.recalled = 0  # events of the past that subscriptions began with: evaluated and passed
-        self._mark = self.base  # `_evaluated` is up to event `_mark`, by routes that are over
+        self._evaluated_upto = self.base  # `_evaluated` is up to event `_evaluated_upto`, by routes that are over
         self._totals = new_totals()
         self.fates = Fates()
-        self._wired: int | None = None  # while the short way leads to another node: `direct` as it was before
+        self._remote_since: int | None = None  # while the fast path leads to another node: `direct` as it was before
         self.route = EMPTY
         self.take(lineup.route)
         self._runners: dict[Entry, Native] = {}  # what runs alone, with this source's state
 
     def take(self, route: Route) -> None:
         """Another route from here on."""
-        self._evaluated += (self.seen - self._mark) * self.route.width
-        self._mark, self._match = self.seen, None
-        if self._wired is not None:
-            self.spread, self._wired = self.seen - self._wired, None
-        closed = self.source.closed or self.source.log is not None  # what is logged goes no short way
-        lone = None if closed or route.lone is None else route.lone.at(self)
-        if lone is not None and lone.out is not None:
-            self._wired = self.seen - self.spread
+        self._evaluated += (self.seen - self._evaluated_upto) * self.route.width
+        self._evaluated_upto, self._match = self.seen, None
+        if self._remote_since is not None:
+            self.spread, self._remote_since = self.seen - self._remote_since, None
+        closed = self.source.closed or self.source.log is not None  # what is logged takes no fast path
+        bypass = None if closed or route.bypass is None else route.bypass.for_flow(self)
+        if bypass is not None and bypass.pending is not None:
+            self._remote_since = self.seen - self.spread
             if route.matching is not None:
-                lone.judged_by(route.matching, self._totals)
-        self.route, self.lone = route, lone
+                bypass.judged_by(route.matching, self._totals)
+        self.route, self.bypass = route, bypass
 
     def skip(self, seq: int) -> None:
         """Events up to this one are in the source's log, and went nowhere else: they count as those from before."""
@@ -439,8 +430,8 @@ class Flow(FlowPart):
 
     @property
     def direct(self) -> int:
-        """Events that went the short way to a function."""
-        return self.seen - self.spread if self._wired is None else self._wired
+        """Events that took the fast path to a function."""
+        return self.seen - self.spread if self._remote_since is None else self._remote_since
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         """One event to all who want it."""
@@ -461,8 +452,8 @@ class Flow(FlowPart):
                     member.accept(letter, ready)
         for entry in route.alone:
             self._alone(entry, letter, ready)
-        if self._wired is not None and self.lone is not None:
-            self.lone.passes_by(letter, ready)
+        if self._remote_since is not None and self.bypass is not None:
+            self.bypass.passes_by(letter, ready)
 
     def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
         """An interest that is not matched with others."""
@@ -529,15 +520,15 @@ class Flow(FlowPart):
         undecided, *faults = self._totals.tolist()
         return Tally(
             published=self.seen - self.base,
-            evaluated=self._evaluated + (self.seen - self._mark) * self.route.width + self.recalled,
-            passed=self._passed + self.direct + self.recalled,  # what goes the short way passes
+            evaluated=self._evaluated + (self.seen - self._evaluated_upto) * self.route.width + self.recalled,
+            passed=self._passed + self.direct + self.recalled,  # what takes the fast path passes
             undecided=undecided,
             faults={fault: number for fault, number in zip(KINDS, faults, strict=True) if number},
             fates=self.fates,
         )
 
-    def reaches(self, record: bytes | None) -> Iterable[Mailbox]:
-        """The mailboxes that may get this record, or any; those of interests with state are always among them."""
+    def reaches(self, record: bytes | None) -> Iterable[BoundedQueue]:
+        """The queues that may get this record, or any; those of interests with state are always among them."""
         route = self.route
         if record is None:
             matched = self.lineup.matched

@@ -73,13 +73,15 @@ class ForeignSource(Source):
 
     def start(self) -> None:
         self._flow = self.flows[self.channel]
-        self._slow = self.publish = self._refuse
+        self._slow = self.publish
 
-    def _refuse(self, event: Any = None, /, **fields: Any) -> int:
+    def publish(self, event: Any = None, /, **fields: Any) -> int:
+        """Refused: its events are published elsewhere (`ClosedError`)."""
         raise ClosedError(f"{self}: {self._hint}")
 
     def publish_many(self, events: Any) -> int:
-        return self._refuse()
+        """Refused, as `publish`."""
+        return self.publish()
 
     def full(self, record: bytes | None) -> Any:
         """A mailbox of somebody who may want this, and has no room for it."""

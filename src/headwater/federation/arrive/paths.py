@@ -22,7 +22,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from headwater.channel.queues.mailbox import go_all
+from headwater.channel.queues.mailbox import dispatch_all
 from headwater.federation.arrive.deduplication import Fence, PlacesOfTerm, Seen, Verdict, order_of
 from headwater.federation.wire.kinds import PAST
 
@@ -239,7 +239,7 @@ class Origin:
                 if self._first(way) and not self._awaits(way):
                     self._choose(way)
                     way.flush(ready)
-            go_all(list(dict.fromkeys(ready)))
+            dispatch_all(list(dict.fromkeys(ready)))
 
 
 class Origins:

@@ -14,7 +14,7 @@ from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.options.config import Pool
-from headwater.channel.queues.mailbox import go_all
+from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.routing.attachment import Stage
 from headwater.channel.routing.letter import Chunk, Letter, Rows
 from headwater.channel.routing.route import Entry, Flow, Lineup, Member, Ready, Route
@@ -55,7 +55,7 @@ class RelayFlow(Flow):
     source: RelaySource
 
     def take(self, route: Route) -> None:
-        super().take(route if route.lone is None else replace(route, lone=None))  # there is no short way
+        super().take(route if route.bypass is None else replace(route, bypass=None))  # there is no fast path
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         self.seen += 1
@@ -198,7 +198,7 @@ class RelaySource(ForeignSource):
             self.verdict = Verdict.TAKE if self.way_in is None else self.way_in.offer(number, ready)
             self._flow.accept(made, ready)
             self._hold([number], 0)
-        go_all(list(dict.fromkeys(ready)))
+        dispatch_all(list(dict.fromkeys(ready)))
 
     def relay_chunk(self, chunk: Chunk) -> None:
         """Publish rows, each with its own number."""
@@ -220,7 +220,7 @@ class RelaySource(ForeignSource):
                 part = whole if end - start == len(seqs) else whole.part(start, end)
                 self._flow.accept_chunk(part, ready)
                 self._hold(seqs[start:end].tolist(), 0)
-        go_all(list(dict.fromkeys(ready)))
+        dispatch_all(list(dict.fromkeys(ready)))
 
     def _stretches(self, seqs: list[int], ready: Ready) -> Iterator[tuple[int, int, Verdict]]:
         """Rows that are new here, and rows that are not, by turns."""
@@ -281,7 +281,7 @@ class RelaySource(ForeignSource):
         end = monotonic() + ROOM_SECONDS
         while (box := self.full(record)) is not None and monotonic() < end and not self.channel.node.closed:
             if box.inline:
-                box.go()
+                box.dispatch()
             box.wait(lambda it=box: not it.is_full, 0.1)
 
 

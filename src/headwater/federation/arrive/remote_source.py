@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
-from operator import length_hint
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
 from headwater.channel.queues.forms import fitting
-from headwater.channel.queues.mailbox import go_all
-from headwater.channel.queues.reentrancy import DEPTH, NEST, runs
+from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.fast_path import HandlerBypass
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Flow, Lineup, Ready
-from headwater.channel.subscription import SAMPLE
 from headwater.errors import FrameError, HeadwaterError
 from headwater.federation.arrive.acknowledgement import FOREVER, AcknowledgedSource
 from headwater.federation.arrive.deduplication import Verdict
@@ -231,12 +229,12 @@ class RemoteSource(AcknowledgedSource):
         if not events.number:
             self._deliver_past(events)
             return
-        if events.tags is None and self._plan is None and self._short(events.records, last, events.number, events):
+        if events.tags is None and self._plan is None and self._bypass(events.records, last, events.number, events):
             return
         events = self._sound(events)
         records = events.records if self._plan is None else self._convert(events)
         converted = events.tags is None and records and self._plan is not None
-        if converted and self._short(records, last, events.number, events):
+        if converted and self._bypass(records, last, events.number, events):
             return
         seqs, tags = events.seqs, events.tags
         ready: Ready = []
@@ -259,18 +257,18 @@ class RemoteSource(AcknowledgedSource):
                     if self.way_in is None or self._taken(letter, 0, ready):
                         accept(letter, ready)
             else:
-                for seq, stamp, record, marks in zip(seqs, events.stamps, records, tags, strict=True):
+                for seq, stamp, record, its_tags in zip(seqs, events.stamps, records, tags, strict=True):
                     letter = Letter(None, record, self, seq, stamp, now, priority)
-                    for mark in marks:
-                        if self.way_in is not None and not self._taken(letter, mark, ready):
+                    for tag in its_tags:
+                        if self.way_in is not None and not self._taken(letter, tag, ready):
                             continue
-                        if mark:
-                            flow.tagged(mark, letter, ready)
+                        if tag:
+                            flow.tagged(tag, letter, ready)
                         else:
                             accept(letter, ready)
             if records:
                 self.promise = max(self.promise or 0, events.stamps[-1])
-        go_all(list(dict.fromkeys(ready)))
+        dispatch_all(list(dict.fromkeys(ready)))
         self._release()
 
     # ── what may come by other gateways, too ──
@@ -320,9 +318,9 @@ class RemoteSource(AcknowledgedSource):
         if tags is None:
             reached.reach(0, last)
             return
-        for seq, marks in zip(seqs, tags, strict=True):
-            for mark in marks:
-                reached.reach(mark, seq)
+        for seq, its_tags in zip(seqs, tags, strict=True):
+            for tag in its_tags:
+                reached.reach(tag, seq)
 
     def _deliver_past(self, events: Events) -> None:
         """Events from before a sink came that has asked for the past."""
@@ -330,7 +328,7 @@ class RemoteSource(AcknowledgedSource):
             raise FrameError(f"{self}: expected the number of a frame of events, found none")
         assert events.tags is not None
         more = {seq: (rank - PAST, turn - PAST) for seq, (_, rank, turn) in zip(events.seqs, events.tags, strict=True)}
-        events = self._sound(replace(events, tags=[(marks[0] - PAST,) for marks in events.tags]))
+        events = self._sound(replace(events, tags=[(its_tags[0] - PAST,) for its_tags in events.tags]))
         records = events.records if self._plan is None else self._convert(events)
         ready: Ready = []
         now, tags = perf_counter_ns(), self._flow.tags  # type: ignore[attr-defined]
@@ -347,7 +345,7 @@ class RemoteSource(AcknowledgedSource):
                     wanted, (rank, turn) = sink._options.history, more[seq]
                     if wanted and not 0 < wanted < rank and sink._number <= turn:  # else it has its own, or gets them
                         sink._accept_past(self.place, member, letter, ready)
-        go_all(list(dict.fromkeys(ready)))
+        dispatch_all(list(dict.fromkeys(ready)))
         self._release()
 
     def _sound(self, events: Events) -> Events:
@@ -357,7 +355,7 @@ class RemoteSource(AcknowledgedSource):
             bad = set(() if self._check is None else self._check(records))
             unasked: set[int] = set()
         else:
-            checks = [self._check_of(marks) for marks in tags]
+            checks = [self._check_of(its_tags) for its_tags in tags]
             unasked = {at for at, check in enumerate(checks) if check is _UNASKED}
             bad = {at for at, check in enumerate(checks) if check not in (None, _UNASKED) and check([records[at]])}
         if not bad and not unasked:
@@ -367,15 +365,15 @@ class RemoteSource(AcknowledgedSource):
             self._offences.note(self.peer.id, f"{len(bad)} records of {self} that are not of its type")
         keep = [at for at in range(len(records)) if at not in bad and at not in unasked]
         seqs, stamps = [events.seqs[at] for at in keep], [events.stamps[at] for at in keep]
-        marks = None if tags is None else [tags[at] for at in keep]
-        return replace(events, seqs=seqs, stamps=stamps, records=[records[at] for at in keep], tags=marks)
+        kept = None if tags is None else [tags[at] for at in keep]
+        return replace(events, seqs=seqs, stamps=stamps, records=[records[at] for at in keep], tags=kept)
 
-    def _check_of(self, marks: tuple[int, ...]) -> Any:
+    def _check_of(self, its_tags: tuple[int, ...]) -> Any:
         """How records with these tags are checked; None if any bytes will do."""
-        if 0 in marks:
+        if 0 in its_tags:
             return self._check
         tags: dict[int, Entry] = self._flow.tags  # type: ignore[attr-defined]
-        entry = next((found for mark in marks if (found := tags.get(mark)) is not None), None)
+        entry = next((found for tag in its_tags if (found := tags.get(tag)) is not None), None)
         if entry is None:
             return _UNASKED
         output = None if entry.interest is None else entry.interest.output
@@ -389,15 +387,15 @@ class RemoteSource(AcknowledgedSource):
             if tags is None:
                 return [convert(record) for record in events.records]
             return [
-                record if self._made_there(marks) else convert(record)
-                for record, marks in zip(events.records, tags, strict=True)
+                record if self._made_there(its_tags) else convert(record)
+                for record, its_tags in zip(events.records, tags, strict=True)
             ]
         except HeadwaterError as error:
             raise FrameError(f"{self}: a record is not of its type: {error}") from None
 
-    def _made_there(self, marks: tuple[int, ...]) -> bool:
+    def _made_there(self, its_tags: tuple[int, ...]) -> bool:
         tags: dict[int, Entry] = self._flow.tags  # type: ignore[attr-defined]
-        interests = [entry.interest for mark in marks if (entry := tags.get(mark)) is not None]
+        interests = [entry.interest for tag in its_tags if (entry := tags.get(tag)) is not None]
         return any(each is not None and each.output is not None for each in interests)
 
     def _release(self) -> None:
@@ -405,60 +403,50 @@ class RemoteSource(AcknowledgedSource):
         if self.channel.node._ordered:
             self.channel.node._release()
 
-    def _short(self, records: Any, last: int, number: int, events: Events | None = None) -> bool:
-        """Straight to the one function that wants everything, if that is how things are; `events` is where the records
-        are from, if there are several."""
+    def _bypass(self, records: Sequence[bytes], last: int, number: int, events: Events | None = None) -> bool:
+        """By the fast path, straight to the one function that wants everything, if that is open; `events` is where the
+        records are from, if there are several."""
         flow = self._flow
-        if self.way_in is not None or flow.lone is None or flow.lone.out is not None or len(NEST) >= DEPTH:
+        if self.way_in is not None or flow.bypass is None:
             return False
         with self.lock:
-            lone = flow.lone
-            if lone is None or lone.items or lone.special or self.closed or self.live:
-                return False
-            try:
-                lone.token.pop()
-            except IndexError:
+            bypass: Any = flow.bypass
+            if bypass is None or self.closed or self.live or not bypass.try_take():
                 return False
             if not self._arrived(number, last, len(records)):
-                lone.token.append(None)
+                bypass.give_back()
                 return True
             flow.seen += len(records)
             if self.reached is not None:
                 self.reached.reach(0, last)
-        try:
-            malformed, handled = _handle(lone, records)
-            if handled < len(records) and events is not None:
-                self._put_off(lone, events, records, handled)
-        finally:
-            lone.token.append(None)
+        malformed = bypass.call_all(records, lambda handled: self._put_off(bypass, events, records, handled))
         if malformed:
             self.malformed += malformed
             self._offences.note(self.peer.id, f"{malformed} records of {self} that are not of its type")
-        if lone.items or lone.special:
-            lone.stirred()
         return True
 
-    def _put_off(self, lone: Any, events: Events, records: Any, handled: int) -> None:
+    def _put_off(self, bypass: HandlerBypass, events: Events | None, records: Sequence[bytes], handled: int) -> None:
         """The sink was paused, or cancelled, in the middle of a frame: the rest of it waits in its queue."""
-        now, attachment, rest = perf_counter_ns(), lone.attachment, range(handled, len(records))
+        if events is None:
+            return
+        now, attachment, rest = perf_counter_ns(), bypass.attachment, range(handled, len(records))
         letters = [
             Letter(None, records[at], self, events.seqs[at], events.stamps[at], now, self.priority) for at in rest
         ]
-        lone.subscription._put_off([(attachment, letter, 1, 0, inf) for letter in letters])
+        bypass.subscription._put_off([(attachment, letter, 1, 0, inf) for letter in letters])
 
     def one(self, number: int, seq: int, frame: bytes | memoryview) -> bool:
         """A frame of one event, straight to the one function that wants everything, if that is how things are."""
-        lone = self._flow.lone
-        if lone is None or lone.out is not None or self._plan is not None or self.way_in is not None:
+        if self._flow.bypass is None or self._plan is not None or self.way_in is not None:
             return False
         if self.track is not None or number != self.frame + 1 or not seq:
             return False
         if frame[0] != BODY:
-            return self._short((bytes(frame[EVENT_AT:]),), seq, number)
+            return self._bypass((bytes(frame[EVENT_AT:]),), seq, number)
         if self._header is None:
             return False
         record = self._header[len(frame) + (HEADER_SIZE - EVENT_AT)] + frame[EVENT_AT:]
-        return self._short((record,), seq, number)
+        return self._bypass((record,), seq, number)
 
     def deliver_batch(self, frame: Batch) -> None:
         """A frame of rows."""
@@ -504,7 +492,7 @@ class RemoteSource(AcknowledgedSource):
                 elif rows:
                     self._hand_on_rows(_some(chunk, rows), tag, ready)
             self.promise = max(self.promise or 0, frame.stamp)
-        go_all(ready)
+        dispatch_all(ready)
         self._release()
 
     def _wait_for_room(self, record: bytes | None) -> None:
@@ -517,36 +505,4 @@ def _some(chunk: Chunk, rows: list[int]) -> Chunk:
     return chunk if len(rows) == len(chunk) else chunk.derived(chunk.taken().take(rows), rows)
 
 
-def _handle(lone: Any, records: Any) -> tuple[int, int]:
-    """Call the one function with every event, until it may not be called any more; the token is taken, and stays so.
-    How many are no events, and how many were seen to."""
-    handler, decode, special, malformed = lone.handler, lone.decode, lone.special, 0
-    subscription, rest = lone.subscription, iter(records)
-    try:
-        NEST.append(None)
-        for record in rest:
-            try:
-                event = decode(record)
-            except HeadwaterError:
-                malformed += 1
-                continue
-            try:
-                handler(event)
-            except Exception as error:
-                subscription._handler_failed(error, event)
-            else:
-                if not special:  # as it is but for failures, pauses and those who wait for something
-                    continue
-                if subscription._failures:
-                    subscription._went_well()
-            if not lone.mailbox.delivers:
-                break
-    finally:
-        NEST.pop()
-    return malformed, len(records) - length_hint(rest)
-
-
-runs(_handle, lambda variables: variables["lone"].mailbox)
-
-
-__all__ = ["SAMPLE", "RemoteFlow", "RemoteSource"]
+__all__ = ["RemoteFlow", "RemoteSource"]

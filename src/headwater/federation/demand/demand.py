@@ -78,7 +78,7 @@ class InterestRequest:
     agreed: int = 0  # of what was answered last
     marked: int = 0  # of what is in force, with everything before it here
     begins: list[tuple[int, list[Subscription]]] = field(default_factory=list)  # by version: who waits for the past
-    due: int = 0  # of the mark to wait for: what was only withdrawn since needs none
+    due: int = 0  # of the barrier to wait for: what was only withdrawn since needs none
     demand: Demand = NOTHING  # as it was answered
     base: int = 0  # the version that the peer is known to have in full: what has changed since `demand` is enough
     points: dict[int, int] = field(default_factory=dict)

@@ -445,7 +445,7 @@ class Passage:
             return False
         taken = [(name, relay) for name in names if (relay := self.taking.get(name)) is not None]
         channels = [channel for channel in self.here.channels() if any(channel.name == name for name, _ in taken)]
-        if not self._mine.requester.settled(channels, marks=True):
+        if not self._mine.requester.settled(channels, barriers=True):
             return False
         if self in _ASKED.ways:  # a ring of gateways
             return True

@@ -15,7 +15,7 @@ from headwater.federation.control_events import owns
 from headwater.federation.interests.admission import Grant, Granting, Refused
 from headwater.federation.interests.request import MOST, Pages, Question
 from headwater.federation.peers.permissions import note_refused
-from headwater.federation.send.crossing import Crossing, Merged, Tagged
+from headwater.federation.send.crossing import Crossing, FilteredMember, TaggedMember
 from headwater.federation.send.past import recollect, send_past
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire.control import Ends
@@ -138,7 +138,7 @@ class Installer:
             return Installed({})
         if request.version < crossing.version and crossing.incarnation == peer.incarnation:
             # an old question that has come late
-            return Installed(crossing.points, mark=crossing.due, group=_group(crossing))
+            return Installed(crossing.points, barrier=crossing.due, group=_group(crossing))
         if request.base and (renewed or request.base > crossing.version):
             self._forget_empty(peer, crossing)
             return Installed({}, all=True)
@@ -148,7 +148,7 @@ class Installer:
         if not crossing.version and not set(request.known) <= names:
             crossing.parked, crossing.durable = True, set(request.known)
         if crossing.parked and not self._all_back(peer, principal, crossing, question):
-            return Installed(crossing.points, mark=request.version)
+            return Installed(crossing.points, barrier=request.version)
         return self._change(peer, principal, crossing, question)
 
     def _forget_empty(self, peer: Peer, crossing: Crossing) -> None:
@@ -220,7 +220,7 @@ class Installer:
         crossing.resume(request.reached, request.since, anew=restarted or not crossing.version)
         crossing.durable = names
         self._put_in_force(peer, crossing, moves, fresh, group if crossing.wishes else None)
-        crossing.version = request.version  # not before: a mark of this version goes after what is of the past
+        crossing.version = request.version  # not before: a barrier of this version goes after what is of the past
         if crossing.parked:
             self._send_again(peer, crossing, request.positions)
         self.promising = any(each.promises for other in self._peers.everyone() for each in other.crossings.values())
@@ -229,10 +229,10 @@ class Installer:
             self._over(peer, crossing)
         elif fresh or crossing.due > crossing.told:  # for what is only withdrawn nobody waits
             crossing.due = crossing.version
-            self._barriers.mark(peer, crossing)
+            self._barriers.send_barrier(peer, crossing)
         for which, what, why, text in changes:
             self._control.wish(peer, channel.name, which, what, why, text)
-        return Installed(crossing.points, refused, mark=crossing.due, group=_group(crossing))
+        return Installed(crossing.points, refused, barrier=crossing.due, group=_group(crossing))
 
     def _withdraw(self, crossing: Crossing, tag: int) -> list[Move]:
         entry, member = crossing.forget(tag)
@@ -240,8 +240,8 @@ class Installer:
             return []
         return [Move(crossing.channel, entry, member, joins=False)]
 
-    def _grant(self, crossing: Crossing, wish: Wish, grant: Grant, entry: Entry, merged: Merged) -> list[Move]:
-        member = Tagged(crossing, wish.tag) if wish.tagged else merged
+    def _grant(self, crossing: Crossing, wish: Wish, grant: Grant, entry: Entry, merged: FilteredMember) -> list[Move]:
+        member = TaggedMember(crossing, wish.tag) if wish.tagged else merged
         joins = not crossing.held(entry, member) and member.crossing.hold(entry)
         crossing.take(wish, entry, member, cost=grant.cost, size=grant.size)
         return [Move(crossing.channel, entry, member, joins=True)] if joins else []
@@ -283,7 +283,7 @@ class Installer:
                         peer.dirty.append(lane)
                 else:
                     lane.announced = False
-        peer.stir()
+        peer.send_soon()
 
     # ── peers and sources that go ──
 
@@ -346,7 +346,7 @@ class Installer:
                     frames: list[bytes] = []
                     lane.build(frames)
                     peer.control.extend(frames)
-                peer.stir()
+                peer.send_soon()
             lane.forget()
 
     def sources_gone(self, sources: list[Source]) -> None:
@@ -387,7 +387,7 @@ class Installer:
                 with source.lock:
                     lane = crossing.lane(source)
                 if lane is not None:
-                    lane.go()
+                    lane.dispatch()
 
     def moved(self, source: Source) -> None:
         """A source has gone to other zones; its lock is held. Who gets its events is told between the same two."""
@@ -400,7 +400,7 @@ class Installer:
             lane = None if crossing is None else crossing.lanes.get(source)
             if lane is not None:
                 lane.put((peer.introduction(lane, 0),), 0)
-                peer.stir_later(lane)
+                peer.add_dirty(lane)
 
     # ── time, and what is counted ──
 

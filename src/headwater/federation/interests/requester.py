@@ -376,13 +376,13 @@ class Requester:
                 refused = {wish.tag: answer.error for wish in self._demands.everything(demand).wishes}
             still = self._still_refused(asked, demand, changed)
         with peer.lock:
-            asked.agreed, asked.due = version, answer.mark
+            asked.agreed, asked.due = version, answer.barrier
             # Of what nothing was taken, nothing is kept there to build on.
             asked.base = 0 if answer.error or len(still) + len(refused) >= demand.wishes else version
             asked.points, asked.refused = dict(answer.points), {**still, **refused}
             asked.incarnation, asked.memory = peer.incarnation, answer.memory
         self._reached.installed(peer, channel.name, demand, answer.points)
-        if asked.marked >= answer.mark:  # no mark will follow for it
+        if asked.marked >= answer.barrier:  # no barrier will follow for it
             self.begun(peer, channel.name, asked, version)
         retry = False
         with self._context.wiring.lock:
@@ -436,7 +436,7 @@ class Requester:
                     for entry in channel.entries.values():
                         self._refuse(channel, entry, f"{name}@{peer.name}", why)
 
-    def marked(self, peer: Peer, channel: str, version: int) -> None:
+    def barrier_came(self, peer: Peer, channel: str, version: int) -> None:
         """Everything from before the peer took up our wishes of this version is here."""
         asked = peer.asked.get(channel)
         if asked is not None:
@@ -497,7 +497,7 @@ class Requester:
 
     def _in_force(self, ahead: list[tuple[Channel, Entry]]) -> Callable[[], bool]:
         channels = [channel for channel, _ in ahead]
-        return lambda: self.settled(channels, marks=True)
+        return lambda: self.settled(channels, barriers=True)
 
     def _taken_up(self, subscription: Subscription, everywhere: bool) -> None:
         if not everywhere:
@@ -518,7 +518,7 @@ class Requester:
 
     # ── waiting for it ──
 
-    def settled(self, channels: list[Channel], *, marks: bool = False) -> bool:
+    def settled(self, channels: list[Channel], *, barriers: bool = False) -> bool:
         """Whether all peers that are there have answered what is wanted of these channels (and it is in force)."""
         for channel in channels:
             for peer in self._peers.everyone():
@@ -535,7 +535,7 @@ class Requester:
                     return False
                 if _doubtful(peer, channel.name, asked):
                     return False
-                if marks and demand.wishes and asked.marked < asked.due and not _all_refused(asked):
+                if barriers and demand.wishes and asked.marked < asked.due and not _all_refused(asked):
                     return False
         return True
 
@@ -548,7 +548,7 @@ class Requester:
             here = [each for each in self._node.channels() if each.name == channel]
             if not here and self._wanted(channel):
                 return False  # it is about to be declared here too
-        return self.settled(here, marks=True)
+        return self.settled(here, barriers=True)
 
 
 def _place(channel: Channel, peer: Peer) -> str:

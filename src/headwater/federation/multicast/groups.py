@@ -11,7 +11,7 @@ Its lanes number their frames once for all of them. Everything else goes over ea
 a source, before its first frame; how far it has come, when it pauses; frames that are asked for again; those that no
 datagram can take; acknowledgements.
 
-The outlet's lock `building` is taken after the wiring's and before those of sources; links are stirred without it.
+The outlet's lock `building` is taken after the wiring's and before those of sources; links are told to send without it.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ class Groups:
             finally:
                 shared.starting = None
         self._interest(outlet, peer)
-        outlet.stir()
-        peer.stir()
+        outlet.send_soon()
+        peer.send_soon()
 
     def _at_point(self, peer: Peer, crossing: Crossing, shared: GroupCrossing, stays: bool) -> None:
         """All sources stand still, and nobody builds: what was published so far is put into frames, for those who
@@ -203,7 +203,7 @@ class Groups:
             with outlet.building:
                 for lane in outlet.lanes():
                     outlet.weigh(lane)
-            outlet.stir()
+            outlet.send_soon()
 
     def forget(self, peer: Peer) -> None:
         """A peer will not come back, or was started again."""
@@ -226,7 +226,7 @@ class Groups:
             with lane.crossing.peer.building:
                 share.acknowledged(lane, number)
             lane.crossing.peer.link.bytes_in += 1
-            lane.crossing.peer.stir()
+            lane.crossing.peer.send_soon()
 
     def repair(self, peer: Peer, sid: int, after: int, upto: int) -> None:
         """A peer misses frames."""
@@ -237,7 +237,7 @@ class Groups:
             return  # it does not take what it has asked for before
         if rest is not None and peer.link is not None:
             peer.control.extend([frame for number, frame in list(rest) if after < number <= upto])
-            peer.stir()
+            peer.send_soon()
         if lane is None or share is None or not share.reliable:
             return
         with lane.crossing.peer.building:
@@ -246,7 +246,7 @@ class Groups:
                 frames.insert(0, share.introduction(lane, first))  # what was before that is lost
         if peer.link is not None and frames:
             peer.control.extend(frames)
-            peer.stir()
+            peer.send_soon()
 
     def resumed(self, peer: Peer, positions: dict[int, int]) -> tuple[list[bytes], list[bytes]]:
         """For a new link: what a peer is sent again of groups that it has left, before all else; and, after what else
@@ -285,7 +285,7 @@ class Groups:
                     for share in list(lane.crossing.shares.values()):
                         if lane in share.announced:
                             share.tell(wire.encode_control(Ends(lane.sid)))
-                outlet.stir()
+                outlet.send_soon()
                 self.soon(lane)
         for shared in list(self.crossings.values()):
             for source in [source for source, lane in list(shared.lanes.items()) if lane is None and source.withdrawn]:
@@ -306,8 +306,8 @@ class Groups:
         lane = self.lanes.get(source.number | GROUP)
         for share in [] if lane is None else list(lane.crossing.shares.values()):
             if lane in share.announced:
-                share.tell(share.introduction(lane, 0), stir=False)
-                self.context.scheduler.later(0.0, share.peer.stir)
+                share.tell(share.introduction(lane, 0), send_soon=False)
+                self.context.scheduler.later(0.0, share.peer.send_soon)
 
     # ── time ──
 

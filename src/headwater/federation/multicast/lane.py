@@ -53,9 +53,9 @@ class GroupLane(Lane):
         """All events that were to go, up to the last frame."""
         return self.passed + self.dropped - self.trimmed
 
-    def first(self) -> None:
+    def send_first(self) -> None:
         self._time = self.source._stamp()
-        self.go()  # frames for a group are made by its sender only, which knows how many may be on their way
+        self.dispatch()  # frames for a group are made by its sender only, which knows how many may be on their way
 
     # ── out: under the lock of the outlet ──
 
@@ -97,7 +97,7 @@ class GroupLane(Lane):
             self.offsets[self.number] = self.made
         else:
             self.offsets = {self.number: self.made}
-            if self._waiters or self._calls:
+            if self.waiters.threads or self.waiters.futures:
                 self.settle(0)
         self.crossing.peer.ready.append((self, self.number, frame))
 
@@ -107,14 +107,14 @@ class GroupLane(Lane):
         if pending and not self.dirty:  # put in meanwhile, and not told of if it was not the first in the list
             self.dirty = True
             self.peer.dirty.append(self)
-        if self._more:
+        if self._chunk_surplus:
             chunks = sum(len(item[0]) - 1 for item in items if item.__class__ is tuple and len(item) == 2)
             if self.still:
-                self._more -= chunks
+                self._chunk_surplus -= chunks
             else:
                 with self.source.lock:
-                    self._more -= chunks
-        self._unmark(items)
+                    self._chunk_surplus -= chunks
+        self._take_gaps(items)
         return items
 
     def _run_end(self, items: list[Item], start: int, total: int) -> int:

@@ -13,7 +13,7 @@ from headwater.federation.address_map import Group
 from headwater.federation.multicast.datagram import Datagram, node_number
 from headwater.federation.multicast.track import PATIENCE, Track
 from headwater.federation.wire import frames as wire
-from headwater.federation.wire.control import Announce, Mark, Sent
+from headwater.federation.wire.control import Announce, Barrier, Sent
 from headwater.federation.wire.kinds import BATCH, BODY, EVENT, EVENTS, GROUP, REBODY, RETOLD
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Hearing:
         if track is not None:
             track.ends()
 
-    def marked(self, peer: Peer, message: Mark, then: Callable[[], None]) -> None:
+    def barrier_came(self, peer: Peer, message: Barrier, then: Callable[[], None]) -> None:
         """Wishes are in force, once everything is here that was sent before that."""
         sources = [each for each in list(peer.remote_sources.values()) if each.channel.name == message.channel]
         tracks = [track for each in sources if (track := _track(each)) is not None]

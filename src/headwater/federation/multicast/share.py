@@ -46,7 +46,7 @@ class Outlet:
         self.flight = 0  # bytes that went out and are not acknowledged
         self.link = PacketLink(multicast, group)
         self.sender = Sender(self._collect, f"{groups.context.name}-{group}")
-        self.stir: Callable[..., None] = self.sender.stir
+        self.send_soon: Callable[..., None] = self.sender.send_soon
         self.sender.attach(self.link)
 
     def lanes(self) -> list[GroupLane]:
@@ -70,13 +70,13 @@ class Outlet:
     def _collect(self, budget: int) -> list[bytes]:
         """Frames of what waits, as many as may be on their way; called by one thread at a time."""
         frames: list[bytes] = []
-        stirred: set[Peer] = set()
+        told: set[Peer] = set()
         with self.building:
             while self.dirty:
                 lane = self.dirty.popleft()
                 if not lane.told:
                     self.introduce(lane)
-                    stirred.update(share.peer for share in lane.crossing.shares.values())
+                    told.update(share.peer for share in lane.crossing.shares.values())
                 lane.build([])
             size = 0
             while self.ready and size < budget and self.flight < WINDOW:
@@ -89,10 +89,10 @@ class Outlet:
                     size += len(frame)
                     continue
                 for share in list(lane.crossing.shares.values()):
-                    share.tell(frame, stir=False)
-                    stirred.add(share.peer)
-        for peer in stirred:
-            peer.stir()
+                    share.tell(frame, send_soon=False)
+                    told.add(share.peer)
+        for peer in told:
+            peer.send_soon()
         return frames
 
     def weigh(self, lane: GroupLane) -> None:
@@ -216,7 +216,7 @@ class Share:
             self.announced[lane] = None
             self.peer.control.append(self.introduction(lane, self.start.get(lane, 0) + 1))
 
-    def before_mark(self, frames: list[bytes]) -> None:
+    def before_barrier(self, frames: list[bytes]) -> None:
         """Called by whoever sends to the peer, before it is told that its wishes are in force: it gets to know every
         source, and how far they have come."""
         self.open = True
@@ -235,7 +235,7 @@ class Share:
         """For a new link; its peer has these frames."""
         frames: list[bytes] = []
         if not self.open:
-            return frames  # it is told with the mark
+            return frames  # it is told with the barrier
         lanes = self.group.active()
         for lane in lanes:
             received = positions.get(lane.sid)
@@ -252,12 +252,12 @@ class Share:
             self.group.peer.weigh(lane)
         return frames
 
-    def tell(self, frame: bytes, *, stir: bool = True) -> None:
-        """Something over its peer's link; who stirs it without holding the outlet's lock does so later."""
+    def tell(self, frame: bytes, *, send_soon: bool = True) -> None:
+        """Something over its peer's link; it is sent later, without the outlet's lock."""
         if self.peer.link is not None:
             self.peer.control.append(frame)
-            if stir:
-                self.peer.scheduler.later(0.0, self.peer.stir)
+            if send_soon:
+                self.peer.scheduler.later(0.0, self.peer.send_soon)
 
     def forget(self, lane: GroupLane) -> None:
         for known in (self.acked, self.start, self.base, self.announced):

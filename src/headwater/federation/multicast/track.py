@@ -201,7 +201,7 @@ class Track:
             return True
         mailbox = self.source.full(None)
         if mailbox is not None and mailbox.inline:
-            mailbox.go()
+            mailbox.dispatch()
             mailbox = self.source.full(None)
         return mailbox is None or self._hearing.context.closing
 

@@ -70,7 +70,7 @@ BATCH = 4096  # events that get their places at once
 RESERVED = 1 << 20  # places that a leader may give before it says again how far it is
 KEPT = 65_536  # events that are kept for sinks that are not there, to be published again by another leader
 HELD = 262_144  # events that may be held, for want of their places; then sources wait
-LOOK = 0.05  # seconds after which is looked again
+RECHECK_SECONDS = 0.05  # seconds after which is looked again
 ON_ITS_WAY = 5.0  # seconds that an event may take that is known to have a place
 RENEWALS = 4  # of a lease, within it
 SHORTER = 0.9  # what a leader counts of its lease, of what others have promised: clocks may differ that much in speed
@@ -259,7 +259,7 @@ class Sequencer:
     def _take(self, what: Letter | Chunk) -> None:
         with self._lock:
             while len(self._held) >= HELD and not self._ending and not self.node.closed:
-                self._lock.wait(LOOK)
+                self._lock.wait(RECHECK_SECONDS)
             origin = self._origin(what.source)
             done, last = self._done.get(origin, 0), 0
             for letter in self._letters(what):
@@ -368,7 +368,7 @@ class Sequencer:
         with suppress(HeadwaterError):
             self._federated.look_round(self._say)
         while not self.node.closed:
-            self._event.wait(LOOK)
+            self._event.wait(RECHECK_SECONDS)
             self._event.clear()
             ending = self._ending and self._taker._mailbox.idle
             try:
@@ -420,7 +420,7 @@ class Sequencer:
         """While a leader does not count this one among those who follow it."""
         now = monotonic()
         led = any(self._others.get(rank) for rank in candidates)
-        if led and not self.following and not self._ending and now - self._said > LOOK and self._complete():
+        if led and not self.following and not self._ending and now - self._said > RECHECK_SECONDS and self._complete():
             self._said = now
             self._publish(self.place + 1, "", 0, PLACES)
 
@@ -524,7 +524,7 @@ class Sequencer:
             with self._lock:
                 if self._missed(key) or len(self._held) >= HELD:  # nothing more is taken before some have gone
                     break
-                self._lock.wait_for(lambda: key in self._held, LOOK)
+                self._lock.wait_for(lambda: key in self._held, RECHECK_SECONDS)
         found = self._held.get(key)
         if found is not None:
             del patience[key[0]]
@@ -617,7 +617,7 @@ class Sequencer:
     def _up_to_date(self, peer: Peer) -> bool:
         """Whether another has heard all that was said so far; it is waited for a little."""
         lane = self._lane(peer)
-        return lane is not None and lane.wait(partial(_heard_all, lane), 4 * LOOK)
+        return lane is not None and lane.wait(partial(_heard_all, lane), 4 * RECHECK_SECONDS)
 
     def _follow_on(self, followers: frozenset[str]) -> None:
         """Others follow from now on. That counts once enough nodes know it: until then nothing is published."""
@@ -683,7 +683,7 @@ class Sequencer:
                     break
                 if not lane.waiting:
                     break
-                lane.wait(partial(_heard_all, lane), LOOK)
+                lane.wait(partial(_heard_all, lane), RECHECK_SECONDS)
 
     def _measure(self) -> None:
         """How far everyone is with what was published, and everyone who is there."""

@@ -25,11 +25,11 @@ class Barriers:
         self._context = context
         self.gates: list[Gate] = []
 
-    def mark(self, peer: Outgoing, crossing: Crossing) -> None:
+    def send_barrier(self, peer: Outgoing, crossing: Crossing) -> None:
         """Tell a peer that its wishes are in force: as soon as gateways here have what they need for them, but not
         later than a few seconds from now."""
         if not self.gates:
-            peer.mark(crossing)
+            peer.send_barrier(crossing)
             return
         version, end, name = crossing.version, monotonic() + GATEWAY_SECONDS, crossing.channel.name
 
@@ -38,7 +38,7 @@ class Barriers:
                 return  # it wants something else by now
             late = self._context.closing or monotonic() > end
             if late or all(gate(name, crossing.routes) for gate in list(self.gates)):
-                peer.mark(crossing)
+                peer.send_barrier(crossing)
             else:
                 self._context.scheduler.later(TICK / 4, look)
 

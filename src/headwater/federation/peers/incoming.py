@@ -14,7 +14,7 @@ from headwater.errors import FrameError, HeadwaterError
 from headwater.federation.peers.outgoing import Outgoing
 from headwater.federation.transport.stream import Stream
 from headwater.federation.wire import frames as wire
-from headwater.federation.wire.control import Again, Announce, Bye, Ends, Mark, Repair, Resume, Sent, SourceAd
+from headwater.federation.wire.control import Again, Announce, Barrier, Bye, Ends, Repair, Resume, Sent, SourceAd
 from headwater.federation.wire.kinds import GROUP
 from headwater.federation.wire.requests import unpack_type
 
@@ -140,11 +140,11 @@ class Incoming(Outgoing):
                 self._on_announce(message)
             case Ends(source=sid):
                 self._on_ends(sid)
-            case Mark():
+            case Barrier():
                 if groups is None:
-                    self._on_mark(message)
+                    self._on_barrier(message)
                 else:
-                    groups.hearing.marked(self, message, partial(self._on_mark, message))
+                    groups.hearing.barrier_came(self, message, partial(self._on_barrier, message))
             case Sent() if groups is not None:
                 groups.hearing.sent(self, message)
             case Repair(source=sid, after=after, upto=upto) if groups is not None:
@@ -168,13 +168,13 @@ class Incoming(Outgoing):
             if not lane.dirty:
                 lane.dirty = True
                 self.dirty.append(lane)
-        self.stir()
+        self.send_soon()
 
-    def _on_mark(self, message: Mark) -> None:
+    def _on_barrier(self, message: Barrier) -> None:
         for sid, seq in message.points.items():
             if (source := self.remote_sources.get(sid)) is not None:
                 source.passed_by(seq)
-        self.requests.marked(self, message.channel, message.version)
+        self.requests.barrier_came(self, message.channel, message.version)
 
     def _on_ends(self, sid: int) -> None:
         """No more of a source comes this way; it is gone if it comes in no other."""
@@ -260,7 +260,7 @@ class Incoming(Outgoing):
         """Until every sink that may want the source's next events has room for them."""
         while (mailbox := source.full(record)) is not None and not self._context.closing:
             if mailbox.inline:
-                mailbox.go()
+                mailbox.dispatch()
             if not mailbox.wait(lambda it=mailbox: not it.is_full, 0.05):
                 self.pump(0.0)  # its handler may itself be waiting for acknowledgements
 

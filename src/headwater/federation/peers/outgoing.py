@@ -1,4 +1,4 @@
-"""What goes to another node: lanes of sources, frames beside the events, and marks that wishes are in force."""
+"""What goes to another node: lanes of sources, frames beside the events, and barriers: wishes are in force."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headwater.federation.peers.record import PeerRecord
 from headwater.federation.send.crossing import Crossing
 from headwater.federation.transport.sender import Sender
 from headwater.federation.wire import frames as wire
-from headwater.federation.wire.control import Announce, Ends, Mark
+from headwater.federation.wire.control import Announce, Barrier, Ends
 from headwater.federation.wire.kinds import GROUP
 from headwater.federation.wire.requests import pack_type
 
@@ -43,10 +43,10 @@ class Outgoing(PeerRecord):
         self.building = threading.Lock()
         self.control: deque[bytes] = deque()
         self.dirty: deque[Lane] = deque()
-        self.marks: deque[Crossing] = deque()
+        self.barriers_due: deque[Crossing] = deque()
         self.reading: list[Lane] = []  # lanes that go on reading the log when others had their turn
         self.sender = Sender(self._collect, f"{parts.context.name}-{self.name}", parts.pulse)
-        self.stir: Callable[..., None] = self.sender.stir
+        self.send_soon: Callable[..., None] = self.sender.send_soon
         self.full: set[Any] = parts.context.node._full
         self.crossings: dict[str, Crossing] = {}
         self.memory = new_memory()  # in which they are kept: another one as soon as this node gives one up by itself
@@ -71,7 +71,7 @@ class Outgoing(PeerRecord):
                 frames.append(control.popleft())
             if not self.resumed:
                 return frames
-            marks = dict.fromkeys(self.marks.popleft() for _ in range(len(self.marks)))
+            barriers_due = dict.fromkeys(self.barriers_due.popleft() for _ in range(len(self.barriers_due)))
             while dirty:
                 lane = dirty.popleft()
                 if lane.crossing.parked:  # what was kept goes first
@@ -80,18 +80,18 @@ class Outgoing(PeerRecord):
                 if not lane.announced:
                     frames.append(self._announce(lane, lane.number + 1))
                 lane.build(frames)
-            for crossing in marks:
+            for crossing in barriers_due:
                 if crossing.parked:
                     continue
                 if crossing.waits_for_log():
                     continue
-                self._before_mark(crossing, frames)
-                frames.append(self._mark(crossing))
+                self._flush_before_barrier(crossing, frames)
+                frames.append(self._barrier(crossing))
             more = bool(self.reading)
             while self.reading:
-                self.stir_later(self.reading.pop())
-        if more or self.marks:
-            self.stir()  # the flusher sees to it: this thread is at it already
+                self.add_dirty(self.reading.pop())
+        if more or self.barriers_due:
+            self.send_soon()  # the flusher sees to it: this thread is at it already
         if self.network.compress != "none" and self.columns:
             frames = [_compressed(frame, self.network.compress) for frame in frames]
         return frames
@@ -118,14 +118,14 @@ class Outgoing(PeerRecord):
             )
         )
 
-    def _before_mark(self, crossing: Crossing, frames: list[bytes]) -> None:
+    def _flush_before_barrier(self, crossing: Crossing, frames: list[bytes]) -> None:
         """All that was put in before the wishes held, also by those who have not said so yet; and the other end gets to
         know every source, so that it can say from where on they hold."""
         if crossing.share is not None:
             for before in crossing.active():
                 if before.pending and before.announced:
                     before.build(frames)
-            crossing.share.before_mark(frames)
+            crossing.share.before_barrier(frames)
             return
         for source in list(crossing.channel.sources.values()):
             if not source.local:
@@ -138,29 +138,29 @@ class Outgoing(PeerRecord):
                 if lane.pending:
                     lane.build(frames)
 
-    def _mark(self, crossing: Crossing) -> bytes:
+    def _barrier(self, crossing: Crossing) -> bytes:
         crossing.told = crossing.version
-        return wire.encode_control(Mark(crossing.channel.name, crossing.version, crossing.points))
+        return wire.encode_control(Barrier(crossing.channel.name, crossing.version, crossing.points))
 
-    def stir_later(self, lane: Lane) -> None:
-        """Something was put in while sources stood still; a mark follows, with which it goes."""
+    def add_dirty(self, lane: Lane) -> None:
+        """Something was put in while sources stood still; a barrier follows, with which it goes."""
         if not lane.dirty:
             lane.dirty = True
             self.dirty.append(lane)
 
-    def mark(self, crossing: Crossing) -> None:
+    def send_barrier(self, crossing: Crossing) -> None:
         """Tell the peer, after all that went before, that its wishes of this version are in force."""
         if crossing.told == crossing.version:
             return  # it was told with the link, which has come up just now
-        self.marks.append(crossing)
-        self.stir()
+        self.barriers_due.append(crossing)
+        self.send_soon()
 
     def say(self, frame: bytes) -> None:
         """A frame beside the events."""
         link = self.link
         if link is not None:
             self.control.append(frame)
-            self.stir()
+            self.send_soon()
             if len(self.control) > UNREAD:
                 link.close("it does not take the answers to what it asks")
 
@@ -173,7 +173,7 @@ class Outgoing(PeerRecord):
         lane.ended = True
         if lane.announced or lane.pending or lane.behind:
             lane.put((wire.encode_control(Ends(lane.sid)),), 0)
-            lane.go()
+            lane.dispatch()
         elif not lane.kept:  # else the next link ends it
             lane.crossing.drop(lane)
 
@@ -183,7 +183,7 @@ class Outgoing(PeerRecord):
             raise FrameError("it asks again and again for what it does not take")
         groups = self.groups
         rests, shared = ([], []) if groups is None else groups.resumed(self, positions)
-        marked: list[Crossing] = []
+        again_due: list[Crossing] = []
         with self.building:
             if self.link is not link:
                 return  # another has taken its place, over which it is said again
@@ -208,16 +208,16 @@ class Outgoing(PeerRecord):
                         self.dirty.append(lane)
                 if crossing.due:
                     crossing.told = 0
-                    marked.append(crossing)
+                    again_due.append(crossing)
             for sid in positions:  # it has ended, and that was lost with a link
                 if not sid & GROUP and sid not in self.by_sid:
                     self.control.append(wire.encode_control(Ends(sid)))
             self.control.extend(shared)
             self.resumed, self.memory_there = True, memory
         self.scheduler.later(0.0, partial(self.requests.confirm, self))
-        for crossing in marked:
-            self._parts.barriers.mark(self, crossing)
-        self.stir()
+        for crossing in again_due:
+            self._parts.barriers.send_barrier(self, crossing)
+        self.send_soon()
 
 
 def new_memory() -> int:

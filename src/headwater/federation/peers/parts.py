@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from headwater.federation.context import Context
     from headwater.federation.peers.barriers import Barriers
     from headwater.federation.transport.sender import Pulse
-    from headwater.federation.wire.control import Announce, Mark, Sent
+    from headwater.federation.wire.control import Announce, Barrier, Sent
 
 
 class Registrar(Protocol):
@@ -33,7 +33,7 @@ class Requests(Protocol):
     def confirm(self, peer: Any) -> None:
         """A peer has said which memory it has: what it was asked for in an earlier one, it is asked for again."""
 
-    def marked(self, peer: Any, channel: str, version: int) -> None:
+    def barrier_came(self, peer: Any, channel: str, version: int) -> None:
         """Everything from before the peer took up our wishes of this version is here."""
 
     def refuse_channel(self, peer: Any, name: str, why: str) -> None:
@@ -55,7 +55,7 @@ class GroupReceiver(Protocol):
     def ends(self, peer: Any, sid: int) -> None:
         """No more of a source comes by its group."""
 
-    def marked(self, peer: Any, message: Mark, then: Callable[[], None]) -> None:
+    def barrier_came(self, peer: Any, message: Barrier, then: Callable[[], None]) -> None:
         """Wishes are in force, once everything is here that was sent before that."""
 
 

@@ -71,7 +71,7 @@ class Peer(Incoming):
         except ClosedError:  # the node was closed meanwhile
             self._let_go(link, "its node was closed")
             return
-        self.stir()
+        self.send_soon()
         self.scheduler.changed()
 
     def given_up(self) -> None:

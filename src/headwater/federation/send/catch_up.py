@@ -164,8 +164,8 @@ class CatchUp:
         for start in range(0, len(records), RUN):
             end = start + RUN
             numbers, times, some = seqs[start:end].tolist(), stamps[start:end].tolist(), records[start:end]
-            marks = None if not tag else [(tag,)] * len(some)
-            for first, last in wire.runs(numbers, times, some, marks, limit=BYTES, alone=True):
+            tags = None if not tag else [(tag,)] * len(some)
+            for first, last in wire.runs(numbers, times, some, tags, limit=BYTES, alone=True):
                 cut = slice(first, last)
                 if last - first == 1 and len(some[first]) > lane.largest:
                     lane.too_large(len(some[first]))
@@ -177,7 +177,7 @@ class CatchUp:
                     numbers[cut],
                     times[cut],
                     some[cut],
-                    None if marks is None else marks[cut],
+                    None if tags is None else tags[cut],
                     resent=self._again,
                     header=lane.header,
                 )

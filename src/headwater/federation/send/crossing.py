@@ -1,22 +1,20 @@
 """A channel's way to one peer: a member of the channel's routes, beside the subscriptions of this node.
 
 However many interests of the peer an event satisfies, it is put into its lane once; the peer decides among its sinks.
-Interests with state or output run here only, and what they pass is marked with their tag.
+Interests with state or output run here only, and what they pass carries their tag.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.routing.letter import Chunk, Letter
-from headwater.channel.routing.route import Bystander, Entry, Flow, Ready
-from headwater.channel.subscription import SAMPLE
+from headwater.channel.routing.route import Bystander, Entry, Ready
+from headwater.federation.send.bypass import PeerBypass
 from headwater.federation.send.lane import Lane
-from headwater.federation.send.pending import Pause
 from headwater.federation.send.remote_counts import Counting
-from headwater.native.python.publish import LonePart
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -39,7 +37,7 @@ class GroupShare(Protocol):
         """Of the group."""
         ...
 
-    def before_mark(self, frames: list[bytes]) -> None:
+    def before_barrier(self, frames: list[bytes]) -> None:
         """What the peer must be told before it is told that its wishes are in force."""
 
 
@@ -50,7 +48,7 @@ class CrossingMember(Bystander):
     width = 0
     tag = passed = 0
     local = False
-    lone: Any = None
+    bypass: Any = None
     quick = None
 
     def __init__(self, crossing: Crossing) -> None:
@@ -64,13 +62,13 @@ class CrossingMember(Bystander):
         self.crossing.started()
 
 
-class Merged(CrossingMember):
+class FilteredMember(CrossingMember):
     """Of filters: what any of them passes goes once."""
 
     def __init__(self, crossing: Crossing) -> None:
         super().__init__(crossing)
         self._lanes = crossing.lanes
-        self.lone = Wires(crossing)
+        self.bypass = PeerBypass(crossing.lane)
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         try:
@@ -81,71 +79,18 @@ class Merged(CrossingMember):
             return
         lane.newest = letter.seq
         lane.put((letter.seq, letter.stamp, letter.record), 1)
-        ready.append(lane)  # type: ignore[arg-type]
+        ready.append(lane)
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
         lane = self.crossing.lane(chunk.source)
         if lane is not None:
             lane.put((chunk, 0), n)
             # Several interests may want some of one batch: the lane is told once.
-            if not ready or ready[-1] is not lane:  # type: ignore[comparison-overlap]
-                ready.append(lane)  # type: ignore[arg-type]
+            if not ready or ready[-1] is not lane:
+                ready.append(lane)
 
 
-class Wires:
-    """The short way of the sources of a channel to a peer, if nobody else wants anything and it wants everything, or
-    what filters pass: machine code judges records, and puts them in lanes."""
-
-    out: list[Any] = []  # noqa: RUF012  stands for those of the lanes
-
-    def __init__(self, crossing: Crossing) -> None:
-        self._crossing = crossing
-
-    def at(self, flow: Flow) -> Wire | None:
-        source = flow.source
-        lane = self._crossing.lane(source) if flow.channel is source.channel else None
-        if lane is None or lane.tagging or lane.queue.policy == "drop_newest":  # machine code drops nothing
-            return None
-        return Wire(lane, flow)
-
-
-class Wire(LonePart):
-    """The same of one source. Of every 64 events one goes by Python, which sees to times, and to what may wait."""
-
-    __slots__ = ("_kept", "_lane", "_matching")
-
-    def __init__(self, lane: Lane, flow: Flow) -> None:
-        lane.mark()
-        # Records without a number, and without a time, follow on this.
-        lane.pending.append(Pause(flow.seen, flow.source._stamp()))
-        lane.peer.scheduler.later(0.0, lane.go)  # so that the next record is the first in the list, and told of
-        lane.weight = SAMPLE + 1
-        self.out, self.stirred = lane.pending, lane.first
-        self.token, self.items, self.special = [None], deque(), []
-        self.cls, self.thread = None, bytearray(8)
-        self.judge, self.last, self.marks = None, flow.seen, lane.marks
-        self._lane, self._matching, self._kept = lane, None, None
-
-    def judged_by(self, matching: Any, totals: Any) -> None:
-        """Only what an entry of this matching wants is to go, from here on: the source stands still."""
-        self._matching = None if matching.settle() else matching
-        self.judge, self._kept = matching.judge_in(totals)
-
-    def passes_by(self, letter: Letter, ready: Ready) -> None:
-        """An event was published by Python; under the source's lock."""
-        lane, seq = self._lane, letter.seq
-        if lane.newest == seq:
-            if self.last == seq - 1:  # else whoever comes next says that there was a gap
-                self.last = seq
-        elif not seq & SAMPLE and lane.pending:
-            # What waits becomes older, and more: as if this event were there, but for its record.
-            lane.pause(Pause(seq, letter.stamp))
-            ready.append(lane)  # type: ignore[arg-type]
-        if self._matching is not None and self._matching.settle():
-            self._matching = None
-
-
-class Tagged(CrossingMember):
+class TaggedMember(CrossingMember):
     """Of an interest that runs here only."""
 
     def __init__(self, crossing: Crossing, tag: int) -> None:
@@ -159,7 +104,7 @@ class Tagged(CrossingMember):
             lane.tagging = True
             self.passed += 1
             lane.put((letter.seq, letter.stamp, letter.record, self.tag), 1)
-            ready.append(lane)  # type: ignore[arg-type]
+            ready.append(lane)
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
         lane = self.crossing.lane(chunk.source)
@@ -167,7 +112,7 @@ class Tagged(CrossingMember):
             lane.tagging = True
             self.passed += n
             lane.put((chunk, self.tag), n)
-            ready.append(lane)  # type: ignore[arg-type]
+            ready.append(lane)
 
 
 class Crossing:
@@ -176,18 +121,18 @@ class Crossing:
     def __init__(self, peer: Destination, channel: Channel) -> None:
         self.peer, self.channel = peer, channel
         self.lanes: dict[Source, Lane | None] = {}
-        self.merged = Merged(self)
-        self.wishes: dict[int, tuple[Entry, Merged | Tagged]] = {}  # by tag
+        self.merged = FilteredMember(self)
+        self.wishes: dict[int, tuple[Entry, FilteredMember | TaggedMember]] = {}  # by tag
         self.costs: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         self.cost = self.size = 0  # of all of them
         self.special: set[int] = set()  # tags of those that are more than a filter from now on
-        self._standing: Counter[tuple[Entry, Merged | Tagged]] = (
+        self._standing: Counter[tuple[Entry, FilteredMember | TaggedMember]] = (
             Counter()
         )  # how many wishes a member is in an entry for
         self.turns: dict[int, int] = {}
         self.version = 0
-        self.due = self.told = 0  # versions: of the last one that needs a mark, and of the last mark
+        self.due = self.told = 0  # versions: of the last one that needs a barrier, and of the last barrier
         self.reliable = True
         self.promises = False
         self.durable: set[str] = set()  # names of sinks that are to find everything again after a restart
@@ -205,7 +150,7 @@ class Crossing:
         self._logged: dict[str, Lane] = {}  # of those that are, the latest lane
         self._following: dict[Lane, Lane] = {}  # by lane that reads the log, which one waits for it
         self.resuming = False  # lanes that are there begin again from it, too
-        self.unmarked = False  # a mark waits for lanes that read the log
+        self.barrier_waits = False  # a barrier waits for lanes that read the log
 
     def lane(self, source: Source) -> Lane | None:
         """The lane of a source of this node and channel; None for events that come through here from elsewhere."""
@@ -242,7 +187,7 @@ class Crossing:
         if source.log is not None and self.reliable and source.name in self.reached:
             after, since = self.reached.pop(source.name)
             lane.resume(after, since)
-            self.peer.stir_later(lane)
+            self.peer.add_dirty(lane)
 
     def _follow(self, lane: Lane) -> None:
         """A source that was closed and made again goes on where the earlier one's lane will end."""
@@ -253,21 +198,21 @@ class Crossing:
         if earlier is not None and earlier.behind is not None and lane.behind is None and self.reliable:
             self._following[earlier] = lane
             lane.follow(earlier)
-            self.peer.stir_later(lane)
+            self.peer.add_dirty(lane)
 
     def waits_for_log(self) -> bool:
-        """Whether lanes still read what the log has from before a mark: then it goes when they have it."""
-        self.unmarked = any(lane.behind is not None for lane in self.active())
-        return self.unmarked
+        """Whether lanes still read what the log has from before a barrier: then it goes when they have it."""
+        self.barrier_waits = any(lane.behind is not None for lane in self.active())
+        return self.barrier_waits
 
     def caught_up(self, lane: Lane) -> None:
         """A lane has read all that the log has."""
         follower = self._following.pop(lane, None)
         if follower is not None:
-            self.peer.scheduler.later(0.0, follower.go)
-        if self.unmarked and not any(lane.behind is not None for lane in self.active()):
-            self.unmarked = False
-            self.peer.marks.append(self)
+            follower.dispatch_later()
+        if self.barrier_waits and not any(lane.behind is not None for lane in self.active()):
+            self.barrier_waits = False
+            self.peer.barriers_due.append(self)
 
     def drop(self, lane: Lane) -> None:
         """A lane whose source is no more, and of which everything has been acknowledged."""
@@ -308,7 +253,7 @@ class Crossing:
             todo, self.to_start = self.to_start, None
             todo()
 
-    def take(self, wish: Wish, entry: Entry, member: Merged | Tagged, *, cost: int, size: int) -> None:
+    def take(self, wish: Wish, entry: Entry, member: FilteredMember | TaggedMember, *, cost: int, size: int) -> None:
         """One wish more: what it costs a source, in native operations an event, and takes, in bytes."""
         tag = wish.tag
         self.counting.begins(tag, entry)
@@ -319,7 +264,7 @@ class Crossing:
         if wish.special:
             self.special.add(tag)
 
-    def forget(self, tag: int) -> tuple[Entry, Merged | Tagged]:
+    def forget(self, tag: int) -> tuple[Entry, FilteredMember | TaggedMember]:
         """One wish less."""
         self.cost, self.size = self.cost - self.costs.pop(tag), self.size - self._sizes.pop(tag)
         self.turns.pop(tag, None)
@@ -331,7 +276,7 @@ class Crossing:
             del self._standing[found]
         return found
 
-    def held(self, entry: Entry, member: Merged | Tagged) -> bool:
+    def held(self, entry: Entry, member: FilteredMember | TaggedMember) -> bool:
         """Whether a member is in an entry for some wish."""
         return (entry, member) in self._standing
 

@@ -23,11 +23,11 @@ class Destination(Protocol):
     scheduler: Scheduler
     sender: Sender
     building: threading.Lock
-    stir: Callable[..., None]  # there is something to send
+    send_soon: Callable[..., None]  # there is something to send
     full: set[Any]  # what publishers wait for: mailboxes and lanes that are full
     dirty: deque[Any]  # lanes that have something to send
     control: deque[bytes]  # frames that go before all events
-    marks: deque[Any]  # crossings of which the other end is to be told that they are in force
+    barriers_due: deque[Any]  # crossings of which the other end is to be told that they are in force
     reading: list[Any]  # lanes that go on reading the log when others had their turn
     by_sid: dict[int, Any]  # lanes, by the number of their source
     resumed: bool  # the other end has said what it has: events may go
@@ -38,8 +38,8 @@ class Destination(Protocol):
         """The present one, if there is any."""
         ...
 
-    def stir_later(self, lane: Any) -> None:
-        """A lane has something to send, and whoever stirs does so later."""
+    def add_dirty(self, lane: Any) -> None:
+        """A lane has something to send: it goes with what is sent next."""
 
     def trim(self, lane: Any) -> None:
         """Drop what is too much in a lane, while nobody makes frames of it."""

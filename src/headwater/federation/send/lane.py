@@ -10,11 +10,10 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import cached_property
-from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headwater.channel.queues.bounded_queue import Waiters
 from headwater.channel.routing.letter import Chunk
 from headwater.errors import FrameError
 from headwater.federation.send import pending as numbering
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from headwater.federation.send.crossing import Crossing
 
 log = logging.getLogger("headwater.federation")
-LOOK = 1.0  # seconds after which who waits looks again
 MEMORY = 4096  # frames of which it is remembered that they are no longer kept
 ROWS = 8192  # rows in a frame at most
 RUN = 4096  # events in a frame at most
@@ -67,10 +65,10 @@ class Lane:
         self.pending: list[Item] = []
         self.kept: deque[Kept] = deque()
         self._forgotten: deque[tuple[int, int]] = deque()  # number and events of frames that are kept no longer
-        self._more = 0  # events in waiting chunks beyond one each
+        self._chunk_surplus = 0  # events in waiting chunks beyond one each
         # Of what was put in, and of what was taken out, so many were no events: numbers, which machine code counts as
-        # well (`LonePart`), and pauses.
-        self.marks, self._unmarked = bytearray(8), 0
+        # well (`BypassSlots`), and pauses.
+        self.gap_count, self._gaps_taken = bytearray(8), 0
         self._unsettled = 0  # events that were sent and not acknowledged
         self.passed = self.dropped = 0  # events put into frames, and lost before that
         self.announced = False  # on the present link
@@ -83,15 +81,13 @@ class Lane:
         self.live = 0  # the last event before it began to send what the peer had missed
         self.again_asked = 0  # the last time that it was to begin again, by number, and from where
         self.restart: tuple[dict[int, int], dict[int, int]] | None = None
-        self.weight = 1  # events that one call of `go` stands for
+        self.weight = 1  # events that one call of `dispatch` stands for
         self._time = 0  # when frames were last made
         type = source.channel.type
         self.header = None if type is None else wire.header_of(type.record)
         self._plain = type is not None and not any(isinstance(each, Enum) for each in walk(type.record))
-        self._presses = self.queue.policy in ("block", "fail")
-        self._changed = threading.Condition()
-        self._waiters = 0
-        self._calls: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._applies_backpressure = self.queue.policy in ("block", "fail")
+        self.waiters = Waiters(threading.Condition())
 
     @cached_property
     def _picker(self) -> Picker | None:
@@ -102,15 +98,15 @@ class Lane:
     def put(self, item: Item, n: int) -> None:
         if self.behind is not None and n and self.behind.closing is None:
             return  # it is in the log
-        if len(self.pending) + self._more + self._unsettled + n > self.limit and not self._room(n):
+        if len(self.pending) + self._chunk_surplus + self._unsettled + n > self.limit and not self._room(n):
             return
         if n > 1:
-            self._more += n - 1
+            self._chunk_surplus += n - 1
         self.pending.append(item)
 
     def pause(self, pause: Pause) -> None:
         """The same for what is no event."""
-        self.mark()
+        self.count_gap()
         self.put(pause, 0)
 
     def date(self) -> None:
@@ -120,15 +116,16 @@ class Lane:
                 if self.pending and self.pending[-1].__class__ is bytes:
                     self.pause(Pause(self.source.flows[self.crossing.channel].seen, self.source._stamp()))
 
-    def mark(self) -> None:
-        self.marks[:] = (int.from_bytes(self.marks, "little") + 1).to_bytes(8, "little")
+    def count_gap(self) -> None:
+        """What was put in, or is about to be, is a gap and no event."""
+        self.gap_count[:] = (int.from_bytes(self.gap_count, "little") + 1).to_bytes(8, "little")
 
     def _room(self, n: int) -> bool:
         """It is full, unless much of that is no events: whether this may still come in."""
         if self.waiting + n <= self.limit:
             return True
-        if self.crossing.reliable and self._presses:
-            self.peer.full.add(self)  # it looks like a mailbox to publishers
+        if self.crossing.reliable and self._applies_backpressure:
+            self.peer.full.add(self)
             return True  # the publisher was let in, or waits before its next event
         if self.queue.policy == "drop_newest":
             self.dropped += n
@@ -136,26 +133,30 @@ class Lane:
         self.over = True  # the oldest are dropped when it is no longer the source's lock that is held
         return True
 
-    def go(self) -> None:
+    def dispatch(self) -> None:
         """Something was put in; no lock is held."""
         if self.over:
             self.peer.trim(self)
         if not self.dirty:
             self.dirty = True
             self.peer.dirty.append(self)
-        self.peer.stir(self.weight)
+        self.peer.send_soon(self.weight)
 
-    def first(self) -> None:
+    def dispatch_later(self) -> None:
+        """The same where locks are held: by the scheduler's thread."""
+        self.peer.scheduler.later(0.0, self.dispatch)
+
+    def send_first(self) -> None:
         """Machine code has put in a record, and nothing else waits: send it at once if the link is idle."""
         self._time = self.source._stamp()  # of this one, and those that join it
-        if self.dirty or self.over or not self.peer.sender.express(self._one) or self.pending:
-            self.go()
+        if self.dirty or self.over or not self.peer.sender.send_now(self._single_frame) or self.pending:
+            self.dispatch()
 
-    def _one(self) -> bytes | None:
+    def _single_frame(self) -> bytes | None:
         """The frame of a record that waits alone."""
         peer, pending = self.peer, self.pending
         with peer.building:
-            if peer.control or peer.dirty or peer.marks or not (peer.resumed and self.announced):
+            if peer.control or peer.dirty or peer.barriers_due or not (peer.resumed and self.announced):
                 return None
             n = len(pending)
             if n == 2 and pending[0].__class__ is int:
@@ -168,7 +169,7 @@ class Lane:
             if record.__class__ is not bytes or self.crossing.parked or len(record) > LARGEST:
                 return None
             del pending[:n]
-            self._unmarked += n - 1
+            self._gaps_taken += n - 1
             self.number += 1
             self.last = self.sent = seq = before + 1
             self._time = stamp = self.source._stamp()
@@ -189,7 +190,7 @@ class Lane:
         self._forgotten.clear()
         said = [item for item in self.pending if item.__class__ is tuple and len(item) == 1]
         self.pending[:] = said
-        self._more, self.newest, self._unmarked = 0, 0, int.from_bytes(self.marks, "little")
+        self._chunk_surplus, self.newest, self._gaps_taken = 0, 0, int.from_bytes(self.gap_count, "little")
         self.settle(self._unsettled)
         self.peer.full.discard(self)
         self.live = self.crossing.rest(self.source)
@@ -245,56 +246,36 @@ class Lane:
 
     @property
     def waiting(self) -> int:
-        marks = int.from_bytes(self.marks, "little") - self._unmarked
-        return max(0, len(self.pending) - marks) + self._more + self._unsettled + (self.behind is not None)
+        gaps = int.from_bytes(self.gap_count, "little") - self._gaps_taken
+        return max(0, len(self.pending) - gaps) + self._chunk_surplus + self._unsettled + (self.behind is not None)
 
     @property
     def is_full(self) -> bool:
         if self.behind is not None and self.behind.closing is None:
             return False
-        return self._presses and self.crossing.reliable and not self.ended and self.waiting >= self.limit
+        return self._applies_backpressure and self.crossing.reliable and not self.ended and self.waiting >= self.limit
 
     def wait(self, until: Callable[[], bool], timeout: float | None) -> bool:
-        """Until the condition holds; it is looked at whenever something was acknowledged."""
-        end = None if timeout is None else monotonic() + timeout
-        with self._changed:
-            self._waiters += 1
-            try:
-                while not until():
-                    left = LOOK if end is None else min(LOOK, end - monotonic())
-                    if left <= 0:
-                        return False
-                    self._changed.release()
-                    try:
-                        pumped = self.peer.pump(left)
-                    finally:
-                        self._changed.acquire()
-                    if not pumped and not until():
-                        self._changed.wait(min(left, end - monotonic()) if end is not None else left)
-                return True
-            finally:
-                self._waiters -= 1
+        """Until the condition holds; it is looked at whenever something was acknowledged. A thread that reads the link
+        sees to the acknowledgements itself."""
+        return self.waiters.wait(until, timeout, self.peer.pump)
 
     def change(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
         """A future of that loop which is done when there is more room."""
-        future: asyncio.Future[None] = loop.create_future()
-        with self._changed:
-            self._calls = [(other, theirs) for other, theirs in self._calls if not theirs.done()]
-            self._calls.append((loop, future))
-        return future
+        return self.waiters.future(loop)
 
     def settle(self, events: int) -> None:
         """So many events that were sent need no room any more."""
         self._unsettled -= events
         if self.peer.full and not self.is_full:
             self.peer.full.discard(self)
-        if self._waiters or self._calls:
-            with self._changed:
-                self._changed.notify_all()
-                calls, self._calls = self._calls, []
-            for loop, future in calls:
-                with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-                    loop.call_soon_threadsafe(_settle, future)
+        self._tell_waiters()
+
+    def _tell_waiters(self) -> None:
+        waiters = self.waiters
+        if waiters.threads or waiters.futures:
+            with waiters.condition:
+                waiters.notify()
 
     # ── out: by whoever sends, one thread at a time ──
 
@@ -339,7 +320,7 @@ class Lane:
         if self.crossing.reliable and (events or not self.ended or frame[4] != wire.CONTROL):
             self._unsettled += events
             self.kept.append(Kept(self.number, last, events, frame))
-        elif self._waiters or self._calls:
+        elif self.waiters.threads or self.waiters.futures:
             self.settle(0)
 
     def _take(self) -> list[Item]:
@@ -353,16 +334,18 @@ class Lane:
             if pending and not self.dirty:  # put in meanwhile, and not told of if it was not the first in the list
                 self.dirty = True
                 self.peer.dirty.append(self)
-        if self._more:
+        if self._chunk_surplus:
             with self.source.lock:
-                self._more -= sum(len(item[0]) - 1 for item in items if item.__class__ is tuple and len(item) == 2)
-        self._unmark(items)
+                self._chunk_surplus -= sum(
+                    len(item[0]) - 1 for item in items if item.__class__ is tuple and len(item) == 2
+                )
+        self._take_gaps(items)
         return items
 
-    def _unmark(self, items: list[Item]) -> None:
-        if int.from_bytes(self.marks, "little") != self._unmarked:
+    def _take_gaps(self, items: list[Item]) -> None:
+        if int.from_bytes(self.gap_count, "little") != self._gaps_taken:
             kinds = list(map(type, items))
-            self._unmarked += kinds.count(int) + kinds.count(Pause)
+            self._gaps_taken += kinds.count(int) + kinds.count(Pause)
 
     def _complete(self, items: list[Item]) -> list[Item]:
         """Where machine code has put records, their numbers and times: they follow on what was before them.
@@ -480,12 +463,12 @@ class Lane:
         events: list[tuple[int, int, Any]] = []
         tags: list[tuple[int, ...]] = []
         for seq, stamp, record, *tag in items:
-            mark = tag[0] if tag else 0
+            its_tag = tag[0] if tag else 0
             if events and events[-1][0] == seq and events[-1][2] is record:
-                tags[-1] = (*tags[-1], mark)
+                tags[-1] = (*tags[-1], its_tag)
             else:
                 events.append((seq, stamp, record))
-                tags.append((mark,))
+                tags.append((its_tag,))
         seqs, stamps, records = zip(*events, strict=True)
         for start, end in wire.runs(seqs, stamps, records, tags, limit=BYTES, alone=True):
             part = slice(start, end)
@@ -570,7 +553,7 @@ class Lane:
             self.settle(done)
         if self.behind is not None:
             if not self.dirty and self._unsettled < self.limit:
-                self.peer.scheduler.later(0.0, self.go)
+                self.dispatch_later()
         elif self.ended and not kept and not self.pending:
             self.crossing.drop(self)
 
@@ -591,9 +574,9 @@ class Lane:
             excess = self.waiting - self.limit
             rest, gone = numbering.newest_of(self._complete(self._take()), excess)
             with self.source.lock:
-                self.mark()
+                self.count_gap()
                 self.pending[:0] = [*rest, self.last]  # what was put in meanwhile follows on all that was taken out
-                self._more += sum(len(item[0]) - 1 for item in rest if len(item) == 2)
+                self._chunk_surplus += sum(len(item[0]) - 1 for item in rest if len(item) == 2)
             self._back = True  # they are before the last that was taken out
         self.dropped += gone
 
@@ -618,14 +601,8 @@ class Lane:
         self.ended, self.behind = True, None
         self.kept.clear()
         self.pending.clear()
-        self._more, self._unmarked = 0, int.from_bytes(self.marks, "little")
+        self._chunk_surplus, self._gaps_taken = 0, int.from_bytes(self.gap_count, "little")
         self.settle(self._unsettled)
         self.peer.full.discard(self)
         self.crossing.drop(self)
-        with self._changed:
-            self._changed.notify_all()
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+        self._tell_waiters()

@@ -63,4 +63,4 @@ def _put(crossing: Crossing, lane: Lane, remembered: list[Remembered]) -> None:
                 lane.sid, 0, seqs[part], stamps[part], records[part], tags[part], header=lane.header
             )
             lane.pending.append((frame,))
-            crossing.peer.stir_later(lane)
+            crossing.peer.add_dirty(lane)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+from headwater.channel.routing.fast_path import SAMPLE_EVERY
 from headwater.channel.routing.letter import Chunk, Rows
-from headwater.channel.subscription import SAMPLE
 from headwater.federation.wire import frames as wire
 from headwater.late import np
 
-STEP = SAMPLE + 1  # of so many events one is put in by Python, with its time
 BYTES = 1 << 20  # bytes of records in a frame, about; a larger record has one of its own
 
 # What waits: (seq, stamp, record), with a tag as a fourth where an interest ran here for the peer; (chunk, tag);
@@ -94,13 +93,13 @@ def flood(items: list[Item], first: int, stamp: int) -> tuple[list[int], list[by
     if any(len(item) != 3 for item in tuples):
         return None
     records = [item if item.__class__ is bytes else item[2] for item in items]
-    lead = min(-first % STEP, total)
+    lead = min(-first % SAMPLE_EVERY, total)
     stamps = [stamp] * lead
-    for at in range(lead, total, STEP):
+    for at in range(lead, total, SAMPLE_EVERY):
         item = items[at]
         if item.__class__ is not tuple or len(item) != 3 or item[0] != first + at:
             return None
-        stamps += [item[1]] * min(STEP, total - at)
+        stamps += [item[1]] * min(SAMPLE_EVERY, total - at)
     last = items[-1]  # after a gap there are no records but in tuples, so that this one tells
     if last.__class__ is tuple and last[0] != first + total - 1:
         return None

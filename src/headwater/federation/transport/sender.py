@@ -1,6 +1,6 @@
 """Smart batching towards one other node: an idle link sends at once, a busy one packs, and no knob chooses.
 
-Publishers put what they have where `collect` finds it and call `stir`. Who sends?
+Publishers put what they have where `collect` finds it and call `send_soon`. Who sends?
 
     nothing sent for a moment    this publisher, at once: the way of a single event has no other thread in it
     an answer came in since      the same: this may be the next question
@@ -35,7 +35,7 @@ OLD = 100e-6  # seconds after which a publisher does not leave it to others
 MUCH = 64 << 10  # bytes, the same
 BUDGET = 256 << 10  # bytes in one write: more than MUCH, so that what has gathered shrinks
 LEAST = BUDGET // 4  # bytes: who collects no more has collected all
-SAMPLE, MEMORY = 64, 4 << 20  # events and bytes from which the size of an event is estimated
+ESTIMATE_EVENTS, ESTIMATE_BYTES = 64, 4 << 20  # events and bytes from which the size of an event is estimated
 LINGER = 1e-3  # seconds between two looks of the flusher in a flood
 CROWD = 20  # links, from which on no more is left to others
 SLICE = 0.25  # seconds for which the flusher waits for a full link at a time
@@ -66,8 +66,8 @@ class Sender:
     """Moves what `collect(budget)` returns to the attached link, in order.
 
     `collect` returns whole frames made from what waits, about `budget` bytes of them: if less than a quarter of that,
-    then all that waits. One thread at a time calls it: a publisher in `stir`, the flusher, whoever calls `attach` or
-    `flush`. None of these may hold a lock that `collect` takes.
+    then all that waits. One thread at a time calls it: a publisher in `send_soon`, the flusher, whoever calls `attach`
+    or `flush`. None of these may hold a lock that `collect` takes.
 
     When a link ends, frames collected for it are gone with it (the other node says what it has when it is back), and
     what was not collected waits for the next `attach`. The end itself is told by the link's `on_end`, not here."""
@@ -85,12 +85,12 @@ class Sender:
         "_heard",
         "_limit",
         "_link",
-        "_mark",
         "_others",
         "_pulse",
         "_quiet",
         "_start",
         "_turn",
+        "_writes_armed",
         "name",
         "writes",
     )
@@ -110,8 +110,8 @@ class Sender:
         self._flusher: threading.Thread | None = None
         # Without a link nobody has anything to do: armed, and never enough or old enough.
         self._armed = True
-        self._mark = 0  # `writes` when it was armed
-        self._count = 0  # events stirred since the last write: an estimate, threads may lose some
+        self._writes_armed = 0  # `writes` when it was armed
+        self._count = 0  # events told of since the last write: an estimate, threads may lose some
         self._events = self._bytes = 0  # counted, and sent
         self._limit = MANY  # so many events are about MUCH bytes
         self._due = NEVER  # when a publisher sends itself
@@ -122,7 +122,7 @@ class Sender:
     def attached(self) -> bool:
         return self._link is not None
 
-    def stir(self, n: int = 1) -> None:
+    def send_soon(self, n: int = 1) -> None:
         """Something new waits for `collect`, about `n` events of it."""
         if self._armed:
             self._count = count = self._count + n
@@ -150,9 +150,9 @@ class Sender:
         if step == MORE:
             self._arm()
 
-    def express(self, build: Callable[[], bytes | None]) -> bool:
-        """At an idle link: write what `build` makes, in this thread, without all that `stir` sees to. False if the link
-        is not idle, or nothing was made: then call `stir`."""
+    def send_now(self, build: Callable[[], bytes | None]) -> bool:
+        """At an idle link: write what `build` makes, in this thread, without all that `send_soon` sees to. False if the
+        link is not idle, or nothing was made: then call `send_soon`."""
         link = self._link
         if self._armed or link is None or link.busy:
             return False
@@ -292,9 +292,9 @@ class Sender:
         """How many events are MUCH, from the last few megabytes: a single write may hold others than were counted."""
         self._events += events
         self._bytes += size
-        if self._events >= SAMPLE:
+        if self._events >= ESTIMATE_EVENTS:
             self._limit = max(1, min(self._events * MUCH // max(1, self._bytes), MANY))
-            if self._bytes > MEMORY:
+            if self._bytes > ESTIMATE_BYTES:
                 self._events >>= 1
                 self._bytes >>= 1
 
@@ -308,7 +308,7 @@ class Sender:
         """From here on the flusher sees to what waits: at once, or (`patient`) when some more has come."""
         if self._flusher is None:
             self._begin()
-        self._mark = -1 if patient else self.writes
+        self._writes_armed = -1 if patient else self.writes
         self._armed = True
         self._ring()
 
@@ -336,7 +336,7 @@ class Sender:
 
     def _tend(self) -> None:
         """Until nothing waits, or there is no link."""
-        mark = self._mark
+        mark = self._writes_armed
         while not self._closed:
             link = self._link
             if link is None:

@@ -105,7 +105,7 @@ class Ends(msgspec.Struct, tag_field="is", tag="ends", frozen=True):
     source: Source
 
 
-class Mark(msgspec.Struct, tag_field="is", tag="mark", frozen=True):
+class Barrier(msgspec.Struct, tag_field="is", tag="mark", frozen=True):
     """The wishes of this version are in force after these events of each source; all from before them was sent."""
 
     channel: Name
@@ -119,7 +119,7 @@ class Bye(msgspec.Struct, tag_field="is", tag="bye", frozen=True):
     reason: Text = ""
 
 
-Control = Again | Challenge | Greeting | Announce | Sent | Ends | Mark | Resume | Repair | Bye
+Control = Again | Challenge | Greeting | Announce | Sent | Ends | Barrier | Resume | Repair | Bye
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Control)

@@ -135,7 +135,7 @@ class Installed(msgspec.Struct, frozen=True, tag=True):
     refused: dict[int, str] = {}  # by tag
     error: str = ""
     group: str = ""  # the multicast group, where events come by that
-    mark: Number = 0  # the version whose mark says that all of it is in force
+    barrier: Number = msgspec.field(default=0, name="mark")  # the version whose barrier says that all of it is in force
     all: bool = False  # it is not known here what has changed: say all of it
     memory: Number = 0  # of the source: what was asked for in another one it may have given up by now
 

@@ -181,7 +181,7 @@ class Crowd(Nodes):
         """What is not wanted any more is withdrawn everywhere."""
         engine = member._engine
         assert engine is not None
-        if not member.until(lambda: engine.requester.settled(member.channels(), marks=True), WAIT):
+        if not member.until(lambda: engine.requester.settled(member.channels(), barriers=True), WAIT):
             raise TimeoutError(f"{member.name}: the other nodes have not answered")
 
     def take(self, node: str, channel: str, wheres: list[str | None], one_by_one: bool = True) -> None:
