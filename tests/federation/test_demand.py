@@ -62,7 +62,7 @@ def _facts(demands: Demands, channel: Any) -> tuple[Any, ...]:
 def test_step_by_step_leads_to_what_all_at_once_gives(
     placement: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wanted_module, "REMEMBERED", 4)
+    monkeypatch.setattr(wanted_module, "WISHES_REMEMBERED", 4)
     chance = random.Random(seed)
     with Node("n") as node:
         channel = node.channel("t.c", TYPE)

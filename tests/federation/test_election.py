@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headwater.federation.arrive.deduplication import Fence, PlacesOfTerm, order_of, order_origin
 from headwater.federation.order.election import Ballot
-from headwater.federation.order.sequencer import SHORTER
+from headwater.federation.order.sequencer import LEASE_COUNTED
 from headwater.federation.wire.requests import Lead, Stand
 from tests.effort import examples
 
@@ -105,7 +105,7 @@ def test_at_no_time_do_two_lead(data: Any) -> None:
         if not all(vote.granted for vote in heard):
             one.term = 0
         elif granted and leads:
-            one.until = begun + SHORTER * LEASE
+            one.until = begun + LEASE_COUNTED * LEASE
         elif granted:
             one.term = term
         assert len([each for each in rivals if each.term and each.until > now]) <= 1

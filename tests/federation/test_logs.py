@@ -174,7 +174,7 @@ def test_one_of_them_that_ends_is_named_when_it_is_missed(tmp_path: Path) -> Non
 
 def test_who_does_not_answer_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     alpha, beta, _ = lab
-    monkeypatch.setattr("headwater.federation.logs.client.LISTING", 1.0)
+    monkeypatch.setattr("headwater.federation.logs.client.LISTING_SECONDS", 1.0)
     config = zenoh.Config.from_json5(f'{{mode: "client", connect: {{endpoints: ["{alpha.endpoints[0]}"]}}}}')
     held: list[Any] = []
     with zenoh.open(config) as stranger, LogClient(alpha.endpoints[0]) as client:

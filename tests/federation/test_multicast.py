@@ -23,7 +23,7 @@ from headwater.federation.multicast.datagram import (
     MAGIC,
     OVERHEAD,
     VERSION,
-    WINDOW,
+    WINDOW_DATAGRAMS,
     Seen,
     Window,
     federation_number,
@@ -323,7 +323,7 @@ def test_replays_and_late_ones(net: Net, key: bytes | None) -> None:
     sender.multicast.interested(group, "r")
     with overheard(net, group) as ear, raw_socket() as raw:
         said = []
-        for n in range(WINDOW + 3):
+        for n in range(WINDOW_DATAGRAMS + 3):
             sender.multicast.send(group, frame(b"%d" % n))
             said.append(ear.recv(2_000))
         receiver.multicast.join(group)
@@ -336,15 +336,15 @@ def test_replays_and_late_ones(net: Net, key: bytes | None) -> None:
         assert receiver.bodies(5) == [b"1", b"4", b"3", b"2", b"0"]
         counters = receiver.multicast.counters
         assert (counters.duplicates, counters.missed, counters.stale) == (3, 0, 0)
-        play(WINDOW + 2)
+        play(WINDOW_DATAGRAMS + 2)
         play(2)
-        play(WINDOW + 1)
-        assert receiver.bodies(2) == [b"%d" % (WINDOW + 2), b"%d" % (WINDOW + 1)]
+        play(WINDOW_DATAGRAMS + 1)
+        assert receiver.bodies(2) == [b"%d" % (WINDOW_DATAGRAMS + 2), b"%d" % (WINDOW_DATAGRAMS + 1)]
         counters = receiver.multicast.counters
-        assert (counters.duplicates, counters.stale, counters.missed) == (3, 1, WINDOW - 4)
+        assert (counters.duplicates, counters.stale, counters.missed) == (3, 1, WINDOW_DATAGRAMS - 4)
         receiver.multicast.leave(group)  # leaving and joining again opens no door for replays
         receiver.multicast.join(group)
-        play(WINDOW + 2)
+        play(WINDOW_DATAGRAMS + 2)
         sender.multicast.send(group, frame(b"new"))
         assert receiver.bodies(1) == [b"new"]
         assert receiver.multicast.counters.duplicates == 4
@@ -596,7 +596,7 @@ def test_no_counter_is_taken_twice(counters: list[int]) -> None:
             window, new = Window(counter, 1), True
         else:
             new = window.take(counter, 1, seen)
-        late = bool(taken) and counter <= max(taken) - WINDOW
+        late = bool(taken) and counter <= max(taken) - WINDOW_DATAGRAMS
         assert new == (counter not in taken and not late)
         if new:
             taken.append(counter)

@@ -154,7 +154,7 @@ class Weather:
 @pytest.mark.parametrize("seed", range(4))
 def test_changes_lead_to_where_everything_would(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is lost, comes twice or late or is forgotten, in the end the source has what is wanted, and no more."""
-    monkeypatch.setattr(requester, "AGAIN", 0.01)
+    monkeypatch.setattr(requester, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(requester, "PAGE_WISHES", 5)
     chance = random.Random(seed)
     with nodes() as made:

@@ -70,7 +70,7 @@ def test_the_search_goes_on_after_an_error_of_zenoh(monkeypatch: pytest.MonkeyPa
 def test_a_connection_that_is_told_twice_is_lost_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zenoh tells twice of a connection that comes while it is asked which there are. Of two connections to one node,
     one may end."""
-    monkeypatch.setattr(module, "FIRST", 60.0)  # nobody is called
+    monkeypatch.setattr(module, "FIRST_PAUSE_SECONDS", 60.0)  # nobody is called
     home, there = locator("tcp/127.0.0.1:1"), "tcp/127.0.0.1:3"
     found = Reunion({"connect": {"endpoints": []}}, [home], "here", Crashes())
     try:

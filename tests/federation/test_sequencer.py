@@ -228,7 +228,7 @@ def test_a_leader_that_is_elected_anew_loses_nothing() -> None:
 
 def test_events_that_will_not_come_hold_up_a_new_leader_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They have places, and their source has ended: whoever leads next does not wait for each of them."""
-    monkeypatch.setattr(sequencer, "ON_ITS_WAY", 0.5)
+    monkeypatch.setattr(sequencer, "ARRIVAL_SECONDS", 0.5)
     with nodes() as make:
         left, near = make("left"), make("near")
         make.together()

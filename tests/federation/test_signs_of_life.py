@@ -15,7 +15,13 @@ from headwater.errors import FederationError, Unreachable
 from headwater.federation.fabric.fabric import UNPROVEN_TOKENS
 from headwater.federation.fabric.worker import WAITING_BYTES, Worker
 from headwater.federation.node import Node
-from headwater.federation.peers.inquiries import FIRST_TIMEOUT, UNPROVEN_UNDER_WAY, UNPROVEN_WAITING, Inquiries, Inquiry
+from headwater.federation.peers.inquiries import (
+    FIRST_TIMEOUT_SECONDS,
+    UNPROVEN_UNDER_WAY,
+    UNPROVEN_WAITING,
+    Inquiries,
+    Inquiry,
+)
 from headwater.federation.peers.membership import Membership
 from headwater.federation.worker_pool import Workers
 from headwater.spark.live.publisher import Publisher
@@ -215,7 +221,7 @@ def test_who_has_not_answered_lets_others_go_first() -> None:
     made.answers[0](Unreachable("nobody"))
     assert made.asked[-1] == "desk"
     made.answers[-1](b"desk")
-    assert made.known == {"desk"} and set(made.timeouts) == {FIRST_TIMEOUT}
+    assert made.known == {"desk"} and set(made.timeouts) == {FIRST_TIMEOUT_SECONDS}
 
 
 def test_who_has_not_answered_goes_first_when_there_are_too_many() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from headwater import Event, Node, u32
 from headwater.federation.fabric.file_limit import share_of_files
-from headwater.federation.fabric.settings import UNGREETED
+from headwater.federation.fabric.settings import UNGREETED_SESSIONS
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.transport.link import parse_endpoint
 from headwater.federation.transport.listener import Listener
@@ -333,7 +333,7 @@ def test_silent_connections_to_zenoh_do_not_keep_a_node_out() -> None:
         host, _, port = lab.endpoints[0].partition("/")[2].rpartition(":")
         with ExitStack() as stack:
             silent = []
-            for _ in range(min(1_500, share_of_files(UNGREETED) - 20)):
+            for _ in range(min(1_500, share_of_files(UNGREETED_SESSIONS) - 20)):
                 sock = stack.enter_context(socket.create_connection((host, int(port)), GUARD))
                 sock.setblocking(False)
                 silent.append(sock)

@@ -22,7 +22,7 @@ from headwater.errors import ConfigError, FrameError, LinkDown, SecurityError, U
 from headwater.federation.security.certificates import Issued, issue, make_authority
 from headwater.federation.transport.link import Endpoint, parse_endpoint
 from headwater.federation.transport.listener import Listener
-from headwater.federation.transport.stream import GREETING_BYTES, UNSENT, Stream, dial, hold_little
+from headwater.federation.transport.stream import GREETING_BYTES, UNSENT_BYTES, Stream, dial, hold_little
 
 GUARD = 20.0  # seconds, against hanging; nothing here takes long
 MOST = 32  # strangers at a time
@@ -679,7 +679,7 @@ def test_a_link_that_holds_little_is_full_soon_and_all_of_it_arrives() -> None:
         with connected("tcp/127.0.0.1:0") as pair:
             if little:
                 hold_little(pair.near._sock)
-                assert pair.near._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == UNSENT
+                assert pair.near._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == UNSENT_BYTES
             sent = 0
             while pair.near.write(frames[sent]):  # nobody reads yet
                 sent += 1

@@ -106,7 +106,7 @@ def test_one_that_falls_silent_is_left() -> None:
 
 
 def test_what_is_held_is_bounded_and_what_may_be_lost_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "HELD", 10)
+    monkeypatch.setattr(ways, "EVENTS_HELD", 10)
     world = World(1000.0)
     one, other = world.way(1), world.way(1)
     world.bring(one, 1)

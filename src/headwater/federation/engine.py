@@ -55,7 +55,7 @@ from headwater.federation.peers.peer import Peer
 from headwater.federation.peers.permissions import Permissions
 from headwater.federation.peers.request_registry import Caller, RequestRegistry
 from headwater.federation.peers.table import Peers
-from headwater.federation.scheduler import BEAT, TICK, Scheduler
+from headwater.federation.scheduler import BEAT_SECONDS, TICK_SECONDS, Scheduler
 from headwater.federation.security.envelope import Opened
 from headwater.federation.security.keyring import Keyring
 from headwater.federation.security.offences import Offences
@@ -74,9 +74,9 @@ if TYPE_CHECKING:
     from headwater.federation.multicast.sockets import Multicast
 
 log = logging.getLogger("headwater.federation")
-GATHER = 0.002  # seconds for which a change waits for others like it; and, if there are ever more, at most
-GATHERED = 0.02
-BOXED = 1024  # bytes that a message is larger at most when it is only for one node
+GATHER_SECONDS = 0.002  # for which a change waits for others like it; and, if there are ever more, at most
+LONGEST_GATHER_SECONDS = 0.02
+BOX_BYTES = 1024  # bytes that a message is larger at most when it is only for one node
 BEHIND = 2.0  # seconds that a node is kept waiting for what lies behind gateways
 
 
@@ -188,7 +188,7 @@ class Engine:
             mode="router" if network.router else "client" if network.client else "peer",
             lease=network.lease,
             settings=zenoh_settings(self.security),
-            limit=self.security.limit + BOXED,
+            limit=self.security.limit + BOX_BYTES,
             crashes=self.node._crashes,
         )
 
@@ -205,8 +205,8 @@ class Engine:
         membership.links, membership.installer = self.links, self.installer
         membership.on_advertised = self.requester.advertised
         scheduler.every(0.0, self.sync, wanted=lambda: bool(self._touched))
-        scheduler.every(TICK, self._acknowledge, wanted=lambda: scheduler.ticking)
-        scheduler.every(BEAT, self.installer.promise, wanted=lambda: self.installer.promising)
+        scheduler.every(TICK_SECONDS, self._acknowledge, wanted=lambda: scheduler.ticking)
+        scheduler.every(BEAT_SECONDS, self.installer.promise, wanted=lambda: self.installer.promising)
         scheduler.every(min(1.0, self.network.lease / 3), self._look_around)
 
     def _is_offered(self, channel: str) -> bool:
@@ -365,8 +365,8 @@ class Engine:
 
     def _gather(self) -> None:
         """What is changed in one go is told, and asked for, in one go."""
-        end = monotonic() + GATHERED
-        while self._more.wait(GATHER) and monotonic() < end:
+        end = monotonic() + LONGEST_GATHER_SECONDS
+        while self._more.wait(GATHER_SECONDS) and monotonic() < end:
             self._more.clear()
 
     def sync(self) -> None:

@@ -6,8 +6,8 @@ import logging
 import threading
 
 log = logging.getLogger("headwater.federation")
-FIRST_PAUSE = 0.05  # seconds until what has failed is tried again; twice as long each time
-LONGEST_PAUSE = 5.0
+FIRST_PAUSE_SECONDS = 0.05  # until what has failed is tried again; twice as long each time
+LONGEST_PAUSE_SECONDS = 5.0
 
 
 class Failures:
@@ -23,7 +23,7 @@ class Failures:
         with self._lock:
             times = self._found.get(about, (0, ""))[0] + 1
             self._found[about] = times, f"{type(error).__name__}: {error}"
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(times - 1, 16))
+        pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(times - 1, 16))
         log.error(
             "node %s: %s: %s: %s; attempt %d, the next in %g s",
             self._node,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headwater.federation.report import FederationReport, RemoteCounts
     from headwater.federation.security.settings import Security
 
-READY = 10.0  # seconds
+READY_SECONDS = 10.0  # seconds
 
 
 class Node(LocalNode):
@@ -223,13 +223,13 @@ class Node(LocalNode):
             if ad.channel == channel
         )
 
-    def until(self, condition: Callable[[], bool], timeout: float = READY) -> bool:
+    def until(self, condition: Callable[[], bool], timeout: float = READY_SECONDS) -> bool:
         """Wait until a condition holds, which is looked at whenever something happens in the federation."""
         if self._engine is None:
             return bool(condition())
         return self._engine.scheduler.until(condition, timeout)
 
-    def ready(self, timeout: float = READY) -> bool:
+    def ready(self, timeout: float = READY_SECONDS) -> bool:
         """Wait until every node that is there has taken up, or refused, what this node's sinks want; False if too late.
 
         That is so of every source that was advertised anywhere before this is called, as far as its node is known by
@@ -243,13 +243,13 @@ class Node(LocalNode):
 
         return Readiness(engine).wait(timeout)
 
-    async def auntil(self, condition: Callable[[], bool], timeout: float = READY) -> bool:
+    async def auntil(self, condition: Callable[[], bool], timeout: float = READY_SECONDS) -> bool:
         """As `until`, from a coroutine: its loop goes on, and the condition is looked at there."""
         if self._engine is None:
             return bool(condition())
         return await self._engine.scheduler.auntil(condition, timeout)
 
-    async def aready(self, timeout: float = READY) -> bool:
+    async def aready(self, timeout: float = READY_SECONDS) -> bool:
         """As `ready`, from a coroutine: its loop goes on."""
         if self._engine is None:
             return True
@@ -261,11 +261,11 @@ class Node(LocalNode):
         """What the last `ready()` waited for in vain, in words; empty if it said True."""
         return [] if self._engine is None else list(self._engine.unready)
 
-    def flush(self, timeout: float = READY) -> bool:
+    def flush(self, timeout: float = READY_SECONDS) -> bool:
         """Wait until the nodes that are there have dealt with all that was published for reliable subscriptions."""
         return True if self._engine is None else self._engine.flush(timeout)
 
-    async def aflush(self, timeout: float = READY) -> bool:
+    async def aflush(self, timeout: float = READY_SECONDS) -> bool:
         """As `flush`, from a coroutine: its loop goes on."""
         engine, given_up = self._engine, threading.Event()
         if engine is None:

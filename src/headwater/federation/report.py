@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headwater.federation.peers.peer import Peer
     from headwater.federation.transport.contacts import Contact
 
-SHOWN = 100  # rows of a table for people
+SHOWN_ROWS = 100  # rows of a table for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +232,7 @@ class FederationReport:
         where = f"listening at {', '.join(self.endpoints)}" if self.endpoints else "not listening"
         count = f"{len(self.peers):,} other node{'s' if len(self.peers) != 1 else ''}"
         lines = [f"node {self.node} ({self.id}) in federation {self.federation}, {where}: {count}"]
-        lines += _cut(block([(each.name, each._line()) for each in self.peers[:SHOWN]]), len(self.peers))
+        lines += _cut(block([(each.name, each._line()) for each in self.peers[:SHOWN_ROWS]]), len(self.peers))
         missing = [(each.written, str(each)) for each in self.contacts if not each.reached]
         lines += _section("not reached, and tried again", block(missing))
         lines += _section("nodes of one name", block([(name, ", ".join(ids)) for name, ids in self.namesakes.items()]))
@@ -547,11 +547,11 @@ def _of(peers: Iterable[PeerReport], what: str, head: list[str]) -> list[str]:
 
 
 def _rows(head: list[str], rows: list[list[Cell]]) -> list[str]:
-    return _cut(table(head, rows[:SHOWN]), len(rows)) if rows else []
+    return _cut(table(head, rows[:SHOWN_ROWS]), len(rows)) if rows else []
 
 
 def _cut(lines: list[str], found: int) -> list[str]:
-    return [*lines, f"  … and {found - SHOWN:,} more; to_dict() has them all"] if found > SHOWN else lines
+    return [*lines, f"  … and {found - SHOWN_ROWS:,} more; to_dict() has them all"] if found > SHOWN_ROWS else lines
 
 
 def _section(title: str, lines: list[str]) -> list[str]:

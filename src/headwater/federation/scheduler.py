@@ -17,8 +17,8 @@ from headwater.threads import Supervised
 if TYPE_CHECKING:
     from headwater.threads import Crashes
 
-TICK = 0.02  # seconds between acknowledgements
-BEAT = 0.05  # seconds between promises of idle sources
+TICK_SECONDS = 0.02  # between acknowledgements
+BEAT_SECONDS = 0.05  # between promises of idle sources
 RECHECK_SECONDS = 0.1  # after which a condition that somebody waits for is looked at again in any case
 
 

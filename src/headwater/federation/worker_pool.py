@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-THREADS = 32  # at most; there are as many as were needed at a time
-THREADS_OF_ONE = 4  # that work, and as a rule wait, for one node
+MOST_THREADS = 32  # at most; there are as many as were needed at a time
+THREADS_PER_KEY = 4  # that work, and as a rule wait, for one node
 
 
 class Workers:
     """`submit` has something done in a thread, in order and few at a time for each key."""
 
-    def __init__(self, name: str, *, threads: int = THREADS, of_one: int = THREADS_OF_ONE) -> None:
+    def __init__(self, name: str, *, threads: int = MOST_THREADS, of_one: int = THREADS_PER_KEY) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._of_one = of_one
         self._running: dict[str, int] = {}

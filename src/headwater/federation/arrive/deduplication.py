@@ -6,8 +6,8 @@ import threading
 from bisect import bisect_right
 from enum import Enum
 
-MOST = 65_536  # gaps that are remembered, of each origin and tag
-TAGS = 256  # interests at the source of which that is so, of each origin
+MOST_GAPS = 65_536  # gaps that are remembered, of each origin and tag
+MOST_TAGS = 256  # interests at the source of which that is so, of each origin
 
 _ORDER = "sequencer:"
 
@@ -74,7 +74,7 @@ class Fence:
         if place <= self._last.get(tag, 0):
             return False
         self._last[tag] = place
-        if len(self._last) > TAGS:
+        if len(self._last) > MOST_TAGS:
             del self._last[min(each for each in self._last if each)]
         return True
 
@@ -117,7 +117,7 @@ class Seen:
         numbers = self._of.get(tag)
         if numbers is None:
             numbers = self._of[tag] = _Numbers()
-            if len(self._of) > TAGS:
+            if len(self._of) > MOST_TAGS:
                 del self._of[min(each for each in self._of if each)]
         return numbers.add(seq)
 
@@ -140,7 +140,7 @@ class _Numbers:
         if not last or number > last[-1]:
             first.append(number)
             last.append(number)
-            if len(first) > MOST:
+            if len(first) > MOST_GAPS:
                 del first[1], last[0]
             return True
         at = bisect_right(first, number) - 1  # the stretch that begins before it, or with it

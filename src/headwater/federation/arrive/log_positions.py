@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headwater.federation.arrive.sending_peer import SendingPeer
     from headwater.federation.demand.demand import Demand, Demands, InterestRequest
 
-MOST = 65_536  # sources that are remembered
+MOST_SOURCES = 65_536  # sources that are remembered
 
 ByTag = dict[int, int]
 BySource = dict[str, ByTag]
@@ -81,7 +81,7 @@ class LogPositions:
         with self._lock:
             found = self._of.get(key)
             if found is None:
-                while len(self._of) >= MOST:
+                while len(self._of) >= MOST_SOURCES:
                     del self._of[next(iter(self._of))]
                 found = self._of[key] = LogPosition(channel)
             return found

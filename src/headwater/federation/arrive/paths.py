@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from headwater.channel.routing.route import Ready
     from headwater.federation.scheduler import Scheduler
 
-HELD = 65_536  # events of a way that is not taken, ahead of the one that is
-LOOKS = 4  # within a lease, whether a way has fallen silent
+EVENTS_HELD = 65_536  # events of a way that is not taken, ahead of the one that is
+LOOKS_PER_LEASE = 4  # within a lease, whether a way has fallen silent
 
 Deliver = Callable[[int, "Ready"], None]  # hands on events after a number
 
@@ -82,7 +82,7 @@ class Way:
         """Keep events that are to be held."""
         self.held.append(_Held(last, tag, events, monotonic(), deliver))
         self.waiting += events
-        while self.waiting > HELD:
+        while self.waiting > EVENTS_HELD:
             dropped = self.held.popleft()
             self.waiting -= dropped.events
             self.overrun[dropped.tag] = dropped.last
@@ -221,7 +221,7 @@ class Origin:
         """Something is held: look now and then whether it is time to hand it on."""
         if not self._watching:
             self._watching = True
-            self._scheduler.later(self._lease / LOOKS, self._look)
+            self._scheduler.later(self._lease / LOOKS_PER_LEASE, self._look)
 
     def _look(self) -> None:
         self._watching = False

@@ -25,7 +25,7 @@ LISTEN = "tcp/127.0.0.1:7447"
 SHOWN_LINES = 10  # that are no events, of which is said what is wrong with them
 BAD_LINES = 3  # exit code: some lines were no events, all others were published
 SHOWN_NAMES = 5  # of other nodes, in an error
-PAUSE = 0.2  # seconds after which it is looked whether the end has come
+RECHECK_SECONDS = 0.2  # after which it is looked whether the end has come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def run_node(joining: Joining) -> int:
         report = node.federation_report()
         streams = f", streams at {', '.join(report.streams)}" if report.streams else ""
         _say(f"node {node.name} ({node.id}) of {report.federation} listens at {', '.join(node.endpoints)}{streams}")
-        while not ended.wait(PAUSE):
+        while not ended.wait(RECHECK_SECONDS):
             pass
         _say(f"node {node.name} leaves")
     return 0
@@ -112,7 +112,7 @@ def listen(
         end = None if seconds is None else monotonic() + seconds
         left = count
         while left != 0 and not ended.is_set() and (end is None or monotonic() < end):
-            pause = PAUSE if end is None else max(0.0, min(PAUSE, end - monotonic()))
+            pause = RECHECK_SECONDS if end is None else max(0.0, min(RECHECK_SECONDS, end - monotonic()))
             event = subscription.get(pause)
             if event is None:
                 continue

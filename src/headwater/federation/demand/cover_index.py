@@ -17,8 +17,8 @@ from headwater.ir.nodes import Expr
 from headwater.late import np
 
 Bounds = tuple[float, float, int]  # the least and the greatest value, and if there is but one a number for it
-PREFIX = 6  # bytes of a text that its place in the order is taken from; as a whole number that a float can hold
-ROOM = 16  # rows that a table has at first
+PREFIX_BYTES = 6  # bytes of a text that its place in the order is taken from; as a whole number that a float can hold
+FIRST_ROWS = 16  # rows that a table has at first
 
 
 class CoverIndex:
@@ -91,9 +91,9 @@ class _Table:
         self.count = 0
         self._columns = {subject: number for number, subject in enumerate(subjects)}
         self._rows: dict[int, list[int]] = {}  # by key
-        self._keys = np.zeros(ROOM, np.int64)
-        self._ends = np.zeros((2, len(subjects), ROOM))  # least and greatest values
-        self._points = np.zeros((len(subjects), ROOM), np.int64)
+        self._keys = np.zeros(FIRST_ROWS, np.int64)
+        self._ends = np.zeros((2, len(subjects), FIRST_ROWS))  # least and greatest values
+        self._points = np.zeros((len(subjects), FIRST_ROWS), np.int64)
 
     def add(self, key: int, bounds: list[Bounds]) -> None:
         row = self.count
@@ -163,7 +163,7 @@ def _place(value: Any, unknown: float) -> float:
         except OverflowError:
             return float("inf") if value > 0 else float("-inf")
     if isinstance(value, bytes):
-        return float(int.from_bytes(value[:PREFIX].ljust(PREFIX, b"\0"), "big"))
+        return float(int.from_bytes(value[:PREFIX_BYTES].ljust(PREFIX_BYTES, b"\0"), "big"))
     return unknown
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EVERYTHING = Wish(0, None)
 ALL, FILTER, THERE, HERE = "all", "filter", "there", "here"  # what an interest is: where it runs follows from it
-REMEMBERED = 1024  # wishes that are no more, of which peers may not have been told yet
+WISHES_REMEMBERED = 1024  # wishes that are no more, of which peers may not have been told yet
 
 
 class Part(NamedTuple):
@@ -264,7 +264,7 @@ class Wanted:
 
     def _tidy(self) -> None:
         """Forget some of what is no more; who has not been told of that by now is told everything."""
-        if len(self._changes) > 2 * (len(self.wishes) + len(self.names)) + REMEMBERED:
+        if len(self._changes) > 2 * (len(self.wishes) + len(self.names)) + WISHES_REMEMBERED:
             self._complete = self.version
             self._changes = {
                 what: at for what, at in self._changes.items() if what in self.wishes or what in self.names

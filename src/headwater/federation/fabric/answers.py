@@ -10,7 +10,7 @@ import zenoh
 
 from headwater.federation.fabric.queries import FAILED, REFUSED, unproven_hint
 
-MANY = 10_000  # answers that are taken
+MOST_ANSWERS = 10_000  # answers that are taken
 
 
 class Answers:
@@ -26,7 +26,7 @@ class Answers:
     def took(self, reply: zenoh.Reply) -> None:
         if reply.ok is not None:
             self._taken += 1
-            if self._taken <= MANY:
+            if self._taken <= MOST_ANSWERS:
                 self._came.put(reply.ok.payload.to_bytes())
         elif reply.err is not None:
             data = reply.err.payload.to_bytes()

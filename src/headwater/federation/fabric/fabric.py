@@ -64,13 +64,13 @@ from headwater.threads import PROCESS, Crashes, Supervised
 
 log = logging.getLogger("headwater.federation")
 
-LEASE = 5.0
-END = 0.9  # seconds that closing waits for Zenoh
-ATTEMPTS = 20  # to get ports that were free a moment ago
-ASKS = 1024  # questions that may wait in a node
-CONTROLS = 65_536  # news and roll calls that may wait in a node
-READS = 2  # questions about its log that a node answers at a time
-QUESTION = 1 << 20  # bytes of a question about a log
+LEASE_SECONDS = 5.0
+CLOSE_SECONDS = 0.9  # that closing waits for Zenoh
+PORT_ATTEMPTS = 20  # to get ports that were free a moment ago
+QUESTIONS_WAITING = 1024  # questions that may wait in a node
+CONTROLS_WAITING = 65_536  # news and roll calls that may wait in a node
+LOG_THREADS = 2  # questions about its log that a node answers at a time
+LOG_QUESTION_BYTES = 1 << 20  # bytes of a question about a log
 
 # Sessions of one process share Zenoh's few threads. Opened all at once, they keep each other from answering in time,
 # break up, and come together no more; so they open one after the other.
@@ -86,7 +86,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 UNPROVEN_TOKENS = 1024  # signs of life that are kept of nodes that have proven nothing
 INCARNATION_DIGITS = 20
-VOUCH = 10.0  # seconds for which the sign of life of a node is looked for that has proven to be there
+VOUCH_SECONDS = 10.0  # for which the sign of life of a node is looked for that has proven to be there
 
 
 class Fabric:
@@ -108,9 +108,9 @@ class Fabric:
         connect: Sequence[str | Locator] = (),
         scout: bool | str = False,
         mode: Mode = "peer",
-        lease: float = LEASE,
+        lease: float = LEASE_SECONDS,
         settings: Mapping[str, Any] | None = None,
-        limit: int = wiring.LIMIT,
+        limit: int = wiring.MESSAGE_BYTES,
         crashes: Crashes | None = None,
     ) -> None:
         self._wiring: Wiring = wiring.check(
@@ -162,9 +162,9 @@ class Fabric:
         self._stuck: dict[str, float] = {}  # id -> when a post to it was given up
         self._patience = self.lease * wiring.STUCK * 0.95
         self._inside = threading.local()  # .post: this is a thread of Zenoh, in on_post
-        self._control = Worker(f"{node}-control", CONTROLS, crashes=self._crashes)
-        self._answers = Worker(f"{node}-answers", ASKS, crashes=self._crashes)
-        self._reads = Worker(f"{node}-log", ASKS, threads=READS, crashes=self._crashes)
+        self._control = Worker(f"{node}-control", CONTROLS_WAITING, crashes=self._crashes)
+        self._answers = Worker(f"{node}-answers", QUESTIONS_WAITING, crashes=self._crashes)
+        self._reads = Worker(f"{node}-log", QUESTIONS_WAITING, threads=LOG_THREADS, crashes=self._crashes)
         self._session: Any = None
         self._generation = 0  # of the session: what an earlier one still says does not count
         self._reopening = threading.Lock()
@@ -213,7 +213,7 @@ class Fabric:
             self._reads.start()
 
     def _open_session(self) -> Any:
-        for attempt in range(ATTEMPTS):
+        for attempt in range(PORT_ATTEMPTS):
             try:
                 ports = Ports(self._wiring.listen)
             except OSError as error:
@@ -228,7 +228,7 @@ class Fabric:
             try:
                 session = zenoh.open(settings)
             except zenoh.ZError as error:
-                if ports.chosen and "in use" in str(error) and attempt + 1 < ATTEMPTS:
+                if ports.chosen and "in use" in str(error) and attempt + 1 < PORT_ATTEMPTS:
                     continue
                 raise FederationError(f"node {self.node}: {plain(error)}") from error
             finally:
@@ -351,7 +351,7 @@ class Fabric:
         """Beside a frozen node Zenoh may take ten seconds; the others hear of the end before that."""
         ending = Supervised(lambda: self._end_session(session), f"{self.node}-end", self._crashes)
         ending.start()
-        ending.join(END)
+        ending.join(CLOSE_SECONDS)
 
     def _end_session(self, session: Any) -> None:
         try:
@@ -658,7 +658,7 @@ class Fabric:
 
         try:
             key = f"{self._root}/alive/{node}/{incarnation}"
-            session.liveliness().get(key, zenoh.handlers.Callback(took, ended, indirect=False), timeout=VOUCH)
+            session.liveliness().get(key, zenoh.handlers.Callback(took, ended, indirect=False), timeout=VOUCH_SECONDS)
         except zenoh.ZError as error:
             log.debug("node %s: %s", self.node, plain(error))
             ended()
@@ -684,7 +684,7 @@ class Fabric:
         self._took_query("ask", query, self._answers, lambda: self.on_ask)
 
     def _took_read(self, query: Any) -> None:
-        if query.payload is not None and len(query.payload) > QUESTION:
+        if query.payload is not None and len(query.payload) > LOG_QUESTION_BYTES:
             self._failed("log", "it is too large")
             _refuse(query, TOO_LARGE)
             query.drop()

@@ -24,7 +24,7 @@ HINTS = {
     TOO_LARGE: "the question is too large",
 }
 MOST_REPLIES = 256  # to one question that are looked at: who was asked answers once, but others may, too
-GRACE = 0.25  # seconds that a roll call waits for nodes it does not know once those it knows have answered
+STRAGGLER_SECONDS = 0.25  # that a roll call waits for nodes it does not know once those it knows have answered
 
 MOST_ANSWERS = 65_536  # that wait to be heard
 
@@ -104,7 +104,7 @@ class Questions:
 
         self._count.sent("roll", len(payload))
         self._get(session, "roll/*", payload, timeout, took, collected.end)
-        return collected.each(expected, timeout, GRACE)
+        return collected.each(expected, timeout, STRAGGLER_SECONDS)
 
     def _get(
         self,

@@ -25,11 +25,11 @@ from headwater.federation.fabric.settings import matchmaker_config, plain
 from headwater.threads import PROCESS, Crashes, Supervised
 
 log = logging.getLogger("headwater.federation")
-FIRST = 0.25  # seconds before the first attempt, and its length
-LONGEST = 30.0  # the pause between attempts doubles up to this
-FORGET = 86_400.0  # seconds after which a lost node is given up
+FIRST_PAUSE_SECONDS = 0.25  # before the first attempt, and its length
+LONGEST_PAUSE_SECONDS = 30.0  # the pause between attempts doubles up to this
+FORGET_SECONDS = 86_400.0  # after which a lost node is given up
 _INTRODUCING = threading.Lock()  # one at a time in a process: see `fabric._OPENING`
-MOST = 64  # lost nodes that are looked for; the longest lost are given up first
+MOST_LOST = 64  # lost nodes that are looked for; the longest lost are given up first
 
 
 class Reunion:
@@ -81,7 +81,7 @@ class Reunion:
             if where is None or self._closed:
                 return
             self._lost[zid] = (where, monotonic())
-            while len(self._lost) > MOST:
+            while len(self._lost) > MOST_LOST:
                 del self._lost[next(iter(self._lost))]
             self._look()
 
@@ -107,17 +107,17 @@ class Reunion:
             return tuple(where for where, _ in self._lost.values())
 
     def _run(self) -> None:
-        pause = FIRST
+        pause = FIRST_PAUSE_SECONDS
         while True:
             with self._lock:
                 seen = set(self._lost)
                 self._change.wait_for(lambda: self._closed, pause * random.uniform(1.0, 2.0))  # not all nodes at once
                 now = monotonic()
-                self._lost = {zid: kept for zid, kept in self._lost.items() if now - kept[1] < FORGET}
+                self._lost = {zid: kept for zid, kept in self._lost.items() if now - kept[1] < FORGET_SECONDS}
                 if self._closed or not self._lost:
                     self._thread = None
                     return
-                pause = FIRST if set(self._lost) - seen else min(2 * pause, LONGEST)
+                pause = FIRST_PAUSE_SECONDS if set(self._lost) - seen else min(2 * pause, LONGEST_PAUSE_SECONDS)
                 wanted = sorted({where for where, _ in self._lost.values()})
             self._introduce(wanted)
 
@@ -134,7 +134,7 @@ class Reunion:
             session = zenoh.open(self._session_config(wanted))
             with self._lock:
                 before = len(self._lost)
-                self._change.wait_for(lambda: self._closed or len(self._lost) < before, 2 * FIRST)
+                self._change.wait_for(lambda: self._closed or len(self._lost) < before, 2 * FIRST_PAUSE_SECONDS)
         except zenoh.ZError as error:
             log.debug("%s: the nodes at %s are not reached: %s", self._name, ", ".join(wanted), plain(error))
         finally:  # the next attempt may find more

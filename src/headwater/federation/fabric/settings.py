@@ -21,7 +21,7 @@ from headwater.federation.fabric.file_limit import share_of_files
 Mode = Literal["peer", "router", "client"]
 MODES: tuple[str, ...] = ("peer", "router", "client")
 GROUP = "224.0.0.224:7446"  # where Zenoh scouts unless told otherwise
-LIMIT = 64 * 1024 * 1024  # bytes of one message; a larger one is dropped by Zenoh where it arrives
+MESSAGE_BYTES = 64 * 1024 * 1024  # bytes of one message; a larger one is dropped by Zenoh where it arrives
 
 # A frozen node shows in two ways: nothing comes from it for SILENCE of the lease, or nothing can be sent to it for
 # STUCK of the lease. While a post is stuck, Zenoh does not act on silence, so the two add up: to the lease. Silence
@@ -31,7 +31,7 @@ STUCK = 0.55
 
 # Who connects to Zenoh and says nothing holds one of so many places, for the ten seconds that Zenoh also allows to an
 # honest node on a busy machine. (100 places unless told otherwise: a hundred connections then keep every node out.)
-UNGREETED = 2048  # if the process may have four times as many files open
+UNGREETED_SESSIONS = 2048  # if the process may have four times as many files open
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _LONGEST = 200
@@ -234,7 +234,7 @@ def session_config(wiring: Wiring, listen: Sequence[Locator]) -> dict[str, Any]:
         "transport": {
             # Messages are ours, signed and small; a killed process must not leave shared memory behind.
             "shared_memory": {"enabled": False},
-            "unicast": {"accept_pending": share_of_files(UNGREETED)},
+            "unicast": {"accept_pending": share_of_files(UNGREETED_SESSIONS)},
             "link": {
                 "tx": {
                     "lease": max(50, round(wiring.lease * SILENCE * 1000)),
@@ -243,7 +243,7 @@ def session_config(wiring: Wiring, listen: Sequence[Locator]) -> dict[str, Any]:
                         "congestion_control": {"block": {"wait_before_close": round(wiring.lease * STUCK * 1e6)}}
                     },
                 },
-                "rx": {"max_message_size": LIMIT},
+                "rx": {"max_message_size": MESSAGE_BYTES},
             },
         },
     }

@@ -10,7 +10,7 @@ from typing import Any
 from headwater.threads import PROCESS, Crashes, Supervised
 
 KINDS = ("join", "leave", "roll", "news", "ask", "post", "log")
-JOIN = 1.0  # seconds that an end waits for what a thread is doing
+JOIN_SECONDS = 1.0  # that an end waits for what a thread is doing
 WAITING_BYTES = 64 << 20  # of messages that may wait for one worker, whoever sent them
 
 
@@ -107,4 +107,4 @@ class Worker:
             self._wake.notify_all()
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(JOIN)
+                thread.join(JOIN_SECONDS)

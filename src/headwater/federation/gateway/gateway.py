@@ -33,7 +33,7 @@ from headwater.channel.names import Pattern
 from headwater.errors import FederationError
 from headwater.federation.arrive.relay import Relay
 from headwater.federation.gateway.passage import Passage, federation_name
-from headwater.federation.node import READY, Node
+from headwater.federation.node import READY_SECONDS, Node
 
 TTL = 8
 _NUMBERS = count(1)
@@ -107,7 +107,7 @@ class Gateway:
         """What it asks for: a subscription for each channel of which someone behind it wants something."""
         return [relay for way in self._ways for relay in list(way.taking.values())]
 
-    def ready(self, timeout: float = READY) -> bool:
+    def ready(self, timeout: float = READY_SECONDS) -> bool:
         """Wait until it has asked for everything that is wanted behind it, and that is in force; False if too late."""
         end = monotonic() + timeout
         return all(way.here.until(way.settled, max(0.0, end - monotonic())) for way in self._ways)

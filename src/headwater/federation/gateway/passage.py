@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from headwater.interest import Interest
 
 log = logging.getLogger("headwater.federation")
-FACTOR = 4  # how many sources' worth of events may wait to be passed on
-SOON = 0.02  # seconds after which is looked again for what was not over
+SOURCES_WAITING = 4  # how many sources' worth of events may wait to be passed on
+RECHECK_SECONDS = 0.02  # after which is looked again for what was not over
 Key = tuple[str, int, int]
 
 
@@ -132,7 +132,7 @@ class Passage:
     def _keep(self) -> None:
         again = False
         while not self._ends:
-            self._wake.wait(SOON if again else None)
+            self._wake.wait(RECHECK_SECONDS if again else None)
             self._wake.clear()
             woken = self._woken
             try:
@@ -178,7 +178,7 @@ class Passage:
             self._leave(name)
         end = monotonic() + 5.0
         while self._withdraw(list(self.relays)) and monotonic() < end:
-            self._wake.wait(SOON)
+            self._wake.wait(RECHECK_SECONDS)
         with self._lock:
             left, self.relays = list(self.relays.values()), {}
         for relay in left:
@@ -413,7 +413,7 @@ class Passage:
 
     def _queue(self) -> Queue:
         """Room for all that several sources may have on their way here: so that who reads a link does not wait."""
-        return Queue(limit=FACTOR * self._mine.network.link.limit, policy="block")
+        return Queue(limit=SOURCES_WAITING * self._mine.network.link.limit, policy="block")
 
     def _reroute(self, taking: Relay, channel: Channel, routes: Routes) -> None:
         if taking._routes != routes:

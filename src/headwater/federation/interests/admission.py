@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headwater.federation.security.rules import Principal
     from headwater.federation.send.crossing import Crossing
 
-PERIOD = 1.0  # seconds over which the rate of a channel is measured
+RATE_SECONDS = 1.0  # over which the rate of a channel is measured
 
 
 class Refused(Exception):
@@ -151,7 +151,7 @@ class Granting:
         for channel in channels:
             seen = sum(source.seq for source in list(channel.sources.values()) if source.local)
             when, before, _ = self._rates.get(channel, (now, seen, 0.0))
-            if now - when >= PERIOD or channel not in self._rates:
+            if now - when >= RATE_SECONDS or channel not in self._rates:
                 self._rates[channel] = now, seen, max(0, seen - before) / (now - when) if now > when else 0.0
         there = set(channels)
         for channel in [each for each in self._rates if each not in there]:

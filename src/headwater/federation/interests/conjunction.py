@@ -17,7 +17,7 @@ from headwater.ir.nodes import Cond, Expr, If, InSet, Logic, Lookup, Param, Prog
 from headwater.types import EventType
 from headwater.types.model import BOOL
 
-MOST = 32  # distinct interests that are worth being put together
+MOST_JOINED = 32  # distinct interests that are worth being put together
 
 
 def combined(where: Interest | None, wants: Sequence[Interest | None], type: EventType | None) -> Interest | None:
@@ -27,7 +27,7 @@ def combined(where: Interest | None, wants: Sequence[Interest | None], type: Eve
         return where
     needed = [wants[at] for at in minimal(wants)[0]]
     filters = [want for want in needed if want is not None and not want.stateful and want.output is None]
-    if len(filters) < len(needed) or not 0 < len(filters) <= MOST:
+    if len(filters) < len(needed) or not 0 < len(filters) <= MOST_JOINED:
         return where
     try:
         params: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from headwater.channel.routing.wiring import Move
 from headwater.errors import FrameError, HeadwaterError
 from headwater.federation.control_events import owns
 from headwater.federation.interests.admission import Grant, Granting, Refused
-from headwater.federation.interests.request import MOST, Pages, Question
+from headwater.federation.interests.request import MOST_WISHES, Pages, Question
 from headwater.federation.peers.permissions import note_refused
 from headwater.federation.send.crossing import Crossing, FilteredMember, TaggedMember
 from headwater.federation.send.past import recollect, send_past
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 MOST_REFUSED = 1_000  # wishes of one question, after which the rest is not even read
 REFUSALS_TOLD = 100  # of one question, as control events
-GRACE = 3.0  # seconds for which a node that was started again may take to bring back all its durable sinks
+RETURN_SECONDS = 3.0  # for which a node that was started again may take to bring back all its durable sinks
 
 
 class Installer:
@@ -143,8 +143,8 @@ class Installer:
             self._forget_empty(peer, crossing)
             return Installed({}, all=True)
         names = question.names(crossing)
-        if len(names) > MOST or len(crossing.wishes) + len(question.wishes) > 2 * MOST:
-            return Installed({}, error=f"expected at most {MOST:,} interests and durable sinks, found more")
+        if len(names) > MOST_WISHES or len(crossing.wishes) + len(question.wishes) > 2 * MOST_WISHES:
+            return Installed({}, error=f"expected at most {MOST_WISHES:,} interests and durable sinks, found more")
         if not crossing.version and not set(request.known) <= names:
             crossing.parked, crossing.durable = True, set(request.known)
         if crossing.parked and not self._all_back(peer, principal, crossing, question):
@@ -169,7 +169,7 @@ class Installer:
         first, crossing.deferred = crossing.deferred is None, question
         crossing.give_up = give_up
         if first:
-            self._context.scheduler.later(GRACE, lambda: crossing.give_up())
+            self._context.scheduler.later(RETURN_SECONDS, lambda: crossing.give_up())
         return False
 
     def _change(self, peer: Peer, principal: Principal, crossing: Crossing, question: Question) -> Installed:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from headwater.federation.peers.peer import Peer
     from headwater.federation.send.crossing import Crossing
 
-MOST = 100_000  # wishes of one node for one channel
-STAGED = 4  # channels of a node about which questions may be incomplete at one time
+MOST_WISHES = 100_000  # wishes of one node for one channel
+MOST_STAGED = 4  # channels of a node about which questions may be incomplete at one time
 
 
 @dataclass(eq=False)
@@ -68,14 +68,14 @@ class Pages:
                 return None
             size += sum(len(wish.program or b"") + len(wish.params or b"") for wish in wishes)
             names = [*before.sinks, *request.sinks]
-            if size > budget.node_bytes or len(known) + len(wishes) > MOST or len(names) > MOST:
+            if size > budget.node_bytes or len(known) + len(wishes) > MOST_WISHES or len(names) > MOST_WISHES:
                 raise Refused(
                     f"too large: the interests of this node in {request.channel} take more than "
-                    f"{budget.node_bytes:,} bytes (Budget.node_bytes), or are more than {MOST:,}"
+                    f"{budget.node_bytes:,} bytes (Budget.node_bytes), or are more than {MOST_WISHES:,}"
                 )
             whole = replace(request, sinks=names, wishes=[], packed=b"")
             if request.more:
-                while len(staged) >= STAGED:
+                while len(staged) >= MOST_STAGED:
                     del staged[next(iter(staged))]
                 staged[request.channel] = whole, size, [*known, *wishes]
                 return whole
@@ -96,4 +96,4 @@ class Pages:
             self._staged.pop(peer.id, None)
 
 
-__all__ = ["MOST", "Pages", "Question"]
+__all__ = ["MOST_WISHES", "Pages", "Question"]

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from headwater.federation.peers.table import Peers
 
 log = logging.getLogger("headwater.federation")
-CHANGE = 10.0  # seconds for which a change waits for nodes that do not answer
-RECONSIDER = 30.0  # seconds after which a source that has refused an interest is asked again, if it may run here
-AGAIN = 0.25  # seconds after which a question is asked again that was not answered
+CHANGE_SECONDS = 10.0  # for which a change waits for nodes that do not answer
+RECONSIDER_SECONDS = 30.0  # after which a source that has refused an interest is asked again, if it may run here
+RETRY_SECONDS = 0.25  # after which a question is asked again that was not answered
 PAGE_WISHES = 2_000  # that go in one message; of names of durable sinks as many
 PAGE_BYTES = 512 << 10  # of wishes in one message, before they are packed
-REPEATED = 64  # refused wishes that are asked for again with each question
+REPEATED_REFUSALS = 64  # refused wishes that are asked for again with each question
 
 
 class Requester:
@@ -235,7 +235,7 @@ class Requester:
         if again or not answered:
             current = peer.asked.get(channel.name) is asked
             if current and peer.present and peer.gone is None and not self._context.closed:
-                self._context.scheduler.later(0.0 if answered else AGAIN, lambda: self.sync(channel, [peer]))
+                self._context.scheduler.later(0.0 if answered else RETRY_SECONDS, lambda: self.sync(channel, [peer]))
 
     def _ask_once(self, peer: Peer, channel: Channel, asked: InterestRequest) -> bool:
         """Whether the peer has answered."""
@@ -313,7 +313,7 @@ class Requester:
         if changed is not None and asked.refused and demand.wanted is not None:
             said = {wish.tag for wish in changed.wishes}
             again = [tag for tag in asked.refused if tag not in said and tag in demand.wanted.wishes]
-            changed.wishes += [demand.wanted.wishes[tag] for tag in again[:REPEATED]]
+            changed.wishes += [demand.wanted.wishes[tag] for tag in again[:REPEATED_REFUSALS]]
         return changed
 
     def _put(self, peer: Peer, question: Install, changed: Changed) -> Any:
@@ -396,7 +396,7 @@ class Requester:
             self._control.interest(peer, channel.name, entries.get(tag), "refused", why)
         if retry:
             self._context.scheduler.later(0.0, lambda: self.sync(channel, [peer]))
-            self._context.scheduler.later(RECONSIDER, lambda: self._reconsider(peer, channel))
+            self._context.scheduler.later(RECONSIDER_SECONDS, lambda: self._reconsider(peer, channel))
 
     def _still_refused(self, asked: InterestRequest, demand: Demand, changed: Changed | None) -> dict[int, str]:
         """Of what was refused before, that of which nothing was said this time."""
@@ -466,7 +466,7 @@ class Requester:
         judged by the old interest, at both ends, and after which by the new."""
         ahead = self._announce(subscription, part, **what)
         try:
-            self._taken_up(subscription, self._context.scheduler.until(self._in_force(ahead), CHANGE))
+            self._taken_up(subscription, self._context.scheduler.until(self._in_force(ahead), CHANGE_SECONDS))
             yield
         finally:
             self._put_back(ahead)
@@ -477,7 +477,7 @@ class Requester:
         ahead: list[tuple[Channel, Entry]] = []
         try:
             await in_thread(lambda: ahead.extend(self._announce(subscription, part, **what)), stop=nothing)
-            self._taken_up(subscription, await self._context.scheduler.auntil(self._in_force(ahead), CHANGE))
+            self._taken_up(subscription, await self._context.scheduler.auntil(self._in_force(ahead), CHANGE_SECONDS))
             yield
         finally:
             self._put_back(ahead)

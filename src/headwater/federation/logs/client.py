@@ -61,9 +61,9 @@ from headwater.store.log.log_reader import Several, spans_of
 from headwater.store.log.reader import Span
 from headwater.types import EventType
 
-LISTING = 10.0  # seconds in which nodes say what they have
-SIGNS = 2.0  # seconds to look who is there, when somebody has not answered
-ANSWER = 30.0  # seconds for a page; a node takes half a second, and others may be waiting before
+LISTING_SECONDS = 10.0  # in which nodes say what they have
+SIGNS_SECONDS = 2.0  # to look who is there, when somebody has not answered
+ANSWER_SECONDS = 30.0  # for a page; a node takes half a second, and others may be waiting before
 log = logging.getLogger("headwater.federation")
 NAME = "reader"  # of a client that has no certificate
 
@@ -103,7 +103,7 @@ class LogClient:
         security: Security | Mapping[str, Any] | str | None = None,
         network: Network | Mapping[str, Any] | None = None,
         compress: str = "",
-        timeout: float = ANSWER,
+        timeout: float = ANSWER_SECONDS,
     ) -> None:
         secure = None if security is None else Security.of(security)
         places = endpoints(connect) or None
@@ -315,14 +315,14 @@ class LogClient:
         under_way = []
         for node in self._advertisers(channel):
             question = Logged(token_bytes(16), channel)
-            under_way.append((node, question, self._ask(node, question, LISTING)))
+            under_way.append((node, question, self._ask(node, question, LISTING_SECONDS)))
         found = []
         for node, question, answers in under_way:
-            answered = self._answered(node, question, answers, LISTING)
+            answered = self._answered(node, question, answers, LISTING_SECONDS)
             if answered is None:
                 self._mend()
                 why = f"; perhaps {answers.hint}" if answers.hint else ""
-                raise Unreachable(f"node {node} has not said in {LISTING:g} s what it has logged{why}")
+                raise Unreachable(f"node {node} has not said in {LISTING_SECONDS:g} s what it has logged{why}")
             opened, head, data = answered
             if head.error:
                 raise FederationError(f"node {opened.sender}: {head.error}")
@@ -359,14 +359,14 @@ class LogClient:
         why = f"; perhaps {answers.hint}" if answers.hint else ""
         return Unreachable(
             f"not all nodes of federation {self.network.federation!r} that are reached at {place} have answered in "
-            f"{LISTING:g} s: {who}{why}"
+            f"{LISTING_SECONDS:g} s: {who}{why}"
         )
 
     def _alive(self, way: int) -> set[str]:
         """The ids of the nodes that give signs of life. Anyone can: this is for messages only."""
         root = f"headwater/{self.network.federation}/alive/"
         try:
-            replies = list(self._live()[way].liveliness().get(f"{root}*/*", timeout=SIGNS))
+            replies = list(self._live()[way].liveliness().get(f"{root}*/*", timeout=SIGNS_SECONDS))
         except (zenoh.ZError, HeadwaterError):
             return set()
         keys = (str(reply.ok.key_expr) for reply in replies if reply.ok is not None)
@@ -380,12 +380,12 @@ class LogClient:
         under_way = []
         for way in ways:  # sealed for each: what comes twice is taken for a copy, by a node that both lead to
             payload = self._sealer.seal(log_messages.CARD, card, to="" if node == "*" else node)
-            under_way.append((way, question_name(payload), self._get(way, node, payload, LISTING)))
+            under_way.append((way, question_name(payload), self._get(way, node, payload, LISTING_SECONDS)))
         found: dict[str, Principal] = {}
         refused: SecurityError | FrameError | None = None
         for way, name, answers in under_way:
             here, silent = set(), True
-            for answer in answers.each(LISTING + 1.0):
+            for answer in answers.each(LISTING_SECONDS + 1.0):
                 silent = False
                 try:
                     opened, theirs = self._opened_card(answer, name)
@@ -435,7 +435,7 @@ class LogClient:
         *,
         interest: Interest | None = None,
         columns: Sequence[str] | None = None,
-        max_bytes: int = log_messages.PAGE,
+        max_bytes: int = log_messages.PAGE_BYTES,
     ) -> Pages | Several:
         """The events of a source with `after` < sequence number <= `upto` (default: all there are now), in order.
 
@@ -459,7 +459,7 @@ class LogClient:
             params = pack_params(interest.params) if interest.params else None
             fuel = interest.limits.fuel if interest.limits.fuel != Limits().fuel else None
         asked = None if columns is None else list(columns)
-        page = max(1, min(max_bytes, log_messages.PAGE))
+        page = max(1, min(max_bytes, log_messages.PAGE_BYTES))
         first = Read(token_bytes(16), channel, source, after, upto, program, params, fuel, asked, page, self._compress)
         return Pages(self, node, first, schema, union, made=interest is not None and interest.output is not None)
 

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from headwater.federation.security.envelope import Opened
     from headwater.federation.security.rules import Principal
 
-BUSY = 0.5  # seconds that an answer takes, about: an interest that passes little need not reach the end of the log
-CURSORS = 16  # readings that are remembered between two pages,
-IDLE = 10.0  # for so many seconds
-JUDGES = 32  # interests that are kept compiled
-FEW, MANY = 64, 65_536  # rows that are judged in one go, at first and at most
-QUICK, SLOW = 0.01, 0.05  # seconds that this should take
-ERROR = 2000  # characters of a refusal
+ANSWER_SECONDS = 0.5  # that an answer takes, about: an interest that passes little need not reach the end of the log
+MOST_CURSORS = 16  # readings that are remembered between two pages,
+CURSOR_SECONDS = 10.0  # for so many seconds
+MOST_JUDGES = 32  # interests that are kept compiled
+FIRST_ROWS, MOST_ROWS = 64, 65_536  # rows that are judged in one go, at first and at most
+SHORTEST_STEP_SECONDS, LONGEST_STEP_SECONDS = 0.01, 0.05  # that this should take
+ERROR_CHARACTERS = 2000  # characters of a refusal
 SEQ = META["seq"]
 KNOWN = (META["node"], META["source"])  # columns that do not travel
 _COMPRESSIONS = ("", "lz4", "zstd")
@@ -170,7 +170,7 @@ class LogServer(Service):
         with self._lock:
             self._counts.questions += 1
             self._counts.refused += 1
-        return self._seal(Head(nonce, log_messages.digest(b""), error=why[:ERROR]), b"", to, answers)
+        return self._seal(Head(nonce, log_messages.digest(b""), error=why[:ERROR_CHARACTERS]), b"", to, answers)
 
     def _seal(self, head: Head, data: Any, to: str, answers: bytes = b"") -> bytes:
         envelope = self._context.keyring.seal(log_messages.REPLY, pack(head), to=to, answers=answers)
@@ -218,10 +218,10 @@ class LogServer(Service):
         try:
             batches, evaluated = cursor.page(question.max_bytes)
             data, rows = _packed(batches, cursor.wanted, question.compress)
-            if len(data) > log_messages.LARGEST:
+            if len(data) > log_messages.ANSWER_BYTES:
                 raise Refused(
                     f"source {question.source!r} of {question.channel}: event {cursor.after:,} takes {len(data):,} "
-                    f"bytes, more than the {log_messages.LARGEST:,} that an answer may have; read the range after "
+                    f"bytes, more than the {log_messages.ANSWER_BYTES:,} that an answer may have; read the range after "
                     "it, or without the column that is so large"
                 )
         except BaseException:
@@ -260,25 +260,25 @@ class LogServer(Service):
             over = [self._cursors.pop(key)] if key in self._cursors else []
             self._cursors[key] = cursor
             sweep, self._sweeping = not self._sweeping, True
-            while len(self._cursors) > CURSORS or now - next(iter(self._cursors.values())).used > IDLE:
+            while len(self._cursors) > MOST_CURSORS or now - next(iter(self._cursors.values())).used > CURSOR_SECONDS:
                 over.append(self._cursors.popitem(last=False)[1])
         for each in over:
             each.close()
         if sweep:
-            self._context.scheduler.later(IDLE, self._sweep)
+            self._context.scheduler.later(CURSOR_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
         """Readings that nobody goes on with hold no files: others may be waiting to exchange them."""
         now = monotonic()
         with self._lock:
-            over = [key for key, cursor in self._cursors.items() if now - cursor.used >= IDLE]
+            over = [key for key, cursor in self._cursors.items() if now - cursor.used >= CURSOR_SECONDS]
             cursors = [self._cursors.pop(key) for key in over]
             self._sweeping = bool(self._cursors)
             again = self._sweeping
         for cursor in cursors:
             cursor.close()
         if again:
-            self._context.scheduler.later(IDLE / 2, self._sweep)
+            self._context.scheduler.later(CURSOR_SECONDS / 2, self._sweep)
 
     def _begin(self, principal: Principal, question: Read, limit: Interest | None, key: tuple[Any, ...]) -> _Cursor:
         part = self._shelf.part(question.channel)
@@ -332,7 +332,7 @@ class LogServer(Service):
             self._check_cost(found.interest, question.channel)
             with self._lock:
                 self._judges[key] = found
-                while len(self._judges) > JUDGES:
+                while len(self._judges) > MOST_JUDGES:
                     self._judges.popitem(last=False)
         if not found.plain:
             self._allow(principal, "install", question.channel, "install code")
@@ -386,7 +386,7 @@ class _Judged:
         self.plain = sent is None or (sent.output is None and not uses_meta(sent.executed.program) and is_plain(sent))
         needed = None if columns is None else list(dict.fromkeys([*columns, SEQ]))
         self.judge = Judge(interest, schema, columns=needed)
-        self._rows = FEW
+        self._rows = FIRST_ROWS
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         """Of some rows at a time: how many, the last one's sequence number, and what passes.
@@ -398,10 +398,10 @@ class _Judged:
             before = perf_counter()
             made = self.judge(part)
             spent = perf_counter() - before
-            if spent > SLOW:
-                self._rows = max(FEW, part.num_rows // 2)
-            elif spent < QUICK and part.num_rows == self._rows:
-                self._rows = min(MANY, 2 * self._rows)
+            if spent > LONGEST_STEP_SECONDS:
+                self._rows = max(FIRST_ROWS, part.num_rows // 2)
+            elif spent < SHORTEST_STEP_SECONDS and part.num_rows == self._rows:
+                self._rows = min(MOST_ROWS, 2 * self._rows)
             start += part.num_rows
             yield part.num_rows, _last(part), made
 
@@ -435,7 +435,7 @@ class _Cursor:
         """The next events, about so many bytes of them; and how many were evaluated."""
         found: list[pa.RecordBatch] = []
         size = evaluated = 0
-        end = monotonic() + BUSY
+        end = monotonic() + ANSWER_SECONDS
         while size < limit and monotonic() < end:
             if self._rest is not None:
                 (last, batch), self._rest = self._rest, None

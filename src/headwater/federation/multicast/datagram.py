@@ -33,11 +33,11 @@ MAX_DATAGRAM = 65_507  # what UDP over IPv4 carries
 ETHERNET = 1_400  # fits into a frame of 1500 bytes, tunnels included
 LOOPBACK = 32_768
 
-WINDOW = 1_024  # datagrams by which one may be late
-OFFENDERS = 256
+WINDOW_DATAGRAMS = 1_024  # datagrams by which one may be late
+MOST_OFFENDERS = 256
 
 _LENGTH = struct.Struct("<I")
-_MASK = (1 << WINDOW) - 1
+_MASK = (1 << WINDOW_DATAGRAMS) - 1
 
 
 class Datagram:
@@ -131,7 +131,7 @@ class Seen:
         address = f"{sender[0]}:{sender[1]}"
         before = self.offenders.pop(address, None)
         self.offenders[address] = Offence(1 if before is None else before.count + 1, reason)
-        if len(self.offenders) > OFFENDERS:
+        if len(self.offenders) > MOST_OFFENDERS:
             del self.offenders[next(iter(self.offenders))]
 
 
@@ -184,14 +184,14 @@ class Window:
         """Whether this one is new."""
         ahead = counter - self._top
         if ahead > 0:
-            self._bits = (self._bits << ahead | 1) & _MASK if ahead < WINDOW else 1
+            self._bits = (self._bits << ahead | 1) & _MASK if ahead < WINDOW_DATAGRAMS else 1
             self._top = counter
             if since == self._since:
                 seen.missed += ahead - 1
             else:  # what was sent while the group was left is not missed
                 self._since, self._first = since, counter
             return True
-        if ahead <= -WINDOW:
+        if ahead <= -WINDOW_DATAGRAMS:
             seen.stale += 1
             return False
         bit = 1 << -ahead

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from headwater.federation.peers.table import Peers
     from headwater.federation.send.crossing import Crossing
 
-UNREAD = 65_536  # frames that may wait for a peer's link
-PAUSE = 0.05  # seconds after which peers are told how far a source that pauses has come
+MOST_UNREAD = 65_536  # frames that may wait for a peer's link
+PROGRESS_SECONDS = 0.05  # after which peers are told how far a source that pauses has come
 
 
 class Groups:
@@ -233,7 +233,7 @@ class Groups:
         lane = self.lanes.get(sid)
         share = None if lane is None else lane.crossing.shares.get(peer.id)
         rest = self.rests.get((peer.id, sid))
-        if len(peer.control) > UNREAD // 2:
+        if len(peer.control) > MOST_UNREAD // 2:
             return  # it does not take what it has asked for before
         if rest is not None and peer.link is not None:
             peer.control.extend([frame for number, frame in list(rest) if after < number <= upto])
@@ -316,14 +316,14 @@ class Groups:
         self.unsaid.add(lane)
         if not self._beating:
             self._beating = True
-            self.context.scheduler.later(PAUSE, self._beat)
+            self.context.scheduler.later(PROGRESS_SECONDS, self._beat)
 
     def _beat(self) -> None:
         self._beating = False
         now = monotonic()
         for lane in list(self.unsaid):
             if lane.said < lane.number:
-                if lane.launched < lane.number or now - lane.when < 0.8 * PAUSE:
+                if lane.launched < lane.number or now - lane.when < 0.8 * PROGRESS_SECONDS:
                     continue
                 with lane.crossing.peer.building:
                     self._say(lane)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from headwater.federation.multicast.share import GroupCrossing, Outlet
     from headwater.federation.multicast.sockets import Multicast
 
-HEAD = 48  # bytes of a frame of events beside what each event takes, at most
-EACH = 12  # bytes an event of a run takes beside its record, at most
-ARROW = 8_192  # bytes in a frame from which on a batch is worth its own few hundred bytes
+HEAD_BYTES = 48  # bytes of a frame of events beside what each event takes, at most
+EVENT_BYTES = 12  # bytes an event of a run takes beside its record, at most
+BATCH_BYTES = 8_192  # bytes in a frame from which on a batch is worth its own few hundred bytes
 _LENGTH = struct.Struct("<I")
 
 
@@ -119,12 +119,12 @@ class GroupLane(Lane):
 
     def _run_end(self, items: list[Item], start: int, total: int) -> int:
         end = min(total, start + RUN)
-        size, base = HEAD, items[start][1]
+        size, base = HEAD_BYTES, items[start][1]
         for index in range(start, end):
             item = items[index]
             if len(item) != 3 or not wire.spans(base, item[1]):
                 return index
-            size += EACH + len(item[2])
+            size += EVENT_BYTES + len(item[2])
             if size > self.room:
                 return max(index, start + 1)
         return end
@@ -135,7 +135,7 @@ class GroupLane(Lane):
         rows, type = len(chunk), self.source.channel.type
         for begin in range(0, rows, RUN):
             part = chunk if rows <= RUN else chunk.part(begin, min(begin + RUN, rows))
-            if type is not None and (rows <= SMALL or self.room < ARROW):
+            if type is not None and (rows <= SMALL or self.room < BATCH_BYTES):
                 yield from self._rows(type.arrow_to_records(part.taken()), part.seqs.tolist(), chunk.stamp)
             else:
                 yield from self._batches(part, chunk.stamp)
@@ -232,14 +232,14 @@ def cuts(records: list[bytes], room: int) -> Iterator[tuple[int, int]]:
     total = len(records)
     size = len(records[0])
     if all(len(record) == size for record in records):
-        most = max(1, (room - HEAD) // (EACH + size))
+        most = max(1, (room - HEAD_BYTES) // (EVENT_BYTES + size))
         bounds = [*range(0, total, most), total]
     else:
-        bounds, used = [0], HEAD
+        bounds, used = [0], HEAD_BYTES
         for index, record in enumerate(records):
-            used += EACH + len(record)
+            used += EVENT_BYTES + len(record)
             if used > room and index > bounds[-1]:
                 bounds.append(index)
-                used = HEAD + EACH + len(record)
+                used = HEAD_BYTES + EVENT_BYTES + len(record)
         bounds.append(total)
     yield from pairwise(bounds)

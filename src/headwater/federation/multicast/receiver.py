@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import ClosedError, FederationError, FrameError
 from headwater.federation.address_map import Group
 from headwater.federation.multicast.datagram import Datagram, node_number
-from headwater.federation.multicast.track import PATIENCE, Track
+from headwater.federation.multicast.track import REPAIR_SECONDS, Track
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire.control import Announce, Barrier, Sent
 from headwater.federation.wire.kinds import BATCH, BODY, EVENT, EVENTS, GROUP, REBODY, RETOLD
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headwater.federation.peers.peer import Peer
 
 log = logging.getLogger("headwater.federation")
-UNPLACED, EACH = 64, 64  # sources whose announcement frames may wait for, and how many of each
+MOST_UNPLACED, MOST_FRAMES_UNPLACED = 64, 64  # sources whose announcement frames may wait for, and how many of each
 _SOURCE = struct.Struct("<I")
 _EVENTS = (EVENT, RETOLD, BODY, REBODY, EVENTS, BATCH)
 
@@ -146,9 +146,9 @@ class Hearing:
         if channel is not None and (peer.id, channel) not in self._joined:
             return
         waiting = self._unplaced.setdefault((peer.id, peer.incarnation, sid), [])
-        if len(waiting) < EACH:
+        if len(waiting) < MOST_FRAMES_UNPLACED:
             waiting.append(frame)
-            if len(self._unplaced) > UNPLACED:
+            if len(self._unplaced) > MOST_UNPLACED:
                 self._unplaced.pop(next(iter(self._unplaced)), None)
 
     # ── what comes over the peer's link ──
@@ -206,7 +206,7 @@ class Hearing:
         self._behind.add(track)
         if not self._beating:
             self._beating = True
-            self.context.scheduler.later(PATIENCE, self._beat)
+            self.context.scheduler.later(REPAIR_SECONDS, self._beat)
 
     def _beat(self) -> None:
         self._beating = False

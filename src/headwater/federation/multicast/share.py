@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headwater.federation.multicast.sockets import Multicast
     from headwater.federation.peers.peer import Peer
 
-WINDOW = 128 << 10  # bytes that a receiver's buffer is trusted to take before it has acknowledged them
+FLIGHT_BYTES = 128 << 10  # bytes that a receiver's buffer is trusted to take before it has acknowledged them
 
 
 class Outlet:
@@ -79,7 +79,7 @@ class Outlet:
                     told.update(share.peer for share in lane.crossing.shares.values())
                 lane.build([])
             size = 0
-            while self.ready and size < budget and self.flight < WINDOW:
+            while self.ready and size < budget and self.flight < FLIGHT_BYTES:
                 lane, number, frame = self.ready.popleft()
                 lane.launch(number)
                 self.groups.soon(lane)

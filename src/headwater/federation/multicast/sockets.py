@@ -51,9 +51,9 @@ from headwater.threads import Supervised
 
 log = logging.getLogger(__name__)
 
-SENDERS = 4_096  # windows kept; beyond that the one unused for longest goes
-TURN = 64  # datagrams of one group before the others have their turn
-PATIENCE = 1  # seconds a full send buffer may hold up a publisher
+MOST_SENDERS = 4_096  # windows kept; beyond that the one unused for longest goes
+DATAGRAMS_PER_TURN = 64  # datagrams of one group before the others have their turn
+SEND_SECONDS = 1  # a full send buffer may hold up a publisher
 IP_MULTICAST_ALL = 49  # of Linux; Python has no name for it
 
 
@@ -189,7 +189,7 @@ class Multicast:
             sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, self.ttl)
             sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)  # for the other nodes on this host
             # The kernel's own limit: one of Python's would cost a system call more for each datagram.
-            sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", PATIENCE, 0))
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_SECONDS, 0))
             sender.bind((self.interface, 0))
         except OSError as error:
             sender.close()
@@ -276,7 +276,7 @@ class Multicast:
 
     def _drain(self, incoming: _Incoming, view: memoryview) -> None:
         seen = self._seen
-        for _ in range(TURN):
+        for _ in range(DATAGRAMS_PER_TURN):
             try:
                 size, sender = incoming.socket.recvfrom_into(view)
             except BlockingIOError:
@@ -322,7 +322,7 @@ class Multicast:
             return None
         if window is None:
             window = self._windows[key] = Window(counter, incoming.since)
-            if len(self._windows) > SENDERS:
+            if len(self._windows) > MOST_SENDERS:
                 self._windows.popitem(last=False)
         elif not window.take(counter, incoming.since, seen):
             return None

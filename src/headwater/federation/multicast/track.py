@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from headwater.federation.multicast.receiver import Hearing
     from headwater.federation.peers.peer import Peer
 
-PATIENCE = 0.05  # seconds after which what is missing is asked for again
-PACE, BYTES = 1024, 32 << 10  # events and bytes after which an acknowledgement does not wait for the next tick
-EARLY, EARLY_BYTES = 4096, 8 << 20  # frames of a source, and bytes of them, that may wait for one that is missing
-HOLES = 32  # gaps that are asked for at once
-RECENT = 4096  # frames whose events are remembered, to tell what was lost up to one of them
+REPAIR_SECONDS = 0.05  # after which what is missing is asked for again
+# After which an acknowledgement does not wait for the next tick.
+ACKNOWLEDGED_EVENTS, ACKNOWLEDGED_BYTES = 1024, 32 << 10
+MOST_EARLY, MOST_EARLY_BYTES = 4096, 8 << 20  # frames of a source that may wait for one that is missing
+MOST_HOLES = 32  # gaps that are asked for at once
+RECENT_FRAMES = 4096  # frames whose events are remembered, to tell what was lost up to one of them
 
 
 class Track:
@@ -47,7 +48,7 @@ class Track:
         self._handing = 0  # the frame that is being handed on
         self._asked, self._asked_to, self._since = 0.0, 0, 0.0
         self._came = self._missed = 0  # events
-        self._recent: deque[tuple[int, int]] = deque(maxlen=RECENT)
+        self._recent: deque[tuple[int, int]] = deque(maxlen=RECENT_FRAMES)
         self._total: tuple[int, int] | None = None
 
     @property
@@ -64,7 +65,7 @@ class Track:
             if number <= self.frame or number in self._early:
                 self.source.repeated += 1
                 return
-            full = len(self._early) >= EARLY or self._early_bytes > EARLY_BYTES
+            full = len(self._early) >= MOST_EARLY or self._early_bytes > MOST_EARLY_BYTES
             if full and not asked and number != self.frame + 1:
                 return
             self._early[number] = message, size
@@ -235,7 +236,7 @@ class Track:
             self.unsaid += events
             self._bytes += size
             self.peer.unacknowledged.add(self)
-            if self.unsaid >= PACE or self._bytes >= BYTES:
+            if self.unsaid >= ACKNOWLEDGED_EVENTS or self._bytes >= ACKNOWLEDGED_BYTES:
                 self._bytes = 0
                 self.peer.acknowledge([self])
             elif not self._hearing.context.scheduler.ticking:
@@ -264,13 +265,13 @@ class Track:
                 behind = False
             else:
                 behind = True
-                late = now - self._since >= PATIENCE
+                late = now - self._since >= REPAIR_SECONDS
                 if not self.reliable:
                     if late and self.frame < self.sent and not self._busy:
                         self._skip(self.sent)
                         behind = False
                     holes = []
-                elif self._asked_to > self.frame and now - self._asked < PATIENCE:
+                elif self._asked_to > self.frame and now - self._asked < REPAIR_SECONDS:
                     holes = []
                 else:
                     holes = self._holes(late)
@@ -291,7 +292,7 @@ class Track:
         for number in sorted(self._early):
             if number > before + 1:
                 holes.append((before, number - 1))
-                if len(holes) == HOLES:
+                if len(holes) == MOST_HOLES:
                     return holes
             before = number
         if late and before < self.sent:
@@ -305,7 +306,7 @@ class Track:
                 return
             number, total = self._total
             later = sum(events for each, events in self._recent if each > number)
-            if len(self._recent) == RECENT and self._recent[0][0] > number:
+            if len(self._recent) == RECENT_FRAMES and self._recent[0][0] > number:
                 return
             missed = max(0, total - (self._came - later))
             self.source.missed += missed - self._missed
@@ -325,4 +326,4 @@ class Track:
             return done
 
 
-__all__ = ["PATIENCE", "Track"]
+__all__ = ["REPAIR_SECONDS", "Track"]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from headwater.federation.security.rules import Principal
 
 ASKED_AT_ONCE = 8  # nodes that are asked for their vote at a time
-CHANNELS = 4096  # of which a node keeps a ballot: beyond, it does not vote
+MOST_BALLOTS = 4096  # of which a node keeps a ballot: beyond, it does not vote
 NEVER = float("-inf")
 
 
@@ -120,8 +120,8 @@ class Ballots:
         with self._lock:
             found = self._of.get(channel)
             if found is None:
-                if len(self._of) >= CHANNELS:
-                    raise FederationError(f"expected at most {CHANNELS:,} channels with sequencers, found more")
+                if len(self._of) >= MOST_BALLOTS:
+                    raise FederationError(f"expected at most {MOST_BALLOTS:,} channels with sequencers, found more")
                 found = self._of[channel] = Ballot()
             return found
 

@@ -66,14 +66,14 @@ if TYPE_CHECKING:
     from headwater.federation.send.lane import Lane
 
 log = logging.getLogger("headwater.federation")
-BATCH = 4096  # events that get their places at once
-RESERVED = 1 << 20  # places that a leader may give before it says again how far it is
-KEPT = 65_536  # events that are kept for sinks that are not there, to be published again by another leader
-HELD = 262_144  # events that may be held, for want of their places; then sources wait
-RECHECK_SECONDS = 0.05  # seconds after which is looked again
-ON_ITS_WAY = 5.0  # seconds that an event may take that is known to have a place
-RENEWALS = 4  # of a lease, within it
-SHORTER = 0.9  # what a leader counts of its lease, of what others have promised: clocks may differ that much in speed
+PLACES_AT_ONCE = 4096  # events that get their places at once
+PLACES_RESERVED = 1 << 20  # places that a leader may give before it says again how far it is
+EVENTS_KEPT = 65_536  # events that are kept for sinks that are not there, to be published again by another leader
+EVENTS_HELD = 262_144  # events that may be held, for want of their places; then sources wait
+RECHECK_SECONDS = 0.05  # after which is looked again
+ARRIVAL_SECONDS = 5.0  # that an event may take that is known to have a place
+RENEWALS_PER_LEASE = 4  # of a lease, within it
+LEASE_COUNTED = 0.9  # what a leader counts of the lease it was promised: clocks may differ that much in speed
 FORGET, PLACES = -1, 0  # counts that are none: what they say is in Placing
 Key = tuple[str, int]  # origin of an event, and its number there
 
@@ -184,7 +184,7 @@ class Sequencer:
 
     def _taking(self, dispatch: Any, take: Callable[[Letter | Chunk], None]) -> Subscription:
         options = make_options(
-            self.node.config, _nothing, queue=Queue(limit=HELD), dispatch=dispatch, failures=0, about=False
+            self.node.config, _nothing, queue=Queue(limit=EVENTS_HELD), dispatch=dispatch, failures=0, about=False
         )
         made: Subscription = self.node._start(
             _Taker, [Asked(self.channel)], options, f"sequencer of {self.channel.name}", take
@@ -258,7 +258,7 @@ class Sequencer:
 
     def _take(self, what: Letter | Chunk) -> None:
         with self._lock:
-            while len(self._held) >= HELD and not self._ending and not self.node.closed:
+            while len(self._held) >= EVENTS_HELD and not self._ending and not self.node.closed:
                 self._lock.wait(RECHECK_SECONDS)
             origin = self._origin(what.source)
             done, last = self._done.get(origin, 0), 0
@@ -437,7 +437,7 @@ class Sequencer:
             self._alone = now
         rivals = [rank for rank in candidates if rank != ballot.leader]
         first = all(self._suits(self.rank) < self._suits(rank) for rank in rivals)
-        if now < self._alone + (0.0 if first else self._lease) or now < self._asked + self._lease / RENEWALS:
+        if now < self._alone + (0.0 if first else self._lease) or now < self._asked + self._lease / RENEWALS_PER_LEASE:
             return
         self._asked = now
         term = 1 + max(self._highest, ballot.promised, self.term)
@@ -519,10 +519,10 @@ class Sequencer:
     def _wait_for(self, key: Key, patience: dict[str, float]) -> Letter | None:
         """An event that has its place, but may still be on its way here. Once one of an origin has been waited for in
         vain, those after it are not waited for anew: they come in order, so none of them is nearer."""
-        end = patience.setdefault(key[0], monotonic() + ON_ITS_WAY)
+        end = patience.setdefault(key[0], monotonic() + ARRIVAL_SECONDS)
         while key not in self._held and monotonic() < end and not self.node.closed and self._renew():
             with self._lock:
-                if self._missed(key) or len(self._held) >= HELD:  # nothing more is taken before some have gone
+                if self._missed(key) or len(self._held) >= EVENTS_HELD:  # nothing more is taken before some have gone
                     break
                 self._lock.wait_for(lambda: key in self._held, RECHECK_SECONDS)
         found = self._held.get(key)
@@ -541,7 +541,7 @@ class Sequencer:
         if not self.active:
             return False
         begun = monotonic()
-        if not now and self._leased() and begun - self._renewed < self._lease / RENEWALS:
+        if not now and self._leased() and begun - self._renewed < self._lease / RENEWALS_PER_LEASE:
             return True
         if not now and not self._leased() and begun - self._renewed < self._lease / 20:
             return False
@@ -549,7 +549,7 @@ class Sequencer:
         claim = self._claim()
         granted, votes = self._electorate.poll(claim, self._lease / 2)
         if granted:
-            self._until = begun + SHORTER * self._lease
+            self._until = begun + LEASE_COUNTED * self._lease
             self._reserved = claim.reserved
         refusals = [vote for vote in votes if not vote.granted]
         if refusals:
@@ -558,7 +558,7 @@ class Sequencer:
 
     def _claim(self, *, resigned: bool = False) -> Lead:
         followers = sorted({self.rank, *self.followers})
-        reserved = self.place if resigned else self.place + RESERVED
+        reserved = self.place if resigned else self.place + PLACES_RESERVED
         return Lead(
             self.channel.name,
             self.term,
@@ -646,11 +646,13 @@ class Sequencer:
     def _give_places(self, candidates: dict[str, Peer]) -> bool:
         """To the events that wait for theirs; whether there were any."""
         with self._lock:
-            batch = list(islice(self._held.items(), BATCH))
+            batch = list(islice(self._held.items(), PLACES_AT_ONCE))
         if not batch:
             return False
         place = self.place
-        if place + len(batch) > self._reserved and not (self._renew(now=True) and place + BATCH <= self._reserved):
+        if place + len(batch) > self._reserved and not (
+            self._renew(now=True) and place + PLACES_AT_ONCE <= self._reserved
+        ):
             return False
         if candidates:
             for origin, first, count in _runs(key for key, _ in batch):
@@ -698,7 +700,7 @@ class Sequencer:
         self._reached = max(self._reached, self._reach_here.of(here, self.place, self._reached))
         all_have = self._reach.of([lane for _, lane in lanes], self.place, self.floor)
         with self._lock:
-            self._forget(max(all_have, min(self._reached, self.place - KEPT)))
+            self._forget(max(all_have, min(self._reached, self.place - EVENTS_KEPT)))
 
     def _tell_floor(self, candidates: dict[str, Peer]) -> None:
         self._measure()

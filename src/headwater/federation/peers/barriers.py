@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from headwater.federation.scheduler import TICK
+from headwater.federation.scheduler import TICK_SECONDS
 
 if TYPE_CHECKING:
     from headwater.federation.context import Context
@@ -40,7 +40,7 @@ class Barriers:
             if late or all(gate(name, crossing.routes) for gate in list(self.gates)):
                 peer.send_barrier(crossing)
             else:
-                self._context.scheduler.later(TICK / 4, look)
+                self._context.scheduler.later(TICK_SECONDS / 4, look)
 
         self._context.scheduler.later(0.0, look)
 

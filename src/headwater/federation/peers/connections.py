@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from headwater.federation.peers.table import Peers
 
 log = logging.getLogger("headwater.federation")
-RETRY = 0.05  # seconds after which a node is called again at first, and at most
-SELDOM = 2.0
-MAX_WHY = 500  # characters of why there is no direct stream
-RESUMED = 1.0  # seconds in which the other end of a link over Zenoh has said what it has, as a rule
-CALL = 2.0  # seconds for a direct stream to be made
+FIRST_RETRY_SECONDS = 0.05  # after which a node is called again at first, and at most
+LONGEST_RETRY_SECONDS = 2.0
+REASON_CHARACTERS = 500  # characters of why there is no direct stream
+RESUME_SECONDS = 1.0  # in which the other end of a link over Zenoh has said what it has, as a rule
+CALL_SECONDS = 2.0  # for a direct stream to be made
 
 
 class Connections:
@@ -47,7 +47,9 @@ class Connections:
     def link_wanted(self, peer: Peer) -> None:
         """A peer wants events of this node: if it could not make a link, perhaps this node can."""
         if peer.link is None:
-            self._context.scheduler.later(RETRY, lambda: self.connect(peer) if peer.link is None else None)
+            self._context.scheduler.later(
+                FIRST_RETRY_SECONDS, lambda: self.connect(peer) if peer.link is None else None
+            )
 
     def established(self, opened: Opened, stream: Stream, *, dialled: bool) -> Peer:
         """A stream whose other end has proven who it is."""
@@ -66,7 +68,7 @@ class Connections:
         recent = monotonic() - peer.since < 1.0
         return not (recent and peer.dialled == (self._context.id < peer.id) and dialled != peer.dialled)
 
-    def connect(self, peer: Peer, pace: float = RETRY) -> None:
+    def connect(self, peer: Peer, pace: float = FIRST_RETRY_SECONDS) -> None:
         """See to it that there is a link; soon, not now."""
         with peer.lock:
             if peer.calling or self._context.closed or peer.direct:
@@ -81,7 +83,7 @@ class Connections:
         finally:
             peer.calling = False
         if not reached and not self._context.closed and (peer.present or peer.gone is None):
-            again = min(SELDOM, 2 * pace)
+            again = min(LONGEST_RETRY_SECONDS, 2 * pace)
             self._context.scheduler.later(
                 pace, lambda: None if peer.direct or not self.wanted(peer) else self.connect(peer, again)
             )
@@ -89,7 +91,7 @@ class Connections:
     def call(self, peer: Peer) -> bool:
         """A direct stream to a peer if that is possible, else the routed path; whether it is direct."""
         if self._context.network.direct != ():
-            self._membership.fetch(peer, CALL)  # where it can be called
+            self._membership.fetch(peer, CALL_SECONDS)  # where it can be called
         state = peer.state
         if peer.direct or state is None:
             return peer.direct
@@ -99,15 +101,15 @@ class Connections:
             if is_loopback(endpoint) and not self._context.keyring.loopback and not endpoint.startswith("unix"):
                 continue
             try:
-                stream = dial(endpoint, tls=client, timeout=CALL)
+                stream = dial(endpoint, tls=client, timeout=CALL_SECONDS)
                 links = peer.links
-                stream = Introduction(self.host).made(stream, peer.id, CALL)
+                stream = Introduction(self.host).made(stream, peer.id, CALL_SECONDS)
             except (HeadwaterError, OSError) as error:
                 peer.trouble = f"{endpoint}: {error}"
                 continue
-            if self._context.scheduler.until(partial(_linked, peer, links, stream), CALL) and peer.direct:
+            if self._context.scheduler.until(partial(_linked, peer, links, stream), CALL_SECONDS) and peer.direct:
                 return True
-            peer.trouble = f"{endpoint}: it has not said who it is within {CALL:g} s, or has hung up"
+            peer.trouble = f"{endpoint}: it has not said who it is within {CALL_SECONDS:g} s, or has hung up"
             stream.close("the other node did not answer")
         if peer.link is None and peer.present:
             self._route(peer)
@@ -122,7 +124,7 @@ class Connections:
             peer.fallback.forbidden(self._context.name, peer.name, why)
             return
         try:
-            self._dialogue.ask(peer, messages.Routed(why[:MAX_WHY], network.direct == ()))
+            self._dialogue.ask(peer, messages.Routed(why[:REASON_CHARACTERS], network.direct == ()))
         except (Unreachable, FederationError) as error:
             peer.trouble = str(error)
             return
@@ -146,7 +148,7 @@ class Connections:
             partial(self._on_routed, peer),
         )
         peer.link_up(link, dialled=True)
-        self._context.scheduler.later(RESUMED, partial(self._ensure_resumed, peer, link))
+        self._context.scheduler.later(RESUME_SECONDS, partial(self._ensure_resumed, peer, link))
         peer.trouble = why
         peer.fallback.began(self._context.name, peer.name, why, wanted=wanted)
 
@@ -158,8 +160,10 @@ class Connections:
 
     def _ask_to_resume(self, peer: Peer, link: RoutedLink) -> None:
         with suppress(Unreachable, FederationError):
-            self._dialogue.ask(peer, messages.Routed(peer.trouble[:MAX_WHY], self._context.network.direct == ()))
-        self._context.scheduler.later(RESUMED, partial(self._ensure_resumed, peer, link))
+            self._dialogue.ask(
+                peer, messages.Routed(peer.trouble[:REASON_CHARACTERS], self._context.network.direct == ())
+            )
+        self._context.scheduler.later(RESUME_SECONDS, partial(self._ensure_resumed, peer, link))
 
     def use_routed(self, peer: Peer, request: messages.Routed) -> messages.Accepted:
         if peer.direct:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headwater.federation.peers.peer import Peer
 
 log = logging.getLogger("headwater.federation")
-ANSWER = 10.0  # seconds for which an answer is waited for
+ANSWER_SECONDS = 10.0  # for which an answer is waited for
 QUESTION_KIND, REPLY_KIND, CARD_KIND = "ask", "reply", "card"
 
 
@@ -76,7 +76,7 @@ class Dialogue:
 
     # ── asking ──
 
-    def ask(self, peer: Peer, request: Request, timeout: float = ANSWER) -> Any:
+    def ask(self, peer: Peer, request: Request, timeout: float = ANSWER_SECONDS) -> Any:
         """A question to a peer, and its answer; Unreachable if there is none that is its own."""
         question = self.question(peer, request)
         answered = self._fabric.ask(peer.id, question.payload, timeout, partial(self.accept, question))

@@ -23,28 +23,28 @@ from headwater.errors import FederationError, HeadwaterError
 UNPROVEN_UNDER_WAY = 16
 UNPROVEN_WAITING = 1024
 PROVEN_UNDER_WAY = 64
-FIRST_TIMEOUT, LAST_TIMEOUT = 2.0, 10.0  # seconds for which an answer is waited for: at first, and at most
-AT_ONCE, STEADY = 16, 20  # questions what is new in a node that changes ever again: without a pause, and a second
-FIRST_PAUSE, LAST_PAUSE = 2.0, 30.0  # seconds until a node that has not answered is asked again: at first, and at most
+FIRST_TIMEOUT_SECONDS, LONGEST_TIMEOUT_SECONDS = 2.0, 10.0  # for which an answer is waited for: at first, and at most
+QUESTIONS_AT_ONCE, QUESTIONS_PER_SECOND = 16, 20  # what is new in a node that changes ever again
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 30.0  # until a node that has not answered is asked again
 
 
 class Pace:
-    """How often one node is asked what is new: at once, and if that goes on, `STEADY` times a second."""
+    """How often one node is asked what is new: at once, and if that goes on, `QUESTIONS_PER_SECOND` times a second."""
 
     __slots__ = ("_left", "_then")
 
     def __init__(self) -> None:
-        self._left, self._then = float(AT_ONCE), monotonic()
+        self._left, self._then = float(QUESTIONS_AT_ONCE), monotonic()
 
     def wait(self) -> float:
         """Seconds until the next question."""
         now = monotonic()
-        self._left = min(float(AT_ONCE), self._left + (now - self._then) * STEADY)
+        self._left = min(float(QUESTIONS_AT_ONCE), self._left + (now - self._then) * QUESTIONS_PER_SECOND)
         self._then = now
         if self._left >= 1.0:
             self._left -= 1.0
             return 0.0
-        return (1.0 - self._left) / STEADY  # it is asked once for all who wait until then
+        return (1.0 - self._left) / QUESTIONS_PER_SECOND  # it is asked once for all who wait until then
 
 
 @dataclass(slots=True, eq=False)
@@ -62,11 +62,15 @@ class Inquiry:
 
     @property
     def timeout(self) -> float:
-        return LAST_TIMEOUT if self.proven else min(LAST_TIMEOUT, FIRST_TIMEOUT * (1 << min(self.failures, 8)))
+        return (
+            LONGEST_TIMEOUT_SECONDS
+            if self.proven
+            else min(LONGEST_TIMEOUT_SECONDS, FIRST_TIMEOUT_SECONDS * (1 << min(self.failures, 8)))
+        )
 
     @property
     def pause(self) -> float:
-        return min(LAST_PAUSE, FIRST_PAUSE * (1 << min(self.failures - 1, 8)))
+        return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * (1 << min(self.failures - 1, 8)))
 
 
 class Inquiries:

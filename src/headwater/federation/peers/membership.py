@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from headwater.errors import FederationError, FrameError, SecurityError
 from headwater.federation.peers.description import EMPTY, Description, size_of
-from headwater.federation.peers.dialogue import ANSWER, Answered, Dialogue, Question
+from headwater.federation.peers.dialogue import ANSWER_SECONDS, Answered, Dialogue, Question
 from headwater.federation.peers.inquiries import Inquiries, Inquiry
 from headwater.federation.peers.roll_calls import RollCalls
 from headwater.federation.security.envelope import Opened
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 MOST_ADS = 1 << 18  # channels and sources of one node that are taken
 MOST_AD_BYTES = 64 << 20  # and about how large they may be together
-FAR = 1 << 32  # versions that a peer may be ahead
-ALIVE = 2.0  # seconds in which a run of a node answers, if it is there, when another says to have come after it
+VERSIONS_AHEAD = 1 << 32  # versions that a peer may be ahead
+ALIVE_SECONDS = 2.0  # in which a run of a node answers, if it is there, when another says to have come after it
 MOST_EXPELLED = 1024  # nodes that are remembered for having been expelled, or for having refused this one
 MOST_SILENT = 1024  # runs that are remembered for not having answered
 
@@ -112,7 +112,7 @@ class Membership:
         have answered; whoever answers later, or has only been said to be there, is heard as well."""
         question = self._dialogue.introduction()
         late = partial(self._answered_roll, question)
-        for reply in self._fabric.roll_answers(question.payload, ANSWER, self._present, late):
+        for reply in self._fabric.roll_answers(question.payload, ANSWER_SECONDS, self._present, late):
             self._answered_roll(question, reply)
         self._context.scheduler.changed()
 
@@ -132,7 +132,7 @@ class Membership:
         """Once others can know of a source of this node, hear from everyone what they have: of two nodes that do so at
         least one then knows of the other's."""
         told = self.description
-        self._context.scheduler.until(lambda: source.number in told.told[1] or self._context.closed, ANSWER)
+        self._context.scheduler.until(lambda: source.number in told.told[1] or self._context.closed, ANSWER_SECONDS)
         self.roll_call()
 
     def describe_to(self, peer: Peer, opened: Opened, request: Describe) -> State:
@@ -222,7 +222,7 @@ class Membership:
     def _check_alive(self, peer: Peer, incarnation: int) -> None:
         try:
             known = 0 if peer.state is None else peer.state.version
-            self._dialogue.ask(peer, Describe(known), ALIVE)
+            self._dialogue.ask(peer, Describe(known), ALIVE_SECONDS)
         except FederationError as error:
             log.info("node %s: %s, run %d, does not answer: %s", self._context.name, peer.id, incarnation, error)
             if len(self._silent) >= MOST_SILENT:
@@ -518,7 +518,7 @@ class Membership:
         too often, for it may go on."""
         with peer.lock:
             known = EMPTY if peer.state is None else peer.state.version
-            if version > known + FAR:
+            if version > known + VERSIONS_AHEAD:
                 return
             peer.newest = max(peer.newest, version)
             if not peer.behind and peer.state is not None:

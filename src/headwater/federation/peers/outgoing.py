@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from headwater.federation.send.lane import Lane
     from headwater.federation.transport.link import Link
 
-UNREAD = 65_536  # frames beside the events that may wait for a node
-UNREAD_BYTES = 64 << 20  # the same, when it asks for more
+MOST_UNREAD = 65_536  # frames beside the events that may wait for a node
+MOST_UNREAD_BYTES = 64 << 20  # the same, when it asks for more
 COMPRESS_BYTES = 512  # from which on frames are worth compressing
 
 
@@ -161,7 +161,7 @@ class Outgoing(PeerRecord):
         if link is not None:
             self.control.append(frame)
             self.send_soon()
-            if len(self.control) > UNREAD:
+            if len(self.control) > MOST_UNREAD:
                 link.close("it does not take the answers to what it asks")
 
     def trim(self, lane: Lane) -> None:
@@ -179,7 +179,7 @@ class Outgoing(PeerRecord):
 
     def on_resume(self, positions: dict[int, int], link: Link, memory: int = 0) -> None:
         """The other end says which frames of each source it has: the rest goes again, then all that waits."""
-        if len(self.control) > UNREAD // 2 or sum(map(len, list(self.control))) > UNREAD_BYTES:
+        if len(self.control) > MOST_UNREAD // 2 or sum(map(len, list(self.control))) > MOST_UNREAD_BYTES:
             raise FrameError("it asks again and again for what it does not take")
         groups = self.groups
         rests, shared = ([], []) if groups is None else groups.resumed(self, positions)

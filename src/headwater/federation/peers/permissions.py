@@ -23,7 +23,7 @@ from headwater.channel.names import Pattern, check_name, is_pattern
 from headwater.errors import ChannelError, FederationError, HeadwaterError
 from headwater.federation.control_events import owns
 from headwater.federation.demand.wishes import sinks_behind
-from headwater.federation.peers.dialogue import ANSWER, Answered, Dialogue
+from headwater.federation.peers.dialogue import ANSWER_SECONDS, Answered, Dialogue
 from headwater.federation.wire.requests import MAX_NAMES, MayNot, MaySubscribe
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 30.0  # before a question is 
 MOST_ASKED = 1_000  # names in one run of a peer
 MOST_REFUSED = 100  # names that are remembered of those a peer has asked for and may not have
 MOST_WHY = 1_000  # characters of a reason
-NAMED = 5  # names in a line of the log
+NAMES_LOGGED = 5  # names in a line of the log
 
 
 @dataclass(eq=False)
@@ -179,7 +179,7 @@ class Permissions:
         try:
             question = dialogue.question(peer, MaySubscribe(names))
             accept = partial(dialogue.accept, question)
-            self._fabric.ask_soon(peer.id, question.payload, answered, timeout=ANSWER, accept=accept)
+            self._fabric.ask_soon(peer.id, question.payload, answered, timeout=ANSWER_SECONDS, accept=accept)
         except HeadwaterError as error:
             self._failed(peer, unlisted, error)
 
@@ -211,7 +211,9 @@ class Permissions:
             unlisted.refused |= refused
             unlisted.failures, unlisted.busy = 0, False
         if current and refused:
-            shown = ", ".join(list(refused)[:NAMED]) + (f" and {len(refused) - NAMED:,} more" * (len(refused) > NAMED))
+            shown = ", ".join(list(refused)[:NAMES_LOGGED]) + (
+                f" and {len(refused) - NAMES_LOGGED:,} more" * (len(refused) > NAMES_LOGGED)
+            )
             log.warning("node %s: %s refuses subscriptions to %s: %s", self._context.name, peer.name, shown,
                         next(iter(refused.values())))  # fmt: skip
             self._show(peer, refused)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from headwater.federation.fabric.fabric import Fabric
     from headwater.federation.scheduler import Scheduler
 
-FIRST_PAUSE, LAST_PAUSE = 2.0, 30.0  # seconds between roll calls while there are strangers: at first, and at most
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 30.0  # between roll calls while there are strangers
 
 
 class RollCalls:
@@ -20,7 +20,7 @@ class RollCalls:
 
     def __init__(self, scheduler: Scheduler, fabric: Fabric, call: Callable[[], None]) -> None:
         self._scheduler, self._fabric, self._call_all = scheduler, fabric, call
-        self._pause, self._next = FIRST_PAUSE, monotonic() + FIRST_PAUSE
+        self._pause, self._next = FIRST_PAUSE_SECONDS, monotonic() + FIRST_PAUSE_SECONDS
         self._ignored = 0  # signs of life, by the last call
         self._calling = False
 
@@ -28,10 +28,10 @@ class RollCalls:
         """Call again, if it is time."""
         fabric = self._fabric
         if not fabric.unproven and fabric.ignored_tokens == self._ignored:
-            self._pause, self._next = FIRST_PAUSE, now + FIRST_PAUSE
+            self._pause, self._next = FIRST_PAUSE_SECONDS, now + FIRST_PAUSE_SECONDS
         elif now >= self._next and not self._calling:
             self._ignored = fabric.ignored_tokens
-            self._pause = min(LAST_PAUSE, 2 * self._pause)
+            self._pause = min(LONGEST_PAUSE_SECONDS, 2 * self._pause)
             self._next, self._calling = now + self._pause, True
             if not self._scheduler.work(self._call):
                 self._calling = False

@@ -27,7 +27,7 @@ import msgspec
 from headwater.errors import FederationError, SecurityError
 from headwater.federation.security.identity import ID_DIGITS, MAX_CHAIN, Identity, legal_name, refuse, verify
 from headwater.federation.security.proof import Proven, Prover
-from headwater.federation.security.replay_window import WIDTH, Window
+from headwater.federation.security.replay_window import WINDOW_COUNTERS, Window
 from headwater.federation.security.rules import Principal
 from headwater.formats import ENVELOPE
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from headwater.federation.security.trust import Trust
 
 MAGIC = b"HWE%d" % ENVELOPE
-SENDERS = 8192  # how many are remembered, so that what they said is not taken twice
+MOST_SENDERS = 8192  # how many are remembered, so that what they said is not taken twice
 ENDED_RUNS = 16  # of one sender that are remembered, whose clock was set back
 MAX_KIND = 64
-LARGEST = 64 * 1024 * 1024  # bytes of an envelope, whatever is allowed
+ENVELOPE_BYTES = 64 * 1024 * 1024  # bytes of an envelope, whatever is allowed
 MAX_CERTIFICATE = 16 * 1024
 # Before the content under the signature: a key signs nothing else in this form.
 _SIGNED = b"headwater envelope %d\0" % ENVELOPE
@@ -109,7 +109,7 @@ class Sealer:
         self._now = now
         self.renew(identity)
         self._user, self._proof = "", b""
-        self._limit = LARGEST if security is None else security.limit
+        self._limit = ENVELOPE_BYTES if security is None else security.limit
         if security is not None and (credential := security.credential()) is not None:
             self._user = credential.user
             self._proof = credential.prove(federation, identity.id, identity.public)
@@ -184,8 +184,8 @@ class Verifier:
         loopback: bool,
         me: str = "",
         run: int = 0,
-        senders: int = SENDERS,
-        width: int = WIDTH,
+        senders: int = MOST_SENDERS,
+        width: int = WINDOW_COUNTERS,
         runs: bool = False,
         lives: Callable[[str, int], bool] = lambda sender, run: True,
         trust: Trust | None = None,

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 
-MOST = 1000  # offenders that are told apart: what they call themselves is up to them
-MOST_TEXT = 300  # characters of what was wrong
+MOST_OFFENDERS = 1000  # offenders that are told apart: what they call themselves is up to them
+REASON_CHARACTERS = 300  # characters of what was wrong
 REST = "others"
 UNKNOWN = "unknown"
 # Refusals of senders whose signature was right, so that the key they are named by is theirs.
@@ -31,9 +31,9 @@ class Offences(Counter[str]):
 
     def note(self, who: str, what: str) -> None:
         """One more. Of many by one offender, ever fewer are said in the log."""
-        name = who if who in self or len(self) < MOST else REST
+        name = who if who in self or len(self) < MOST_OFFENDERS else REST
         self[name] += 1
-        self.last[name] = what if len(what) <= MOST_TEXT else f"{what[:MOST_TEXT]}…"
+        self.last[name] = what if len(what) <= REASON_CHARACTERS else f"{what[:REASON_CHARACTERS]}…"
         count = self[name]
         if count & (count - 1) == 0:
             often = f" (number {count:,})" if count > 1 else ""

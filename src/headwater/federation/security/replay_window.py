@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-WIDTH = 1024  # how far behind the newest counter one that was not seen yet is still taken
+WINDOW_COUNTERS = 1024  # how far behind the newest counter one that was not seen yet is still taken
 
 
 class Window:
@@ -14,7 +14,7 @@ class Window:
 
     __slots__ = ("_seen", "newest", "width")
 
-    def __init__(self, width: int = WIDTH) -> None:
+    def __init__(self, width: int = WINDOW_COUNTERS) -> None:
         if not 64 <= width <= 65_536:
             raise ValueError(f"width: expected 64 to 65536, found {width}")
         self.width = width

@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from headwater.errors import LinkDown, SecurityError
-from headwater.federation.security.replay_window import WIDTH, Window
+from headwater.federation.security.replay_window import WINDOW_COUNTERS, Window
 from headwater.formats import BOX as BOX_FORMAT
 from headwater.formats import SESSION
 
@@ -184,7 +184,7 @@ class Session:
         receive: bytes,
         *,
         peer: str = "the peer",
-        width: int = WIDTH,
+        width: int = WINDOW_COUNTERS,
         first: int = 1,
         floor: int = 0,
     ) -> None:

@@ -54,8 +54,8 @@ from headwater.federation.security.tls import tls_contexts, zenoh_settings
 
 log = logging.getLogger("headwater.federation")
 
-LIMIT = 1024 * 1024  # bytes of an envelope
-SKEW = 60.0  # seconds
+ENVELOPE_BYTES = 1024 * 1024  # bytes of an envelope
+SKEW_SECONDS = 60.0  # seconds
 PathLike = str | os.PathLike[str]
 _PATHS = ("certificate", "key", "authority")
 _FILES = (*_PATHS, "revoked")
@@ -127,8 +127,8 @@ class Security:
     rules: Sequence[Rule] | Rules | None = None
     policy: Policy | None = None
     open: bool = False
-    skew: float = SKEW
-    limit: int = LIMIT
+    skew: float = SKEW_SECONDS
+    limit: int = ENVELOPE_BYTES
     verify_hosts: bool = False
     _known: Mapping[str, User] = field(init=False, repr=False, compare=False)
 
@@ -483,8 +483,8 @@ def _read_user(value: Any, place: str, problems: list[ConfigProblem]) -> User | 
 
 
 __all__ = [
-    "LIMIT",
-    "SKEW",
+    "ENVELOPE_BYTES",
+    "SKEW_SECONDS",
     "Rule",
     "Rules",
     "Security",

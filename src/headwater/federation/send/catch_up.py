@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headwater.native.program import Native
 
 log = logging.getLogger("headwater.federation")
-SHORT = 2048  # events behind, from which on new ones are taken in again
+NEARLY_EVENTS = 2048  # events behind, from which on new ones are taken in again
 RUN = 4096  # events in a frame at most
 BYTES = 1 << 20  # bytes of records in a frame, about
 
@@ -77,7 +77,7 @@ class CatchUp:
         """Whether nothing is left to be read; else that has begun."""
         flow = self._flow
         self._upto = flow.seen
-        if self._upto - self.at <= SHORT:
+        if self._upto - self.at <= NEARLY_EVENTS:
             with self._source.lock:
                 self._upto = flow.seen
                 if self.at >= self._upto:

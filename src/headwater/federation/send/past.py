@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headwater.federation.send.crossing import Crossing
     from headwater.federation.send.lane import Lane
 
-RUN = 1024  # events in a frame
+FRAME_EVENTS = 1024  # events in a frame
 
 Remembered = tuple[int, int, Any, tuple[int, int, int]]  # sequence number, time, record, tags
 
@@ -55,8 +55,8 @@ def send_past(crossing: Crossing, pasts: Pasts) -> None:
 
 
 def _put(crossing: Crossing, lane: Lane, remembered: list[Remembered]) -> None:
-    for start in range(0, len(remembered), RUN):
-        seqs, stamps, records, tags = zip(*remembered[start : start + RUN], strict=True)
+    for start in range(0, len(remembered), FRAME_EVENTS):
+        seqs, stamps, records, tags = zip(*remembered[start : start + FRAME_EVENTS], strict=True)
         for first, end in wire.runs(seqs, stamps, records, tags):
             part = slice(first, end)
             frame = wire.encode_events(

@@ -33,9 +33,9 @@ from headwater.threads import Supervised
 
 log = logging.getLogger("headwater.federation")
 
-QUEUE = 1024  # connections that the kernel keeps for us
-AT_ONCE = 64  # connections that are accepted before those that are there have their turn
-RELIEF = 0.1  # seconds of rest when the process has no more file descriptors
+BACKLOG = 1024  # connections that the kernel keeps for us
+ACCEPTED_AT_ONCE = 64  # connections that are accepted before those that are there have their turn
+RELIEF_SECONDS = 0.1  # of rest when the process has no more file descriptors
 
 
 class Greeter(Protocol):
@@ -142,7 +142,7 @@ class Listener:
                     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 sock.bind(address)
                 endpoint = replace(endpoint, host=sock.getsockname()[0], port=sock.getsockname()[1])
-            sock.listen(QUEUE)
+            sock.listen(BACKLOG)
             sock.setblocking(False)
             self._selector.register(sock, selectors.EVENT_READ, endpoint)
         except BaseException:
@@ -206,7 +206,7 @@ class Listener:
         return rest if patience is None else min(rest, patience)
 
     def _take(self, listening: socket.socket, endpoint: Endpoint) -> None:
-        for _ in range(AT_ONCE):
+        for _ in range(ACCEPTED_AT_ONCE):
             try:
                 sock, address = listening.accept()
             except (BlockingIOError, ConnectionError):
@@ -222,11 +222,11 @@ class Listener:
 
     def _rest(self, listening: socket.socket, endpoint: Endpoint) -> None:
         """There are no more file descriptors: let some strangers go, and listen again in a moment."""
-        for _ in range(AT_ONCE):
+        for _ in range(ACCEPTED_AT_ONCE):
             self._evict(self.strangers.any_surplus())
         self._selector.unregister(listening)
         self._resting.append((listening, endpoint))
-        self._rested = monotonic() + RELIEF
+        self._rested = monotonic() + RELIEF_SECONDS
 
     def _meet(self, sock: socket.socket, address: Any, endpoint: Endpoint) -> None:
         place, loopback = place_of_address(address), tune(sock)

@@ -24,7 +24,7 @@ from headwater.federation.transport.stream import LARGE, NOW, PREFIX, Stream
 from headwater.formats import SEALED_STREAM
 
 TAG = 16
-RECORD = 64 << 10  # bytes that are sealed together, at most
+RECORD_BYTES = 64 << 10  # bytes that are sealed together, at most
 HEAD = PREFIX.size
 RECORDS_PER_KEY = 1 << 20
 KEY = 32
@@ -105,11 +105,11 @@ class SealedStream(Stream):
             if self._reason is not None:
                 self._push()  # raises
             seal = self._sealing.seal
-            if len(data) <= RECORD:
+            if len(data) <= RECORD_BYTES:
                 sealed = seal(data)
             else:
                 view = memoryview(data)
-                sealed = b"".join([seal(view[at : at + RECORD]) for at in range(0, len(data), RECORD)])
+                sealed = b"".join([seal(view[at : at + RECORD_BYTES]) for at in range(0, len(data), RECORD_BYTES)])
             if self.busy and not self._push():
                 self._backlog.append(sealed)
                 return False
@@ -160,8 +160,8 @@ class SealedStream(Stream):
         with memoryview(arrived) as view:
             while end - at >= HEAD:
                 (size,) = length(view, at)
-                if not TAG < size <= RECORD + TAG:
-                    self._refuse(f"expected a record of {TAG + 1} to {RECORD + TAG} bytes, found {size}")
+                if not TAG < size <= RECORD_BYTES + TAG:
+                    self._refuse(f"expected a record of {TAG + 1} to {RECORD_BYTES + TAG} bytes, found {size}")
                 if end - at < HEAD + size:
                     break
                 found.append(self._open(bytes(view[at : at + HEAD]), view[at + HEAD : at + HEAD + size]))

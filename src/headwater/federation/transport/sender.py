@@ -30,15 +30,15 @@ from headwater.threads import PROCESS, Supervised
 
 log = logging.getLogger("headwater.federation")
 
-GAP = 12e-6  # seconds after a send for which the link counts as in use
-OLD = 100e-6  # seconds after which a publisher does not leave it to others
-MUCH = 64 << 10  # bytes, the same
-BUDGET = 256 << 10  # bytes in one write: more than MUCH, so that what has gathered shrinks
-LEAST = BUDGET // 4  # bytes: who collects no more has collected all
+BUSY_SECONDS = 12e-6  # after a send for which the link counts as in use
+OLDEST_SECONDS = 100e-6  # after which a publisher does not leave it to others
+MUCH_BYTES = 64 << 10  # bytes, the same
+WRITE_BYTES = 256 << 10  # bytes in one write: more than MUCH_BYTES, so that what has gathered shrinks
+LEAST_BYTES = WRITE_BYTES // 4  # bytes: who collects no more has collected all
 ESTIMATE_EVENTS, ESTIMATE_BYTES = 64, 4 << 20  # events and bytes from which the size of an event is estimated
-LINGER = 1e-3  # seconds between two looks of the flusher in a flood
-CROWD = 20  # links, from which on no more is left to others
-SLICE = 0.25  # seconds for which the flusher waits for a full link at a time
+FLOOD_SECONDS = 1e-3  # between two looks of the flusher in a flood
+CROWD_LINKS = 20  # links, from which on no more is left to others
+SLICE_SECONDS = 0.25  # for which the flusher waits for a full link at a time
 MANY = (1 << 30) - 1  # events: never
 NEVER = float("inf")
 
@@ -113,7 +113,7 @@ class Sender:
         self._writes_armed = 0  # `writes` when it was armed
         self._count = 0  # events told of since the last write: an estimate, threads may lose some
         self._events = self._bytes = 0  # counted, and sent
-        self._limit = MANY  # so many events are about MUCH bytes
+        self._limit = MANY  # so many events are about MUCH_BYTES
         self._due = NEVER  # when a publisher sends itself
         self._quiet = 0.0  # when the link counts as idle,
         self._heard = 0  # or if more has come in than this
@@ -191,7 +191,7 @@ class Sender:
             if self._link is None:
                 self._pulse.links += 1
             self._link = link
-            self._limit, self._due, self._quiet = MUCH // 128, 0.0, 0.0
+            self._limit, self._due, self._quiet = MUCH_BYTES // 128, 0.0, 0.0
             self._events = self._bytes = 0
             self._armed = False
             step = self._step()
@@ -250,9 +250,9 @@ class Sender:
                     self._arm()
                 return FULL
             started = monotonic()
-            frames = self._collect(BUDGET)
+            frames = self._collect(WRITE_BYTES)
             if not frames:
-                self._due = monotonic() + OLD
+                self._due = monotonic() + OLDEST_SECONDS
                 return NOTHING
             data = frames[0] if len(frames) == 1 else b"".join(frames)
             self._heard = link.bytes_in
@@ -262,7 +262,7 @@ class Sender:
                 self._learn(count, len(data))
             if whole:
                 self._sent(started)
-                return MORE if len(data) > LEAST else SENT
+                return MORE if len(data) > LEAST_BYTES else SENT
             # As long as it is full a publisher looks again when a lot more has come, and the flusher waits for it.
             self._due = NEVER
             self._arm()
@@ -285,15 +285,15 @@ class Sender:
         """A write that was begun then is done."""
         now, pulse = monotonic(), self._pulse
         pulse.busy = self._others = pulse.busy + now - started
-        crowd = max(1, min(pulse.links, CROWD))
-        self._quiet, self._due = now + GAP * crowd, now + OLD * crowd
+        crowd = max(1, min(pulse.links, CROWD_LINKS))
+        self._quiet, self._due = now + BUSY_SECONDS * crowd, now + OLDEST_SECONDS * crowd
 
     def _learn(self, events: int, size: int) -> None:
-        """How many events are MUCH, from the last few megabytes: a single write may hold others than were counted."""
+        """How many events are MUCH_BYTES, from the last few megabytes: one write may hold others than were counted."""
         self._events += events
         self._bytes += size
         if self._events >= ESTIMATE_EVENTS:
-            self._limit = max(1, min(self._events * MUCH // max(1, self._bytes), MANY))
+            self._limit = max(1, min(self._events * MUCH_BYTES // max(1, self._bytes), MANY))
             if self._bytes > ESTIMATE_BYTES:
                 self._events >>= 1
                 self._bytes >>= 1
@@ -343,12 +343,12 @@ class Sender:
                 return
             if link.busy:
                 try:
-                    link.drain(SLICE)
+                    link.drain(SLICE_SECONDS)
                 except LinkDown:
                     self.detach(link)
             elif self.writes != mark or self._turn.locked():
                 mark = self.writes
-                self._bell.acquire(timeout=LINGER * max(1.0, self._pulse.links / 4))
+                self._bell.acquire(timeout=FLOOD_SECONDS * max(1.0, self._pulse.links / 4))
             else:
                 with self._turn:
                     self._armed = False

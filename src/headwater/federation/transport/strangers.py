@@ -20,17 +20,17 @@ from headwater.federation.fabric.file_limit import share_of_files
 from headwater.federation.transport.stream import Stream
 
 GREETING_SECONDS = 5.0  # in which a stranger must have said who it is
-STRANGERS = 1024  # at a time, if the process may have four times as many files open
+MOST_STRANGERS = 1024  # at a time, if the process may have four times as many files open
 STRANGERS_BYTES = 16 << 20  # that all of them together may have sent of a greeting
 NEW_PER_SECOND = 200.0  # new strangers from one place beyond this machine, and
 NEW_AT_ONCE = 400.0  # so many after a while without any
-PLACES = 4096  # of which the rate is remembered
+MOST_PLACES = 4096  # of which the rate is remembered
 ARRIVED, SPOKE, ENCRYPTED = range(3)
 
 
 def most_strangers() -> int:
     """As many as the limit of open files leaves room for."""
-    return share_of_files(STRANGERS)
+    return share_of_files(MOST_STRANGERS)
 
 
 def place_of_address(address: object) -> str:
@@ -107,7 +107,7 @@ class Strangers:
         left, then = self._rates.pop(place, (NEW_AT_ONCE, now))
         left = min(NEW_AT_ONCE, left + (now - then) * NEW_PER_SECOND)
         self._rates[place] = (max(0.0, left - 1.0), now)
-        if len(self._rates) > PLACES:
+        if len(self._rates) > MOST_PLACES:
             self._rates.popitem(last=False)
         if left < 1.0:
             self.too_many += 1

@@ -37,7 +37,7 @@ from headwater.threads import PROCESS, Supervised
 
 log = logging.getLogger("headwater.federation")
 
-MOST = 4096  # frames that may wait while one is being handled
+MOST_WAITING = 4096  # frames that may wait while one is being handled
 MOST_BYTES = 64 << 20
 SMALL, LARGE = 64 << 10, 256 << 10  # bytes asked for in one read; a full one makes the next one large
 READING = select.POLLIN | select.POLLHUP | select.POLLERR
@@ -47,7 +47,7 @@ NOW = int(socket.MSG_DONTWAIT)
 MALFORMED = "not a frame"  # how the reason begins for which a stream ends that carried something else
 FORGED = "not what the other end has sent"  # and the reason, of one whose bytes were changed on the way
 GREETING_BYTES = 64 << 10  # of the first frame, from one who has not said who it is
-UNSENT = 32 << 10  # bytes that wait in the kernel, on a link to another machine, until it says that it is full
+UNSENT_BYTES = 32 << 10  # bytes that wait in the kernel, on a link to another machine, until it says that it is full
 # Kernels tell a vanished machine from a silent one after 10 s + 3 × 5 s.
 KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
@@ -352,7 +352,7 @@ class Stream:
     def pump(self, timeout: float) -> bool:
         """For `on_frame`, which has to wait for what may come after the frame it has: read on into `waiting`, from
         which it may take what it needs. Whether something came in time. Nothing comes where the stream is encrypted."""
-        if not self.here or self._reason is not None or len(self.waiting) > MOST:
+        if not self.here or self._reason is not None or len(self.waiting) > MOST_WAITING:
             return False
         if sum(map(len, self.waiting)) > MOST_BYTES:
             return False
@@ -537,4 +537,4 @@ def hold_little(sock: socket.socket) -> None:
     """Have the kernel say early that a connection is full: what waits here still can share frames, and what is urgent
     can overtake it. On one machine the link is never thin, and to be told often would only cost time."""
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from headwater.federation.fabric.fabric import Fabric
     from headwater.federation.security.session import Session
 
-PATIENCE = 0.002  # seconds
-ASIDE = 1.0
+SLOW_SECONDS = 0.002  # that sinks may take in Zenoh's thread, before another hands on for a while
+ASIDE_SECONDS = 1.0  # that while
 _HEAD = struct.Struct("<BQ")
 
 
@@ -74,8 +74,8 @@ class RoutedLink:
             self._arrived.put(data)
             return
         self._on_data(self, data)
-        if monotonic() - now > PATIENCE:
-            self._aside = now + ASIDE
+        if monotonic() - now > SLOW_SECONDS:
+            self._aside = now + ASIDE_SECONDS
 
     def _read(self) -> None:
         while (data := self._arrived.get()) is not None:

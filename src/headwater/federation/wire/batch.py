@@ -38,8 +38,8 @@ from headwater.types.arrow import record_from_schema
 from headwater.types.conform import conform
 from headwater.types.model import TIMESTAMP, Record, Scalar
 
-USUAL = 4096  # bytes of a head that is worth remembering
-FEW = 8192  # rows that are serialised without looking first whether they fit
+HEAD_BYTES = 4096  # bytes of a head that is worth remembering
+FEW_ROWS = 8192  # rows that are serialised without looking first whether they fit
 _BATCH = struct.Struct("<IBIBIQQqI")  # with the prefix
 _BODY = struct.Struct("<IBIQQqI")
 _RECORD_BATCH = 3  # the kind of message in Arrow's Message.fbs
@@ -242,7 +242,7 @@ def encode_batches(
     """As many frames as these rows need, numbered on from `number`: at most `limit` bytes each (kind and body).
     FrameError only if one row alone is too large."""
     rows = int(batch.num_rows)
-    if plain and 0 < rows <= FEW and pa.ipc.get_record_batch_size(batch) <= limit:  # as a rule they fit
+    if plain and 0 < rows <= FEW_ROWS and pa.ipc.get_record_batch_size(batch) <= limit:  # as a rule they fit
         frame = encode_batch(source, number, seqs, stamp, batch, tag, resent=resent, plain=True)
         if len(frame) - 4 <= limit:
             return [frame]
@@ -314,7 +314,7 @@ def _check_message(message: bytes, present: bytes | None) -> tuple[int, bool]:
     head = message[8 : 8 + size]
     if mark != U32 or len(head) != size:
         raise FrameError("batch: expected an Arrow message, found a broken beginning")
-    rows, body, nulls = _check_head(head) if size <= USUAL else _check_head.__wrapped__(head)
+    rows, body, nulls = _check_head(head) if size <= HEAD_BYTES else _check_head.__wrapped__(head)
     if body != len(message) - 8 - size:
         raise FrameError(f"batch: expected a body of {len(message) - 8 - size:,} bytes, found {body:,}")
     whole = present is not None and len(nulls) == len(present)

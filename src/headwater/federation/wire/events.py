@@ -52,7 +52,7 @@ from headwater.types.layout import HEADER_SIZE
 Item = tuple[int, int, bytes]  # sequence number, stamp in nanoseconds, record
 Tags = Sequence[tuple[int, ...]]
 
-SMALL = 32  # up to here plain Python beats setting up arrays
+FEW_EVENTS = 32  # up to here plain Python beats setting up arrays
 
 _EVENT = struct.Struct("<IBIIIq")  # with the prefix
 _EVENT_BODY = struct.Struct("<IIIq")
@@ -296,7 +296,7 @@ def _differences(
     count = len(seqs)
     if isinstance(seqs, range):
         flags |= CONTIGUOUS
-    elif count <= SMALL:
+    elif count <= FEW_EVENTS:
         steps = [seq - first for seq in seqs]
         distinct = sorted(set(steps))
         if distinct != steps and not (flags & TAGGED and sorted(steps) == steps):
@@ -320,7 +320,7 @@ def _differences(
     base = stamps[0]
     if base == stamps[-1] and stamps.count(base) == count:
         flags |= TOGETHER
-    elif count <= SMALL:
+    elif count <= FEW_EVENTS:
         base = min(stamps)
         parts.append(struct.pack(f"<{count}I", *[stamp - base for stamp in stamps]))
     else:
@@ -390,7 +390,7 @@ def decode_events(data: Data, at: int) -> Events:
     if flags & TOGETHER:
         stamps = [base] * count
         at -= row
-    elif count <= SMALL:
+    elif count <= FEW_EVENTS:
         stamps = [base + delta for delta in struct.unpack_from(f"<{count}I", data, at)]
     else:
         stamps = (np.frombuffer(data, "<u4", count, at) + np.int64(base)).tolist()
@@ -405,7 +405,7 @@ def decode_events(data: Data, at: int) -> Events:
 
 def _seqs(data: Data, at: int, count: int, first: int, tagged: bool) -> list[int]:
     made: list[int]
-    if count <= SMALL:
+    if count <= FEW_EVENTS:
         steps = struct.unpack_from(f"<{count}I", data, at)
         ordered = sorted(steps if tagged else set(steps))
         good = not steps[0] and ordered == list(steps)
@@ -443,7 +443,7 @@ def _uniform(data: Data, lengths_at: int, at: int, count: int, bare: bool) -> Se
         )
     if not size:
         return [b""] * count
-    if count <= SMALL:
+    if count <= FEW_EVENTS:
         body = bytes(data[at:])
         return [body[start : start + size] for start in range(0, len(body), size)]
     if bare:

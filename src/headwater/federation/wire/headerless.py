@@ -20,8 +20,8 @@ from headwater.late import np
 from headwater.types.layout import HEADER_SIZE, Layout
 from headwater.types.model import Record
 
-FEW = 4  # records up to which taking headers off one by one beats setting up arrays
-KNOWN = 256  # sizes of records whose headers are remembered
+FEW_RECORDS = 4  # records up to which taking headers off one by one beats setting up arrays
+SIZES_REMEMBERED = 256  # sizes of records whose headers are remembered
 _header, _body = itemgetter(slice(HEADER_SIZE)), itemgetter(slice(HEADER_SIZE, None))
 
 
@@ -35,7 +35,7 @@ class Header(dict[int, bytes]):
 
     def __missing__(self, size: int) -> bytes:
         made = PREFIX.pack(size) + self._tail
-        if len(self) < KNOWN:
+        if len(self) < SIZES_REMEMBERED:
             self[size] = made
         return made
 
@@ -43,7 +43,7 @@ class Header(dict[int, bytes]):
         """The bodies of records of these sizes, perhaps all alike, in one or in several; None if not all are of the
         type."""
         count, size = len(records), sizes[0]
-        if alike and count > FEW and size > HEADER_SIZE:
+        if alike and count > FEW_RECORDS and size > HEADER_SIZE:
             rows = np.frombuffer(b"".join(records), _rows(size))
             return [rows["body"].tobytes()] if rows["head"].tobytes() == self[size] * count else None
         if list(map(_header, records)) != list(map(self.__getitem__, sizes)):

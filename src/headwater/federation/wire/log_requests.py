@@ -23,8 +23,8 @@ from headwater.errors import FrameError
 from headwater.federation.wire.control import Name, Number
 
 KIND, REPLY, CARD = "log", "log-reply", "log-card"
-PAGE = 4 * 1024 * 1024  # bytes of events in an answer, at most
-LARGEST = 32 * 1024 * 1024  # bytes of an answer: one event may take more than a page
+PAGE_BYTES = 4 * 1024 * 1024  # bytes of events in an answer, at most
+ANSWER_BYTES = 32 * 1024 * 1024  # bytes of an answer: one event may take more than a page
 MAX_COLUMNS = 4096
 MAX_PROGRAM = 512 * 1024
 MAX_SOURCES = 200_000
@@ -55,7 +55,7 @@ class Read(msgspec.Struct, frozen=True, tag=True):
     params: _Blob | None = None
     fuel: Annotated[int, Meta(ge=1, le=2**62)] | None = None
     columns: Annotated[list[Name], Meta(max_length=MAX_COLUMNS)] | None = None
-    max_bytes: Annotated[int, Meta(ge=1, le=PAGE)] = PAGE
+    max_bytes: Annotated[int, Meta(ge=1, le=PAGE_BYTES)] = PAGE_BYTES
     compress: Annotated[str, Meta(max_length=8)] = ""
 
 
@@ -144,6 +144,6 @@ def split(answer: bytes) -> tuple[bytes, memoryview]:
         raise FrameError(f"expected an answer about a log, found {len(view)} bytes")
     (length,) = _LENGTH.unpack_from(view)
     end = _LENGTH.size + length
-    if length > 1 << 20 or end > len(view) or len(view) > LARGEST + end:
+    if length > 1 << 20 or end > len(view) or len(view) > ANSWER_BYTES + end:
         raise FrameError(f"expected an envelope and a payload, found {len(view)} bytes and a length of {length}")
     return bytes(view[_LENGTH.size : end]), view[end:]

@@ -28,7 +28,7 @@ MAX_ENDPOINTS = 32
 MAX_NAMES = 100  # of channels and patterns in one question whether they may be subscribed to
 MAX_PACKED = 4 << 20  # bytes of wishes in one message, as they travel
 MAX_UNPACKED = 16 << 20  # and as they are
-PACKED = 512  # bytes from which on they are worth packing
+PACK_BYTES = 512  # bytes from which on they are worth packing
 
 Key = Annotated[bytes, Meta(min_length=32, max_length=32)]  # public, for what is only for this node
 Tag = Annotated[int, Meta(ge=0, le=MAX_TAG)]
@@ -347,7 +347,7 @@ def news(data: bytes) -> News:
 def pack_wishes(wishes: list[Wish]) -> tuple[list[Wish], bytes]:
     """Wishes as they travel: interests in one channel have much in common, first of all their type."""
     data = pack(wishes)
-    return (wishes, b"") if len(data) < PACKED else ([], zlib.compress(data, 1))
+    return (wishes, b"") if len(data) < PACK_BYTES else ([], zlib.compress(data, 1))
 
 
 def unpack_wishes(request: Install) -> list[Wish]:
