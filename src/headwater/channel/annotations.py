@@ -35,6 +35,11 @@ Judged = str | Callable[Concatenate[E, ...], Any]
 Where = Judged[E] | None
 
 
+def shown(value: object, names: frozenset[str]) -> list[str]:
+    """For `__dir__`: of what has no underscore only these, since rooms within share the rest."""
+    return [name for name in object.__dir__(value) if name.startswith("_") or name in names]
+
+
 class HandOver(TypedDict, total=False):
     """The options of a subscription that do not change what its events are."""
 
@@ -53,4 +58,4 @@ class HandOver(TypedDict, total=False):
     history: int | Literal["all"] | None
 
 
-__all__ = ["E", "E_co", "E_contra", "F", "HandOver", "Judged", "Where"]
+__all__ = ["E", "E_co", "E_contra", "F", "HandOver", "Judged", "Where", "shown"]

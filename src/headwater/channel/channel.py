@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 from weakref import WeakValueDictionary
 
-from headwater.channel.annotations import E, F, Judged, Where
+from headwater.channel.annotations import E, F, Judged, Where, shown
 from headwater.channel.options.config import Dispatch, Queue
 from headwater.channel.options.delivery import Delivery, Order
 from headwater.channel.options.subscribe import Asked, make_options, parted
@@ -32,6 +32,23 @@ if TYPE_CHECKING:
 
 
 _NUMBERS = count(1)
+SHOWN = frozenset(  # what programs use
+    [
+        "close",
+        "closed",
+        "derive",
+        "derived",
+        "interest",
+        "name",
+        "node",
+        "parent",
+        "report",
+        "source",
+        "sources",
+        "subscribe",
+        "type",
+    ]
+)
 
 
 class Channel(Generic[E]):
@@ -361,6 +378,9 @@ class Channel(Generic[E]):
     def report(self) -> ChannelReport:
         """Its sources and subscriptions, and what has come of its events."""
         return reporting.channel(self)
+
+    def __dir__(self) -> list[str]:
+        return shown(self, SHOWN)
 
     def __repr__(self) -> str:
         kind = self.type.name if self.type is not None else "bytes"

@@ -10,7 +10,7 @@ from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from headwater.channel.annotations import E_contra
+from headwater.channel.annotations import E_contra, shown
 from headwater.channel.options.delivery import check_zones
 from headwater.channel.queues.bounded_queue import BoundedQueue
 from headwater.channel.queues.forms import BytesIntake, Intake
@@ -37,6 +37,28 @@ if TYPE_CHECKING:
 PIECE = 65_536  # rows of a batch that are taken in at once: others who want the source's lock wait for no more
 NATIVE = True  # whether machine code takes the fast path, where it can; Python does the same, more slowly
 _NUMBERS = count()
+SHOWN = frozenset(  # what programs use
+    [
+        "ask",
+        "channel",
+        "close",
+        "closed",
+        "facts",
+        "id",
+        "move",
+        "name",
+        "node",
+        "passive",
+        "priority",
+        "publish",
+        "publish_many",
+        "report",
+        "send",
+        "seq",
+        "type",
+        "zones",
+    ]
+)
 
 
 class Source(SourceSlots, Generic[E_contra]):
@@ -485,6 +507,9 @@ class Source(SourceSlots, Generic[E_contra]):
 
     def __str__(self) -> str:
         return f"source {self.name!r} of {self.channel.name}"
+
+    def __dir__(self) -> list[str]:
+        return shown(self, SHOWN)
 
     def __repr__(self) -> str:
         return f"<{'closed ' if self.closed else ''}{self}, {self.seq:,} events>"

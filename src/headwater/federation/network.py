@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
+from headwater.channel.annotations import shown
 from headwater.channel.options.config import Queue
 from headwater.channel.options.settings import Choice, Count, Seconds, Settings, near, show
 from headwater.errors import ConfigError, ConfigProblem
@@ -167,6 +168,9 @@ class Network:
     def wanted(self) -> bool:
         """Whether there is to be a network at all."""
         return bool(self.listen or self.connect or self.scout)
+
+    def __dir__(self) -> list[str]:
+        return shown(self, frozenset(("of", *(each.name for each in fields(self)))))
 
     @classmethod
     def of(cls, given: Network | Mapping[str, Any] | None, **more: Any) -> Network:
