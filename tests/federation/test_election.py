@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headwater.federation.arrive.deduplication import Fence, PlacesOfTerm, order_of, order_origin
 from headwater.federation.order.election import Ballot
-from headwater.federation.order.sequencer import LEASE_COUNTED
+from headwater.federation.order.leadership import LEASE_COUNTED
 from headwater.federation.wire.requests import Lead, Stand
 from tests.effort import examples
 

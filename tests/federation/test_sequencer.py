@@ -15,7 +15,8 @@ from headwater import Event, Network, i64
 from headwater.errors import ChannelError, FederationError, SubscriptionError
 from headwater.federation.node import Node
 from headwater.federation.order import sequencer
-from headwater.federation.order.sequencer import Sequencer, _runs
+from headwater.federation.order.placing import runs
+from headwater.federation.order.sequencer import Sequencer
 from headwater.federation.send.lane import Lane
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 
@@ -411,5 +412,5 @@ def test_what_cannot_be_ordered() -> None:
 
 def test_runs() -> None:
     keys = [("a", 1), ("a", 2), ("b", 7), ("a", 3), ("a", 5), ("a", 6)]
-    assert list(_runs(keys)) == [("a", 1, 2), ("b", 7, 1), ("a", 3, 1), ("a", 5, 2)]
-    assert list(_runs([])) == []
+    assert list(runs(keys)) == [("a", 1, 2), ("b", 7, 1), ("a", 3, 1), ("a", 5, 2)]
+    assert list(runs([])) == []

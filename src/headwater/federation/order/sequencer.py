@@ -35,11 +35,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import islice, takewhile
+from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -48,53 +47,24 @@ from headwater.channel.options.subscribe import Asked, make_options
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.subscription import Subscription
 from headwater.errors import ChannelError, ClosedError, HeadwaterError
-from headwater.federation.arrive.deduplication import order_origin, origin_of
-from headwater.federation.arrive.log_positions import key_of
-from headwater.federation.arrive.relay import RelaySource, RelayThreads
-from headwater.federation.arrive.remote_source import RemoteSource
-from headwater.federation.order.election import Electorate, sequencers_of
-from headwater.federation.wire.requests import ORDERED, ORDERING, Lead, Stand, Vote
+from headwater.federation.arrive.relay import RelayThreads
+from headwater.federation.order.election import sequencers_of
+from headwater.federation.order.leadership import Leadership
+from headwater.federation.order.places import EVENTS_HELD, RECHECK_SECONDS
+from headwater.federation.order.placing import Key, Placing, runs
+from headwater.federation.order.reach import heard_all
+from headwater.federation.wire.requests import ORDERED, ORDERING
 from headwater.threads import Supervised
-from headwater.types import Event, i64
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.node import Node
-    from headwater.channel.source import Source
     from headwater.federation.order.federated import Federated
     from headwater.federation.peers.peer import Peer
-    from headwater.federation.send.lane import Lane
 
 log = logging.getLogger("headwater.federation")
 PLACES_AT_ONCE = 4096  # events that get their places at once
-PLACES_RESERVED = 1 << 20  # places that a leader may give before it says again how far it is
-EVENTS_KEPT = 65_536  # events that are kept for sinks that are not there, to be published again by another leader
-EVENTS_HELD = 262_144  # events that may be held, for want of their places; then sources wait
-RECHECK_SECONDS = 0.05  # after which is looked again
 ARRIVAL_SECONDS = 5.0  # that an event may take that is known to have a place
-RENEWALS_PER_LEASE = 4  # of a lease, within it
-LEASE_COUNTED = 0.9  # what a leader counts of the lease it was promised: clocks may differ that much in speed
-FORGET, PLACES = -1, 0  # counts that are none: what they say is in Placing
-Key = tuple[str, int]  # origin of an event, and its number there
-
-
-class Placing(Event, name="headwater.Placing"):
-    """What sequencers tell each other.
-
-    count > 0   a leader: so many events of a source, from number `first` on, have the places from `place` on
-    PLACES      it is there, leads or not, and the next place is `place`; with `origin`: the events of that source up
-                to `first` have had theirs
-    FORGET      a leader, `to` one that begins to follow: what it is told from here on is all that counts"""
-
-    place: i64
-    floor: i64  # all up to this place have reached everyone
-    origin: str
-    first: i64
-    count: i64
-    active: bool
-    term: i64
-    to: str = ""  # to one of the others only
-    ready: bool = False  # it gets the events of all sources, and could follow
 
 
 class _Taker(Subscription):
@@ -117,8 +87,12 @@ class _Taker(Subscription):
             self._handling = None
 
 
-class Sequencer:
-    """Of one channel, at one node: active, or standing by. Made by `node.sequence(channel)`; ends with `close`."""
+class Sequencer(Leadership):
+    """Of one channel, at one node: active, or standing by. Made by `node.sequence(channel)`; ends with `close`.
+
+    Places       the events, and their places      (places.py)
+    Leadership   who leads, and who follows        (leadership.py)
+    """
 
     def __init__(
         self,
@@ -129,52 +103,13 @@ class Sequencer:
     ) -> None:
         if channel.name.endswith((ORDERED, ORDERING)):
             raise ChannelError(f"sequence: expected a channel of events, found {channel.name!r}, which is one's order")
-        self.node, self.channel = node, channel
-        self._federated, self._on_close = federated, on_close
-        self.active = self._federated is None
+        super().__init__(node, channel, federated)
+        self._on_close = on_close
         self.closed = False
-        self.term = 0  # in which it leads, or has led last
-        self.place = 0  # the last that was given
-        self.floor = 0  # up to here everyone has everything
-        self.missing = 0  # events that were not published for sure: they had a place and did not come, or no leader
-        self.followers: frozenset[str] = frozenset()  # others that could go on from here, if it leads
-        self._lock = threading.Condition()
-        self._held: dict[Key, Letter] = {}  # in order of arrival
-        self._placed: dict[Key, int] = {}  # those of them, and of others to come, that have a place
-        self._taken: dict[str, int] = {}  # of each origin, the last event that came
-        self._sent: dict[int, tuple[Key, Letter]] = {}  # by place: what it has published, and may not have reached all
-        self._done: dict[str, int] = {}  # of each origin, the last event that got a place
-        self._ending = False
-        self._event = threading.Event()
-        self.ordered = node.channel(channel.name + ORDERED, bytes if channel.type is None else channel.type)
-        self._out = self._source()
         self._thread: threading.Thread | None = None
         if federated is None:
             self._taker = self._taking("inline", self._pass_on)
             return
-        self._talk = node.channel(channel.name + ORDERING, Placing)
-        self.rank = f"{time.time_ns()} {federated.context.id}"
-        self._lease = federated.context.network.lease
-        self._electorate = Electorate(federated.context, federated.peers, federated.ballots, federated.dialogue)
-        self._ballot = federated.ballots.of(channel.name)
-        federated.ballots.ranks[channel.name] = self.rank
-        self._version = 1  # of its followers
-        self._until = 0.0  # when its lease ends, by its own clock
-        self._reserved = 0  # the last place that it may give under that
-        self._renewed = self._asked = self._said = 0.0  # when it last did so
-        self._follows = 0, ""  # the last term in which it has followed somebody, or led, and whom
-        self._since = 0  # nanoseconds: events that were published before are not its business
-        self._highest = 0  # the latest term that it has heard of
-        self._alone: float | None = None  # since when nobody leads
-        self._others: dict[str, bool] = {}  # by rank: whether it is active, as it has said
-        self._greeted: set[tuple[str, int]] = set()  # peers that know that it is there
-        self._ready: set[str] = set()  # others that want to follow, and can
-        self._joining: dict[str, int] = {}  # who begins to follow, and the last place before that
-        self._reach, self._reach_here = _Reach(), _Reach()
-        self._reached = 0  # up to here everyone who is there has everything
-        self._told = 0  # the floor, as the others know it
-        self._say = self._talk.source(self.rank)
-        self._listening = self._talk.subscribe(self._heard, name=f"sequencer of {channel.name}, listening")
         self._taker = self._taking(RelayThreads(), self._take)
         federated.context.scheduler.watchers.append(self._event.set)
         self._thread = Supervised(
@@ -189,24 +124,6 @@ class Sequencer:
         made: Subscription = self.node._start(
             _Taker, [Asked(self.channel)], options, f"sequencer of {self.channel.name}", take
         )
-        return made
-
-    def _source(self) -> RelaySource:
-        """A source of the ordered channel, of this term. There is always one, so that sinks have asked for what comes
-        before something does."""
-        federated = self._federated
-        federation = "" if federated is None else federated.context.network.federation
-        origin = order_origin(federation, self.channel.name, self.term)
-        made = RelaySource(
-            self.ordered,
-            "sequencer",
-            origin=origin,
-            path=(),
-            way=None if federated is None else lambda source: federated.origins.way(origin, source, (), ()),
-            tag=(lambda entry: None) if federated is None else federated.demands.number,
-        )
-        with self.node._wiring.lock:
-            made.advertise(f"sequencer#{made.number}")
         return made
 
     def close(self, *, timeout: float = 5.0) -> None:
@@ -242,127 +159,6 @@ class Sequencer:
             state += ", following"
         return f"<Sequencer of {self.channel.name} at {self.node.name}, {state}, {self.place:,} events>"
 
-    # ── what comes ──
-
-    def _letters(self, what: Letter | Chunk) -> Iterable[Letter]:
-        if isinstance(what, Letter):
-            return (what,)
-        assert self.channel.type is not None
-        return what.letters(self.channel.type.arrow_to_records(what.taken()))
-
-    def _pass_on(self, what: Letter | Chunk) -> None:
-        """Where there is only this node: at once, one after the other."""
-        for letter in self._letters(what):
-            self.place += 1
-            self._out.relay(letter, seq=self.place)
-
-    def _take(self, what: Letter | Chunk) -> None:
-        with self._lock:
-            while len(self._held) >= EVENTS_HELD and not self._ending and not self.node.closed:
-                self._lock.wait(RECHECK_SECONDS)
-            origin = self._origin(what.source)
-            done, last = self._done.get(origin, 0), 0
-            for letter in self._letters(what):
-                last = letter.seq
-                key = origin, letter.seq
-                if letter.stamp < self._since:
-                    self.missing += 1
-                elif letter.seq > done or key in self._placed:
-                    self._held[key] = letter
-            self._taken[origin] = max(last, self._taken.get(origin, 0))
-            self._lock.notify_all()
-        self._event.set()
-
-    def _origin(self, source: Source) -> str:
-        if source.origin:
-            return source.origin
-        assert self._federated is not None
-        context = self._federated.context
-        if not isinstance(source, RemoteSource):
-            if source.log is not None:  # it goes on with its numbers in its next life
-                return key_of(self.node.name, source.log.id, source.name)
-            return origin_of(context.network.federation, context.id, context.incarnation, source.number)
-        if source.ad.log:
-            return str(source.position_key)
-        return origin_of(context.network.federation, source.peer.id, source.peer.incarnation, source.sid)
-
-    # ── what the others say ──
-
-    def _heard(self, event: Placing, about: Any) -> None:
-        """Another sequencer says something; or this one."""
-        rank = about.source
-        if rank == self.rank or (event.to and event.to != self.rank):
-            return
-        with self._lock:
-            self._others[rank] = event.active
-            self._highest = max(self._highest, event.term)
-            if not event.active:
-                if event.ready:
-                    self._ready.add(rank)
-            elif not self.active and event.count == FORGET and event.term >= self._follows[0]:
-                self._follows = event.term, rank
-                self._placed.clear()
-                self._sent.clear()
-                self._done.clear()
-                self.place = event.place - 1
-                self._forget(event.floor)
-            elif not self.active and self._follows == (event.term, rank):
-                self._follow(event)
-            self._lock.notify_all()
-        self._event.set()
-
-    def _follow(self, event: Placing) -> None:
-        """What the leader has done."""
-        if event.count > 0:
-            for at in range(event.count):
-                self._placed[event.origin, event.first + at] = event.place + at
-            self._finish(event.origin, event.first + event.count - 1)
-            self.place = event.place + event.count - 1
-        elif event.origin:
-            self._finish(event.origin, event.first)
-            for key in [each for each in self._held if each[0] == event.origin and each[1] <= event.first]:
-                if key not in self._placed:
-                    del self._held[key]
-        self._forget(event.floor)
-
-    def _missed(self, key: Key) -> bool:
-        """Whether an event will not come: its source sends in order, and a later one has."""
-        return key not in self._held and self._taken.get(key[0], 0) >= key[1]
-
-    def _finish(self, origin: str, seq: int) -> None:
-        self._done[origin] = max(self._done.get(origin, 0), seq)
-
-    def _forget(self, floor: int) -> None:
-        self.floor = max(self.floor, floor)
-        for key in list(takewhile(lambda key: self._placed[key] <= self.floor, self._placed)):  # in order of places
-            del self._placed[key]
-            self._held.pop(key, None)
-        for place in list(takewhile(lambda place: place <= self.floor, self._sent)):
-            del self._sent[place]
-        self._lock.notify_all()
-
-    def _publish(self, place: int, origin: str, first: int, count: int, *, to: str = "") -> None:
-        if not to:
-            self._told = self.floor
-        self._say.publish(
-            place=place,
-            floor=self.floor,
-            origin=origin,
-            first=first,
-            count=count,
-            active=self.active,
-            term=self.term if self.active else self._follows[0],
-            to=to,
-            ready=not self.active and self._complete(),
-        )
-
-    def _complete(self) -> bool:
-        """Whether it gets the events of all sources that it knows."""
-        assert self._federated is not None
-        return self._federated.in_force([self.channel, self._talk])
-
-    # ── who leads ──
-
     def _keep(self) -> None:
         assert self._federated is not None
         with suppress(HeadwaterError):
@@ -396,101 +192,6 @@ class Sequencer:
             if self.active:
                 self._tell_floor(candidates)
 
-    def _introduce(self) -> None:
-        """Tell who has begun to listen that it is there."""
-        assert self._federated is not None
-        listening = {
-            (peer.id, peer.incarnation)
-            for peer in self._federated.peers.everyone()
-            if (crossing := peer.crossings.get(self._talk.name)) is not None and crossing.wishes
-        }
-        if listening - self._greeted:
-            self._publish(self.place + 1, "", 0, PLACES)
-        self._greeted = listening
-
-    @property
-    def following(self) -> bool:
-        """Whether it could go on from where the leader is, and the leader knows that."""
-        if self._federated is None or self.active:
-            return False
-        ballot = self._ballot
-        return self._follows == (ballot.term, ballot.leader) and self.rank in ballot.followers
-
-    def _ask_to_follow(self, candidates: dict[str, Peer]) -> None:
-        """While a leader does not count this one among those who follow it."""
-        now = monotonic()
-        led = any(self._others.get(rank) for rank in candidates)
-        if led and not self.following and not self._ending and now - self._said > RECHECK_SECONDS and self._complete():
-            self._said = now
-            self._publish(self.place + 1, "", 0, PLACES)
-
-    def _decide(self, candidates: dict[str, Peer]) -> None:
-        """Stand for election if nobody leads: at once if it is the one to do so, else when nobody else does."""
-        assert self._federated is not None
-        now, ballot = monotonic(), self._ballot
-        if self._ending or any(peer.present and peer.state is None for peer in self._federated.peers.everyone()):
-            return
-        if not ballot.free(now) and ballot.voted != self.rank:
-            self._alone = None
-            return
-        if self._alone is None:
-            self._alone = now
-        rivals = [rank for rank in candidates if rank != ballot.leader]
-        first = all(self._suits(self.rank) < self._suits(rank) for rank in rivals)
-        if now < self._alone + (0.0 if first else self._lease) or now < self._asked + self._lease / RENEWALS_PER_LEASE:
-            return
-        self._asked = now
-        term = 1 + max(self._highest, ballot.promised, self.term)
-        request = Stand(self.channel.name, term, self.rank, self._lease, *self._follows)
-        elected, votes = self._electorate.poll(request, self._lease / 2)
-        self._highest = max([self._highest, *(vote.term for vote in votes)])
-        if elected:
-            self._take_over(term, votes)
-
-    def _suits(self, rank: str) -> tuple[bool, tuple[int, str]]:
-        """Who should lead: one that has followed, and the eldest of those."""
-        return rank not in self._ballot.followers, _order(rank)
-
-    def _take_over(self, term: int, votes: list[Vote]) -> None:
-        """It is elected: it goes on from where the last leader was, if it can."""
-        last = max(vote.known for vote in votes)
-        close = all(vote.close for vote in votes if vote.known == last)
-        with self._lock:
-            self.term, self.followers, self._alone = term, frozenset(), None
-            self._ready.clear()
-            self._joining.clear()
-            self._until = 0.0
-            self._follows = term, self.rank
-            self.place = max([self.place, *(vote.place for vote in votes)])
-            if not close:
-                self.place = max([self.place, *(vote.reserved for vote in votes)])
-                self.missing += len(self._held)
-                self._since = time.time_ns()
-                self._held.clear()
-                self._placed.clear()
-                self._sent.clear()
-            self._forget(self.floor)
-            self._recall()
-            for key in [key for key in self._held if key[1] <= self._done.get(key[0], 0) and key not in self._placed]:
-                del self._held[key]  # the last leader had begun to hear this source after it
-            self._renew_source()
-            self.active = True
-        log.info(
-            "%r: from place %d on%s", self, self.place + 1, "" if close else ", with what is published from now on"
-        )
-        if self._renew(now=True):
-            self._publish(self.place + 1, "", 0, PLACES)
-        assert self._federated is not None
-        self._federated.context.scheduler.changed()
-
-    def _recall(self) -> None:
-        """What it has published in an earlier term is refused where it has not come yet: it is published again."""
-        for place, (key, letter) in self._sent.items():
-            self._placed[key] = place
-            self._held[key] = letter
-        self._sent.clear()
-        self._placed = dict(sorted(self._placed.items(), key=lambda item: item[1]))
-
     def _publish_again(self) -> None:
         """A new leader: what has its place, but may not have reached everyone."""
         with self._lock:
@@ -511,11 +212,6 @@ class Sequencer:
                 if letter is not None:
                     self._sent[place] = key, letter
 
-    def _renew_source(self) -> None:
-        """What it publishes has the term in which it does so."""
-        old, self._out = self._out, self._source()
-        self.node._close_source(old)
-
     def _wait_for(self, key: Key, patience: dict[str, float]) -> Letter | None:
         """An event that has its place, but may still be on its way here. Once one of an origin has been waited for in
         vain, those after it are not waited for anew: they come in order, so none of them is nearer."""
@@ -530,119 +226,6 @@ class Sequencer:
             del patience[key[0]]
         return found
 
-    # ── its lease ──
-
-    def _leased(self) -> bool:
-        return monotonic() < self._until
-
-    def _renew(self, *, now: bool = False) -> bool:
-        """Whether it has a lease: it asks for it again in good time, or `now`. If somebody has heard of a newer term,
-        it was replaced, and leads no more."""
-        if not self.active:
-            return False
-        begun = monotonic()
-        if not now and self._leased() and begun - self._renewed < self._lease / RENEWALS_PER_LEASE:
-            return True
-        if not now and not self._leased() and begun - self._renewed < self._lease / 20:
-            return False
-        self._renewed = begun
-        claim = self._claim()
-        granted, votes = self._electorate.poll(claim, self._lease / 2)
-        if granted:
-            self._until = begun + LEASE_COUNTED * self._lease
-            self._reserved = claim.reserved
-        refusals = [vote for vote in votes if not vote.granted]
-        if refusals:
-            self._step_down(max(refusals, key=lambda vote: vote.term))
-        return self.active and self._leased()
-
-    def _claim(self, *, resigned: bool = False) -> Lead:
-        followers = sorted({self.rank, *self.followers})
-        reserved = self.place if resigned else self.place + PLACES_RESERVED
-        return Lead(
-            self.channel.name,
-            self.term,
-            self.rank,
-            self._lease,
-            self.place,
-            followers,
-            self._version,
-            resigned,
-            reserved,
-        )
-
-    def _step_down(self, why: Vote) -> None:
-        log.info("%r: it leads no more: %s does, or may, in term %d", self, why.leader or "somebody", why.term)
-        with self._lock:
-            self._highest = max(self._highest, why.term)
-            self.active, self.followers, self._until = False, frozenset(), 0.0
-            self._lock.notify_all()
-        self._publish(self.place + 1, "", 0, PLACES)
-        assert self._federated is not None
-        self._federated.context.scheduler.changed()
-
-    def _resign(self) -> None:
-        """It ends, with all done: others need not wait for its lease to end."""
-        assert self._federated is not None
-        if self.active and not self._federated.context.closed:
-            self.active = False
-            self._electorate.poll(self._claim(resigned=True), min(1.0, self._lease / 2))
-
-    # ── who follows ──
-
-    def _admit(self, candidates: dict[str, Peer]) -> None:
-        """Who wants to follow does so once all that was placed before has reached the sinks that are there."""
-        self._joining = {rank: place for rank, place in self._joining.items() if rank in candidates}
-        stay = frozenset(rank for rank in self.followers if rank in candidates)
-        if stay != self.followers:
-            self._follow_on(stay)
-        with self._lock:
-            wanting, self._ready = [rank for rank in self._ready if rank in candidates], set()
-        for rank in wanting:
-            if rank not in {*self.followers, *self._joining} and self._lane(candidates[rank]) is not None:
-                self._joining[rank] = self.place
-                self._brief(rank)
-        if self._joining:
-            self._measure()
-        joined = {
-            rank
-            for rank, place in self._joining.items()
-            if place <= self._reached and self._up_to_date(candidates[rank])
-        }
-        if joined:
-            for rank in joined:
-                del self._joining[rank]
-            self._follow_on(self.followers | joined)
-
-    def _up_to_date(self, peer: Peer) -> bool:
-        """Whether another has heard all that was said so far; it is waited for a little."""
-        lane = self._lane(peer)
-        return lane is not None and lane.wait(partial(_heard_all, lane), 4 * RECHECK_SECONDS)
-
-    def _follow_on(self, followers: frozenset[str]) -> None:
-        """Others follow from now on. That counts once enough nodes know it: until then nothing is published."""
-        assert self._federated is not None
-        self.followers = followers
-        self._version += 1
-        self._until = 0.0
-        self._renew(now=True)
-        self._federated.context.scheduler.changed()
-
-    def _brief(self, rank: str) -> None:
-        """Tell one all that it needs to follow."""
-        self._publish(self.place + 1, "", 0, FORGET, to=rank)
-        with self._lock:
-            done = list(self._done.items())
-        for origin, seq in done:
-            self._publish(0, origin, seq, PLACES, to=rank)
-
-    def _lane(self, peer: Peer) -> Lane | None:
-        """What it says on its way to another."""
-        crossing = peer.crossings.get(self._talk.name)
-        return None if crossing is None or not crossing.wishes else crossing.lanes.get(self._say)
-
-    # ── giving places ──
-
     def _give_places(self, candidates: dict[str, Peer]) -> bool:
         """To the events that wait for theirs; whether there were any."""
         with self._lock:
@@ -655,7 +238,7 @@ class Sequencer:
         ):
             return False
         if candidates:
-            for origin, first, count in _runs(key for key, _ in batch):
+            for origin, first, count in runs(key for key, _ in batch):
                 self._publish(place + 1, origin, first, count)
                 place += count
             self._wait_until_heard(candidates)
@@ -685,76 +268,7 @@ class Sequencer:
                     break
                 if not lane.waiting:
                     break
-                lane.wait(partial(_heard_all, lane), RECHECK_SECONDS)
-
-    def _measure(self) -> None:
-        """How far everyone is with what was published, and everyone who is there."""
-        assert self._federated is not None
-        lanes = [
-            (peer, lane)
-            for peer in self._federated.peers.everyone()
-            if (crossing := peer.crossings.get(self.ordered.name)) is not None
-            and (lane := crossing.lanes.get(self._out)) is not None
-        ]
-        here = [lane for peer, lane in lanes if peer.gone is None]
-        self._reached = max(self._reached, self._reach_here.of(here, self.place, self._reached))
-        all_have = self._reach.of([lane for _, lane in lanes], self.place, self.floor)
-        with self._lock:
-            self._forget(max(all_have, min(self._reached, self.place - EVENTS_KEPT)))
-
-    def _tell_floor(self, candidates: dict[str, Peer]) -> None:
-        self._measure()
-        if candidates and self.floor > self._told:
-            self._publish(self.place + 1, "", 0, PLACES)
-
-
-class _Reach:
-    """Up to which event all lanes of a source were acknowledged, told from time to time."""
-
-    def __init__(self) -> None:
-        self._goals: dict[Lane, tuple[int, int]] = {}  # a frame that is on its way, and its last event
-        self._reached: dict[Lane, int] = {}
-
-    def of(self, lanes: list[Lane], last: int, known: int) -> int:
-        self._goals = {lane: goal for lane, goal in self._goals.items() if lane in lanes}
-        self._reached = {lane: self._reached.get(lane, known) for lane in lanes}
-        for lane in lanes:
-            if lane.ended or not lane.waiting:
-                self._reached[lane] = last
-                self._goals.pop(lane, None)
-                continue
-            with suppress(IndexError):  # it changes meanwhile: next time, then
-                oldest, newest = lane.kept[0], lane.kept[-1]
-                goal = self._goals.get(lane)
-                if goal is not None and oldest.number > goal[0]:
-                    self._reached[lane] = max(self._reached[lane], goal[1])
-                    goal = None
-                if goal is None:
-                    self._goals[lane] = newest.number, newest.last
-        return min(self._reached.values(), default=last)
-
-
-def _heard_all(lane: Lane) -> bool:
-    return not lane.waiting or lane.ended
-
-
-def _order(rank: str) -> tuple[int, str]:
-    made, _, node = rank.partition(" ")
-    return (int(made) if made.isdecimal() else 0), node
-
-
-def _runs(keys: Iterable[Key]) -> Iterator[tuple[str, int, int]]:
-    """Stretches of numbers of one origin: origin, first and how many."""
-    origin, first, count = "", 0, 0
-    for name, seq in keys:
-        if count and name == origin and seq == first + count:
-            count += 1
-            continue
-        if count:
-            yield origin, first, count
-        origin, first, count = name, seq, 1
-    if count:
-        yield origin, first, count
+                lane.wait(partial(heard_all, lane), RECHECK_SECONDS)
 
 
 def _nothing(event: Any) -> None:
