@@ -27,7 +27,19 @@ from headwater.errors import ClosedError
 from headwater.federation.arrive.relay import RelaySource
 from headwater.federation.arrive.remote_source import RemoteSource
 from headwater.federation.network import Network
-from headwater.federation.send.pending import RECORDS, Pause, complete, flood, gather, newest_of, take, union
+from headwater.federation.send.pending import (
+    RECORDS,
+    ControlFrame,
+    Gap,
+    Numbered,
+    PendingRows,
+    complete,
+    flood,
+    gather,
+    newest_of,
+    take,
+    union,
+)
 from headwater.ir.interp import Status
 from headwater.native.record import Result
 from headwater.types import event_type
@@ -504,15 +516,15 @@ def test_numbers_and_times(events: list[tuple[str, int]], start: int) -> None:
                 last = seq
             case "python":
                 stamp += 10
-                items.append((seq, stamp, record))
+                items.append(Numbered(seq, stamp, record))
                 last = seq if last == seq - 1 else last
             case "pause":
                 stamp += 10
-                items.append(Pause(seq, stamp))
+                items.append(Gap(seq, stamp))
         if kind in ("record", "python"):
             expected.append((seq, stamp, record))
     made, end = complete(items, start, 1000)
-    assert made == expected
+    assert made == [Numbered(*each) for each in expected]
     found = gather(items, start, 1000)
     assert found is not None and list(zip(*found[:3], strict=True)) == expected and found[3] == end
     if items and set(map(type, items)) <= RECORDS:
@@ -526,7 +538,7 @@ def test_numbers_and_times(events: list[tuple[str, int]], start: int) -> None:
 def parts_of_one() -> list[Any]:
     batch = pa.RecordBatch.from_pydict({"n": list(range(10))})
     chunk = Chunk(batch, None, 1, 0, 0, 0)  # type: ignore[arg-type]
-    return [(Rows(chunk, np.array(rows), 0, len(rows)), 0) for rows in ([1, 4, 7], [0, 4, 9], [5])]
+    return [PendingRows(Rows(chunk, np.array(rows), 0, len(rows))) for rows in ([1, 4, 7], [0, 4, 9], [5])]
 
 
 def test_what_several_interests_want_of_a_batch_is_taken_together() -> None:
@@ -549,13 +561,15 @@ def test_what_several_interests_want_of_a_batch_is_taken_together() -> None:
 
 def test_parts_of_a_batch_without_the_oldest_are_still_parts_of_it() -> None:
     parts = parts_of_one()
-    rest, gone = newest_of([(1, 0, b""), (b"said",), *parts, (11, 0, b"")], 3)
-    assert gone == 3 and rest[0] == (b"said",) and rest[2:] == [*parts[1:], (11, 0, b"")]
-    rows = union([chunk for chunk, _ in rest[1:4]])
+    first, said, last = Numbered(1, 0, b""), ControlFrame(b"said"), Numbered(11, 0, b"")
+    rest, gone = newest_of([first, said, *parts, last], 3)
+    assert gone == 3 and rest[0] == said and rest[2:] == [*parts[1:], last]
+    rows = union([each.chunk for each in rest[1:4] if isinstance(each, PendingRows)])
     assert rows.seqs.tolist() == [1, 5, 6, 8, 10]  # each once, in order
     assert rows.taken().column("n").to_pylist() == [0, 4, 5, 7, 9]
-    whole = parts[0][0].origin
-    assert newest_of([(whole, 0)], 4)[0][0][0].seqs.tolist() == [5, 6, 7, 8, 9, 10]
+    whole = parts[0].chunk.origin
+    (newest,), _ = newest_of([PendingRows(whole)], 4)
+    assert isinstance(newest, PendingRows) and newest.chunk.seqs.tolist() == [5, 6, 7, 8, 9, 10]
     assert newest_of(parts, 0) == (parts, 0) and newest_of(parts, 9) == ([], 7)
 
 

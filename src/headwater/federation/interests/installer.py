@@ -17,6 +17,7 @@ from headwater.federation.interests.request import MOST_WISHES, Pages, Question
 from headwater.federation.peers.permissions import note_refused
 from headwater.federation.send.crossing import Crossing, FilteredMember, TaggedMember
 from headwater.federation.send.past import recollect, send_past
+from headwater.federation.send.pending import ControlFrame
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire.control import Ends
 from headwater.federation.wire.requests import Ask, Install, Installed, Told, Wish, unpack_wishes
@@ -399,7 +400,7 @@ class Installer:
             crossing = peer.crossings.get(source.channel.name)
             lane = None if crossing is None else crossing.lanes.get(source)
             if lane is not None:
-                lane.put((peer.introduction(lane, 0),), 0)
+                lane.put(ControlFrame(peer.introduction(lane, 0)), 0)
                 peer.add_dirty(lane)
 
     # ── time, and what is counted ──

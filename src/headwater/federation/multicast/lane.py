@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headwater.errors import ClosedError, FrameError, LinkDown
-from headwater.federation.send.lane import RUN, SMALL, Kept, Lane
-from headwater.federation.send.pending import BYTES, RECORDS, Item, last_of, take, union
+from headwater.federation.send.frame_builder import FEW_ROWS, MAX_EVENTS, Frame
+from headwater.federation.send.lane import Kept, Lane
+from headwater.federation.send.pending import (
+    BYTES,
+    COMPLETE,
+    RECORDS,
+    Complete,
+    Numbered,
+    Pending,
+    PendingRows,
+    last_of,
+    surplus,
+    take,
+    union,
+)
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire.kinds import GROUP
 
@@ -66,7 +79,7 @@ class GroupLane(Lane):
         if not items:
             return
         kinds = set(map(type, items))
-        if kinds != {tuple}:
+        if not kinds <= COMPLETE:
             flood = self._flood(items) if kinds <= RECORDS and not self._back else None
             if flood is not None:
                 first, stamps, records = flood
@@ -78,10 +91,10 @@ class GroupLane(Lane):
                     )
                     self.framed(first + end - 1, end - start, frame, frames)
                 return
-            items = self._complete(items)
-        for last, events, frame in self._frames(items):
+        whole = cast(list[Complete], items) if kinds <= COMPLETE else self._complete(items)
+        for last, events, frame in self.frames_of(whole):
             self.framed(last, events, frame, frames)
-        self.last = max(self.last, self.sent, last_of(items))
+        self.last = max(self.last, self.sent, last_of(whole))
         self._back = False
 
     def give_way(self) -> bool:
@@ -101,14 +114,14 @@ class GroupLane(Lane):
                 self.settle(0)
         self.crossing.peer.ready.append((self, self.number, frame))
 
-    def _take(self) -> list[Item]:
+    def _take(self) -> list[Pending]:
         pending = self.pending
         items = take(pending, nullcontext() if self.still else self.source.lock)
         if pending and not self.dirty:  # put in meanwhile, and not told of if it was not the first in the list
             self.dirty = True
             self.peer.dirty.append(self)
         if self._chunk_surplus:
-            chunks = sum(len(item[0]) - 1 for item in items if item.__class__ is tuple and len(item) == 2)
+            chunks = surplus(items)
             if self.still:
                 self._chunk_surplus -= chunks
             else:
@@ -117,30 +130,31 @@ class GroupLane(Lane):
         self._take_gaps(items)
         return items
 
-    def _run_end(self, items: list[Item], start: int, total: int) -> int:
-        end = min(total, start + RUN)
-        size, base = HEAD_BYTES, items[start][1]
-        for index in range(start, end):
-            item = items[index]
-            if len(item) != 3 or not wire.spans(base, item[1]):
-                return index
-            size += EVENT_BYTES + len(item[2])
-            if size > self.room:
-                return max(index, start + 1)
-        return end
+    def _run(self, items: Sequence[Complete], start: int) -> list[Numbered]:
+        run: list[Numbered] = []
+        size = HEAD_BYTES
+        for at in range(start, min(len(items), start + MAX_EVENTS)):
+            item = items[at]
+            if not isinstance(item, Numbered) or (run and not wire.spans(run[0].stamp, item.stamp)):
+                break
+            size += EVENT_BYTES + len(item.record)
+            if run and size > self.room:
+                break
+            run.append(item)
+        return run
 
-    def _chunks(self, items: list[Item]) -> Iterator[tuple[int, int, bytes]]:
-        parts = [chunk for chunk, _ in items]
+    def _rows(self, items: Sequence[PendingRows]) -> Iterator[Frame]:
+        parts = [item.chunk for item in items]
         chunk = parts[0] if len(parts) == 1 else union(parts)
         rows, type = len(chunk), self.source.channel.type
-        for begin in range(0, rows, RUN):
-            part = chunk if rows <= RUN else chunk.part(begin, min(begin + RUN, rows))
-            if type is not None and (rows <= SMALL or self.room < BATCH_BYTES):
-                yield from self._rows(type.arrow_to_records(part.taken()), part.seqs.tolist(), chunk.stamp)
+        for begin in range(0, rows, MAX_EVENTS):
+            part = chunk if rows <= MAX_EVENTS else chunk.part(begin, min(begin + MAX_EVENTS, rows))
+            if type is not None and (rows <= FEW_ROWS or self.room < BATCH_BYTES):
+                yield from self._as_records(type.arrow_to_records(part.taken()), part.seqs.tolist(), chunk.stamp)
             else:
-                yield from self._batches(part, chunk.stamp)
+                yield from self._as_columns(part, chunk.stamp)
 
-    def _rows(self, records: list[bytes], seqs: list[int], stamp: int) -> Iterator[tuple[int, int, bytes]]:
+    def _as_records(self, records: list[bytes], seqs: list[int], stamp: int) -> Iterator[Frame]:
         for start, end in cuts(records, self.room):
             self.number += 1
             part = slice(start, end)
@@ -148,7 +162,7 @@ class GroupLane(Lane):
             frame = wire.encode_events(self.sid, self.number, seqs[part], stamps, records[part], header=self.header)
             yield seqs[end - 1], end - start, frame
 
-    def _batches(self, part: Any, stamp: int) -> Iterator[tuple[int, int, bytes]]:
+    def _as_columns(self, part: Any, stamp: int) -> Iterator[Frame]:
         rows, first = part.taken(), self.number + 1
         try:
             frames = wire.encode_batches(self.sid, first, part.seqs, stamp, rows, limit=self.room)

@@ -13,6 +13,7 @@ from headwater.errors import FrameError
 from headwater.federation.peers.description import describe
 from headwater.federation.peers.record import PeerRecord
 from headwater.federation.send.crossing import Crossing
+from headwater.federation.send.pending import ControlFrame
 from headwater.federation.transport.sender import Sender
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire.control import Announce, Barrier, Ends
@@ -172,7 +173,7 @@ class Outgoing(PeerRecord):
         """A source is no more: what it has sent is still delivered, then the peer forgets it."""
         lane.ended = True
         if lane.announced or lane.pending or lane.behind:
-            lane.put((wire.encode_control(Ends(lane.sid)),), 0)
+            lane.put(ControlFrame(wire.encode_control(Ends(lane.sid))), 0)
             lane.dispatch()
         elif not lane.kept:  # else the next link ends it
             lane.crossing.drop(lane)

@@ -10,7 +10,7 @@ from headwater.channel.queues.bounded_queue import BoundedQueue
 from headwater.channel.routing.fast_path import SAMPLE_EVERY, SAMPLE_MASK, Bypass
 from headwater.channel.routing.letter import Letter
 from headwater.channel.routing.route import Flow, Ready
-from headwater.federation.send.pending import Pause
+from headwater.federation.send.pending import Gap, Pending
 
 if TYPE_CHECKING:
     from headwater.channel.source import Source
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 class Lane(BoundedQueue, Protocol):
     """What it needs of a lane."""
 
-    pending: list[Any]
+    pending: list[Pending]
     gap_count: bytearray
     newest: int
     weight: int
     tagging: bool
 
     def count_gap(self) -> None: ...
-    def pause(self, pause: Pause) -> None: ...
+    def put_gap(self, gap: Gap) -> None: ...
     def send_first(self) -> None: ...
     def dispatch_later(self) -> None: ...
 
@@ -56,7 +56,7 @@ class LaneBypass(Bypass):
     def __init__(self, lane: Lane, flow: Flow) -> None:
         lane.count_gap()
         # Records without a number, and without a time, follow on this.
-        lane.pending.append(Pause(flow.seen, flow.source._stamp()))
+        lane.pending.append(Gap(flow.seen, flow.source._stamp()))
         lane.dispatch_later()  # so that the next record is the first in the list, and told of
         lane.weight = SAMPLE_EVERY
         self.pending, self.send_first = lane.pending, lane.send_first
@@ -78,7 +78,7 @@ class LaneBypass(Bypass):
                 self.last_queued = seq
         elif not seq & SAMPLE_MASK and lane.pending:
             # What waits becomes older, and more: as if this event were there, but for its record.
-            lane.pause(Pause(seq, letter.stamp))
+            lane.put_gap(Gap(seq, letter.stamp))
             ready.append(lane)
         if self._matching is not None and self._matching.settle():
             self._matching = None

@@ -14,6 +14,7 @@ from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Bystander, Entry, Ready
 from headwater.federation.send.bypass import PeerBypass
 from headwater.federation.send.lane import Lane
+from headwater.federation.send.pending import Numbered, PendingRows
 from headwater.federation.send.remote_counts import Counting
 
 if TYPE_CHECKING:
@@ -78,13 +79,13 @@ class FilteredMember(CrossingMember):
         if lane is None or lane.newest == letter.seq:
             return
         lane.newest = letter.seq
-        lane.put((letter.seq, letter.stamp, letter.record), 1)
+        lane.put(Numbered(letter.seq, letter.stamp, letter.record), 1)
         ready.append(lane)
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
         lane = self.crossing.lane(chunk.source)
         if lane is not None:
-            lane.put((chunk, 0), n)
+            lane.put(PendingRows(chunk), n)
             # Several interests may want some of one batch: the lane is told once.
             if not ready or ready[-1] is not lane:
                 ready.append(lane)
@@ -103,7 +104,7 @@ class TaggedMember(CrossingMember):
         if lane is not None:
             lane.tagging = True
             self.passed += 1
-            lane.put((letter.seq, letter.stamp, letter.record, self.tag), 1)
+            lane.put(Numbered(letter.seq, letter.stamp, letter.record, self.tag), 1)
             ready.append(lane)
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
@@ -111,7 +112,7 @@ class TaggedMember(CrossingMember):
         if lane is not None:
             lane.tagging = True
             self.passed += n
-            lane.put((chunk, self.tag), n)
+            lane.put(PendingRows(chunk, self.tag), n)
             ready.append(lane)
 
 

@@ -9,32 +9,36 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from headwater.channel.queues.bounded_queue import Waiters
-from headwater.channel.routing.letter import Chunk
-from headwater.errors import FrameError
-from headwater.federation.send import pending as numbering
-from headwater.federation.send.batch_rows import few_records, picked_frame, picker_of
 from headwater.federation.send.catch_up import CatchUp
-from headwater.federation.send.pending import BYTES, RECORDS, Item, Pause, root_of, union
+from headwater.federation.send.frame_builder import MAX_EVENTS, MAX_RECORD_BYTES, FrameBuilder
+from headwater.federation.send.pending import (
+    COMPLETE,
+    RECORDS,
+    Complete,
+    ControlFrame,
+    Gap,
+    Pending,
+    complete,
+    flood,
+    gather,
+    last_of,
+    newest_of,
+    surplus,
+    take,
+)
 from headwater.federation.wire import frames as wire
-from headwater.late import asyncio, np
-from headwater.native.python.row_picker import Picker
-from headwater.types.model import Enum, walk
+from headwater.late import asyncio
 
 if TYPE_CHECKING:
     from headwater.channel.source import Source
     from headwater.federation.send.crossing import Crossing
 
 log = logging.getLogger("headwater.federation")
-MEMORY = 4096  # frames of which it is remembered that they are no longer kept
-ROWS = 8192  # rows in a frame at most
-RUN = 4096  # events in a frame at most
-LARGEST = wire.MAX_FRAME - 64  # bytes of a record that a frame can take
-SMALL = 48  # rows of a batch up to which they travel as records: the frame of a batch has a few hundred bytes itself
+FORGOTTEN_FRAMES = 4096  # of which it is remembered that they are no longer kept
 
 
 class Kept(NamedTuple):
@@ -46,23 +50,23 @@ class Kept(NamedTuple):
     frame: bytes
 
 
-class Lane:
-    """Used under its source's lock to put something in, and by one thread at a time to take it out."""
+class Lane(FrameBuilder):
+    """A queue and its frames: under its source's lock something is put in, and one thread at a time takes it out."""
 
     inline = False
     dispatcher = None
 
     def __init__(self, crossing: Crossing, source: Source) -> None:
-        self.crossing, self.source, self.sid = crossing, source, source.number
+        super().__init__(source, crossing)
+        self.crossing = crossing
         self.peer = crossing.peer
         self.queue = self.peer.network.link
         self.limit, self.name = self.queue.limit, f"the link to node {self.peer.name}"
         self.newest = 0  # the last event that was put in
-        self.number = 0  # of the last frame
         flow = source.flows.get(crossing.channel)  # none while it is only being made
         # The last event that is in a frame, and that was taken out to be put in one.
         self.sent = self.last = 0 if flow is None else flow.seen
-        self.pending: list[Item] = []
+        self.pending: list[Pending] = []
         self.kept: deque[Kept] = deque()
         self._forgotten: deque[tuple[int, int]] = deque()  # number and events of frames that are kept no longer
         self._chunk_surplus = 0  # events in waiting chunks beyond one each
@@ -75,7 +79,6 @@ class Lane:
         self.dirty = False
         self.over = False  # more waits than may
         self._back = False  # some of what waits was taken out and put back
-        self.tagging = False  # one event may be put in several times, with different tags
         self.ended = False
         self.behind: CatchUp | None = None  # while its events come from the log
         self.live = 0  # the last event before it began to send what the peer had missed
@@ -83,19 +86,17 @@ class Lane:
         self.restart: tuple[dict[int, int], dict[int, int]] | None = None
         self.weight = 1  # events that one call of `dispatch` stands for
         self._time = 0  # when frames were last made
-        type = source.channel.type
-        self.header = None if type is None else wire.header_of(type.record)
-        self._plain = type is not None and not any(isinstance(each, Enum) for each in walk(type.record))
         self._applies_backpressure = self.queue.policy in ("block", "fail")
         self.waiters = Waiters(threading.Condition())
 
-    @cached_property
-    def _picker(self) -> Picker | None:
-        return picker_of(self.source.channel.type)
+    @property
+    def columns(self) -> bool:
+        return self.peer.columns
 
     # ── in: under the source's lock ──
 
-    def put(self, item: Item, n: int) -> None:
+    def put(self, item: Pending, n: int) -> None:
+        """Queue something that counts as so many events, unless the policy of a full link is to drop it."""
         if self.behind is not None and n and self.behind.closing is None:
             return  # it is in the log
         if len(self.pending) + self._chunk_surplus + self._unsettled + n > self.limit and not self._room(n):
@@ -104,24 +105,24 @@ class Lane:
             self._chunk_surplus += n - 1
         self.pending.append(item)
 
-    def pause(self, pause: Pause) -> None:
+    def put_gap(self, gap: Gap) -> None:
         """The same for what is no event."""
         self.count_gap()
-        self.put(pause, 0)
+        self.put(gap, 0)
 
     def date(self) -> None:
         """Records that machine code put in wait for a link: those that come now are not of the time of the first."""
         if self.pending and not self.ended:
             with self.source.lock:
-                if self.pending and self.pending[-1].__class__ is bytes:
-                    self.pause(Pause(self.source.flows[self.crossing.channel].seen, self.source._stamp()))
+                if self.pending and isinstance(self.pending[-1], bytes):
+                    self.put_gap(Gap(self.source.flows[self.crossing.channel].seen, self.source._stamp()))
 
     def count_gap(self) -> None:
         """What was put in, or is about to be, is a gap and no event."""
         self.gap_count[:] = (int.from_bytes(self.gap_count, "little") + 1).to_bytes(8, "little")
 
     def _room(self, n: int) -> bool:
-        """It is full, unless much of that is no events: whether this may still come in."""
+        """Called when the queue may be full. Applies the link's policy; True if the item may be queued."""
         if self.waiting + n <= self.limit:
             return True
         if self.crossing.reliable and self._applies_backpressure:
@@ -159,14 +160,14 @@ class Lane:
             if peer.control or peer.dirty or peer.barriers_due or not (peer.resumed and self.announced):
                 return None
             n = len(pending)
-            if n == 2 and pending[0].__class__ is int:
-                before = pending[0]
+            if n == 2 and isinstance(gap := pending[0], int):
+                before = gap
             elif n == 1:
                 before = self.last
             else:
                 return None
             record = pending[n - 1]
-            if record.__class__ is not bytes or self.crossing.parked or len(record) > LARGEST:
+            if not isinstance(record, bytes) or self.crossing.parked or len(record) > MAX_RECORD_BYTES:
                 return None
             del pending[:n]
             self._gaps_taken += n - 1
@@ -182,14 +183,13 @@ class Lane:
 
     # ── from the log, where the source has one: its lock is held ──
 
-    largest = LARGEST
+    largest = MAX_RECORD_BYTES
 
     def resume(self, after: dict[int, int], since: dict[int, int]) -> None:
         """Begin again after the events that the peer has, by tag; what is on its way goes to nobody."""
         self.kept.clear()
         self._forgotten.clear()
-        said = [item for item in self.pending if item.__class__ is tuple and len(item) == 1]
-        self.pending[:] = said
+        self.pending[:] = [item for item in self.pending if isinstance(item, ControlFrame)]
         self._chunk_surplus, self.newest, self._gaps_taken = 0, 0, int.from_bytes(self.gap_count, "little")
         self.settle(self._unsettled)
         self.peer.full.discard(self)
@@ -292,23 +292,23 @@ class Lane:
         if not items:
             return
         kinds = set(map(type, items))
-        if kinds != {tuple}:
+        if not kinds <= COMPLETE:
             plain = not (self.tagging or self._back)
             if plain and not kinds <= RECORDS and self._gather(items, frames):
                 return
             if plain and kinds <= RECORDS:
-                while items and (flood := self._flood(items[:RUN])) is not None:
+                while items and (flood := self._flood(items[:MAX_EVENTS])) is not None:
                     first, stamps, records = flood
                     self.number += 1
                     frame = wire.encode_run_first(self.sid, self.number, first, stamps, records, header=self.header)
                     self.framed(first + len(records) - 1, len(records), frame, frames)
-                    items = items[RUN:]
+                    items = items[MAX_EVENTS:]
                 if not items:
                     return
-            items = self._complete(items)
-        for last, events, frame in self._frames(items):
+        whole = cast(list[Complete], items) if kinds <= COMPLETE else self._complete(items)
+        for last, events, frame in self.frames_of(whole):
             self.framed(last, events, frame, frames)
-        self.last = max(self.last, self.sent, numbering.last_of(items))  # what machine code puts in next follows on it
+        self.last = max(self.last, self.sent, last_of(whole))  # what machine code puts in next follows on it
         self._back = False
         if self.ended and not self.kept and not self.pending and self.behind is None:
             self.crossing.drop(self)  # nobody has to acknowledge anything
@@ -323,35 +323,33 @@ class Lane:
         elif self.waiters.threads or self.waiters.futures:
             self.settle(0)
 
-    def _take(self) -> list[Item]:
+    def _take(self) -> list[Pending]:
         pending = self.pending
         if self.tagging:
             with self.source.lock:  # so that an event's tags are all there
                 items = pending[:]
                 pending.clear()
         else:
-            items = numbering.take(pending, self.source.lock)
+            items = take(pending, self.source.lock)
             if pending and not self.dirty:  # put in meanwhile, and not told of if it was not the first in the list
                 self.dirty = True
                 self.peer.dirty.append(self)
         if self._chunk_surplus:
             with self.source.lock:
-                self._chunk_surplus -= sum(
-                    len(item[0]) - 1 for item in items if item.__class__ is tuple and len(item) == 2
-                )
+                self._chunk_surplus -= surplus(items)
         self._take_gaps(items)
         return items
 
-    def _take_gaps(self, items: list[Item]) -> None:
+    def _take_gaps(self, items: list[Pending]) -> None:
         if int.from_bytes(self.gap_count, "little") != self._gaps_taken:
             kinds = list(map(type, items))
-            self._gaps_taken += kinds.count(int) + kinds.count(Pause)
+            self._gaps_taken += kinds.count(int) + kinds.count(Gap)
 
-    def _complete(self, items: list[Item]) -> list[Item]:
+    def _complete(self, items: list[Pending]) -> list[Complete]:
         """Where machine code has put records, their numbers and times: they follow on what was before them.
 
         Their time is that of the last event before them that Python has seen, one in 64, or of the last frames."""
-        made, self.last = numbering.complete(items, self.last, self._before())
+        made, self.last = complete(items, self.last, self._before())
         return made
 
     def _before(self) -> int:
@@ -360,91 +358,32 @@ class Lane:
         before, self._time = self._time or now, now
         return before
 
-    def _flood(self, items: list[Item]) -> tuple[int, list[int], list[bytes]] | None:
+    def _flood(self, items: list[Pending]) -> tuple[int, list[int], list[bytes]] | None:
         """The first number, the times and the records, if these are nothing but records one after the other."""
         first, time = self.last + 1, self._time
-        found = numbering.flood(items, first, self._before())
+        found = flood(items, first, self._before())
         if found is None:
             self._time = time
             return None
         self.last += len(items)
         return first, *found
 
-    def _gather(self, items: list[Item], frames: list[bytes]) -> bool:
+    def _gather(self, items: list[Pending], frames: list[bytes]) -> bool:
         """Frames of records of which some are missing, if there is nothing else."""
         time = self._time
-        found = numbering.gather(items, self.last, self._before())
+        found = gather(items, self.last, self._before())
         if found is None:
             self._time = time
             return False
         seqs, stamps, records, self.last = found
-        for start in range(0, len(seqs), RUN):
-            part = slice(start, start + RUN)
+        for start in range(0, len(seqs), MAX_EVENTS):
+            part = slice(start, start + MAX_EVENTS)
             self.number += 1
             frame = wire.encode_events(
                 self.sid, self.number, seqs[part], stamps[part], records[part], header=self.header
             )
             self.framed(seqs[part][-1], len(seqs[part]), frame, frames)
         return True
-
-    def _frames(self, items: list[Item]) -> Iterator[tuple[int, int, bytes]]:
-        """(last seq, events, frame), numbered."""
-        start, total = 0, len(items)
-        while start < total:
-            item = items[start]
-            size = len(item)
-            if size == 3 and not self.tagging:
-                end = self._run_end(items, start, total)
-                run = items[start:end]
-                if len(run[0][2]) > LARGEST:
-                    self.too_large(len(run[0][2]))
-                    start = end
-                    continue
-                self.number += 1
-                yield run[-1][0], end - start, wire.encode_run(self.sid, self.number, run, header=self.header)
-                start = end
-            elif size >= 3:
-                end = start
-                while end < total and len(items[end]) >= 3 and end - start < RUN:
-                    end += 1
-                if end < total and len(items[end]) >= 3:  # not between the tags of one event
-                    while end - start > 1 and items[end][0] == items[end - 1][0]:
-                        end -= 1
-                yield from self._tagged(items[start:end])
-                start = end
-            elif size == 2:
-                root = root_of(item[0])
-                end = start + 1
-                while end < total and len(items[end]) == 2 and root_of(items[end][0]) is root:
-                    end += 1
-                yield from self._chunks(items[start:end])
-                start = end
-            else:
-                yield self.sent, 0, item[0]
-                start += 1
-
-    def _run_end(self, items: list[Item], start: int, total: int) -> int:
-        """Where a frame must end that begins there."""
-        end = min(total, start + RUN)
-        size, base = 0, items[start][1]
-        if end - start == total and len(items[start][2]) * total < BYTES // 4:
-            alike = set(map(len, items)) == {3}
-            stamps = [item[1] for item in items] if alike else []  # those that are passed on are of several clocks
-            if (
-                alike
-                and wire.spans(base, min(stamps))
-                and wire.spans(base, max(stamps))
-                and sum([len(item[2]) for item in items]) <= BYTES
-            ):
-                return end
-        for index in range(start, end):
-            item = items[index]
-            if len(item) != 3 or not wire.spans(base, item[1]):
-                return index
-            size += len(item[2])
-            if size > BYTES:
-                return max(index, start + 1)
-        return end
 
     def too_large(self, size: int) -> None:
         """An event that no frame can take: it cannot cross, and it must not keep others from it."""
@@ -454,91 +393,9 @@ class Lane:
             self.source,
             size,
             self.peer.name,
-            LARGEST,
+            MAX_RECORD_BYTES,
         )
         self.settle(0)
-
-    def _tagged(self, items: list[Item]) -> Iterator[tuple[int, int, bytes]]:
-        """Frames of events with their tags: what has the same number and record crosses once."""
-        events: list[tuple[int, int, Any]] = []
-        tags: list[tuple[int, ...]] = []
-        for seq, stamp, record, *tag in items:
-            its_tag = tag[0] if tag else 0
-            if events and events[-1][0] == seq and events[-1][2] is record:
-                tags[-1] = (*tags[-1], its_tag)
-            else:
-                events.append((seq, stamp, record))
-                tags.append((its_tag,))
-        seqs, stamps, records = zip(*events, strict=True)
-        for start, end in wire.runs(seqs, stamps, records, tags, limit=BYTES, alone=True):
-            part = slice(start, end)
-            if sum(map(len, records[part])) > LARGEST:  # what one event has given
-                self.too_large(sum(map(len, records[part])))
-                continue
-            self.number += 1
-            frame = wire.encode_events(
-                self.sid, self.number, seqs[part], stamps[part], records[part], tags[part], header=self.header
-            )
-            yield seqs[end - 1], end - start, frame
-
-    def _chunks(self, items: list[Item]) -> Iterator[tuple[int, int, bytes]]:
-        """Frames of what several interests have taken from one batch: each row crosses once, and once for each tag."""
-        for tag in dict.fromkeys(tag for _, tag in items):
-            parts = [chunk for chunk, of in items if of == tag]
-            chunk = parts[0] if len(parts) == 1 else union(parts)
-            if not self.peer.columns:
-                yield from self._records(chunk, tag)
-                continue
-            rows, type = len(chunk), self.source.channel.type
-            small = rows <= SMALL and type is not None and (tag == 0 or self.crossing.filters(tag))
-            if small and (records := few_records(self._picker, type, chunk)) is not None:
-                seqs = chunk.seqs
-                numbers, stamps = seqs.tolist(), [chunk.stamp] * rows
-                self.number += 1
-                tags = None if tag == 0 else [(tag,)] * rows
-                frame = wire.encode_events(self.sid, self.number, numbers, stamps, records, tags, header=self.header)
-                yield int(seqs[-1]), rows, frame
-                continue
-            if tag == 0 and (made := picked_frame(self._picker, self.sid, self.number + 1, chunk)) is not None:
-                self.number += 1
-                yield made
-                continue
-            whole = chunk.__class__ is Chunk and chunk.consecutive
-            for begin in range(0, rows, ROWS):
-                part = chunk if rows <= ROWS else chunk.part(begin, min(begin + ROWS, rows))
-                rows_of: Any = chunk.first + begin if whole else part.seqs
-                last = chunk.first + begin + len(part) - 1 if whole else int(rows_of[-1])
-                taken, plain = part.taken(), tag == 0 and self._plain
-                frames = self._parts(self.number + 1, rows_of, chunk.stamp, taken, tag, plain)
-                for index, frame in enumerate(frames):
-                    self.number += 1
-                    # All of a part are kept or acknowledged together: its last event tells.
-                    yield last, len(part) if index == len(frames) - 1 else 0, frame
-
-    def _records(self, chunk: Chunk, tag: int) -> Iterator[tuple[int, int, bytes]]:
-        """Frames of the same for a peer that takes no columns: each row as a record."""
-        type = self.crossing.type_of(tag)
-        assert type is not None, "a channel without a type has no rows"
-        for begin in range(0, len(chunk), RUN):
-            part = chunk if len(chunk) <= RUN else chunk.part(begin, min(begin + RUN, len(chunk)))
-            numbered = zip(part.seqs.tolist(), type.arrow_to_records(part.taken()), strict=True)
-            yield from self._tagged([(seq, chunk.stamp, record, tag) for seq, record in numbered])
-
-    def _parts(self, number: int, seqs: Any, stamp: int, rows: Any, tag: int, plain: bool) -> list[bytes]:
-        """Frames of rows, numbered from there on; without those that no frame can take."""
-        try:
-            return wire.encode_batches(self.sid, number, seqs, stamp, rows, tag, plain=plain, limit=2 * BYTES)
-        except FrameError:  # a row alone is larger
-            total = rows.num_rows
-        if total > 1:
-            seqs, half = np.arange(seqs, seqs + total) if isinstance(seqs, int) else seqs, total // 2
-            made = self._parts(number, seqs[:half], stamp, rows.slice(0, half), tag, plain)
-            return made + self._parts(number + len(made), seqs[half:], stamp, rows.slice(half), tag, plain)
-        try:
-            return wire.encode_batches(self.sid, number, seqs, stamp, rows, tag, plain=plain)
-        except FrameError:
-            self.too_large(rows.nbytes)
-            return []
 
     # ── what was sent ──
 
@@ -564,7 +421,7 @@ class Lane:
         while self.waiting - freed > self.limit and kept:  # what was sent is only lost if the link breaks now
             oldest = kept.popleft()
             self._forgotten.append((oldest.number, oldest.events))
-            if len(self._forgotten) > MEMORY:  # a peer that never acknowledges: two are remembered as one
+            if len(self._forgotten) > FORGOTTEN_FRAMES:  # a peer that never acknowledges: two are remembered as one
                 _, events = self._forgotten.popleft()
                 number, more = self._forgotten.popleft()
                 self._forgotten.appendleft((number, events + more))
@@ -572,11 +429,11 @@ class Lane:
         self.settle(freed)
         if self.waiting > self.limit and self.pending:
             excess = self.waiting - self.limit
-            rest, gone = numbering.newest_of(self._complete(self._take()), excess)
+            rest, gone = newest_of(self._complete(self._take()), excess)
             with self.source.lock:
                 self.count_gap()
                 self.pending[:0] = [*rest, self.last]  # what was put in meanwhile follows on all that was taken out
-                self._chunk_surplus += sum(len(item[0]) - 1 for item in rest if len(item) == 2)
+                self._chunk_surplus += surplus(rest)
             self._back = True  # they are before the last that was taken out
         self.dropped += gone
 

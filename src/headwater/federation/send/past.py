@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.routing.past import Recollection
-from headwater.federation.send.lane import LARGEST
+from headwater.federation.send.frame_builder import MAX_RECORD_BYTES
+from headwater.federation.send.pending import ControlFrame
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire.kinds import PAST
 from headwater.federation.wire.requests import Wish
@@ -47,7 +48,7 @@ def send_past(crossing: Crossing, pasts: Pasts) -> None:
         past = recollection.all()
         for rank, letter in zip(range(len(past), 0, -1), past, strict=True):
             lane = crossing.lane(letter.source)
-            if lane is not None and len(letter.record) <= LARGEST:
+            if lane is not None and len(letter.record) <= MAX_RECORD_BYTES:
                 tags = PAST | wish.tag, PAST | min(rank, PAST - 1), PAST | wish.turn
                 lanes.setdefault(lane, []).append((letter.seq, letter.stamp, letter.record, tags))
         for lane, remembered in lanes.items():
@@ -62,5 +63,5 @@ def _put(crossing: Crossing, lane: Lane, remembered: list[Remembered]) -> None:
             frame = wire.encode_events(
                 lane.sid, 0, seqs[part], stamps[part], records[part], tags[part], header=lane.header
             )
-            lane.pending.append((frame,))
+            lane.pending.append(ControlFrame(frame))
             crossing.peer.add_dirty(lane)

@@ -1,9 +1,26 @@
-"""What waits in a lane, and the numbers and times of what machine code has put there."""
+"""What waits in a lane between publisher and socket, and the numbers and times of what machine code has put there.
+
+The fast path (channel/routing/fast_path.py) appends what costs least: a record's `bytes`, and before it, where events
+in between are not wanted, the `int` of the last of those. Neither has a number or a time of its own: a record is the
+event after what is before it, and has its time. Everything else is put in by Python:
+
+    bytes          a record that follows on what is before it          by machine code only
+    int            the number of an event that does not go             by machine code only
+    Gap            the same with its time: it tells the time to records after it
+    Numbered       an event with its number, its time, and perhaps a tag
+    PendingRows    some rows of a batch
+    ControlFrame   a frame that is ready: what is said of the source
+
+`complete` gives what machine code has put in its numbers and times; `flood` and `gather` do the same for the frequent
+cases in which there is nothing but events, without making an object for each.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+
+import msgspec
 
 from headwater.channel.routing.fast_path import SAMPLE_EVERY
 from headwater.channel.routing.letter import Chunk, Rows
@@ -12,73 +29,95 @@ from headwater.late import np
 
 BYTES = 1 << 20  # bytes of records in a frame, about; a larger record has one of its own
 
-# What waits: (seq, stamp, record), with a tag as a fourth where an interest ran here for the peer; (chunk, tag);
-# (frame,), one that is ready; or, from machine code, a record that follows on what is before it, which may be the
-# number of an event that does not go, or a `Pause`.
-Item = Any
-RECORDS = {bytes, tuple}
+
+class Numbered(msgspec.Struct, gc=False):
+    """An event; `tag` is that of the interest that has passed or made it here, where it runs for the peer, else 0."""
+
+    seq: int
+    stamp: int
+    record: bytes
+    tag: int = 0
 
 
-class Pause(NamedTuple):
+class PendingRows(msgspec.Struct):
+    """Rows of a batch, for all filters together (tag 0) or for an interest that runs here."""
+
+    chunk: Chunk
+    tag: int = 0
+
+
+class ControlFrame(msgspec.Struct, gc=False):
+    """A frame that is ready, and counts as no event."""
+
+    frame: bytes
+
+
+class Gap(msgspec.Struct, gc=False):
     """An event that nobody wants, among some that are wanted: it tells the time."""
 
     seq: int
     stamp: int
-    record: None = None
 
 
-def complete(items: list[Item], seq: int, stamp: int) -> tuple[list[Item], int]:
+Complete = Numbered | PendingRows | ControlFrame  # what needs nothing of what is before it
+Pending = bytes | int | Gap | Complete
+COMPLETE = frozenset((Numbered, PendingRows, ControlFrame))
+RECORDS = frozenset((bytes, Numbered))
+
+
+def complete(items: Sequence[Pending], seq: int, stamp: int) -> tuple[list[Complete], int]:
     """All that goes, with the numbers and times of records: they follow on what was before them, first on `seq`. And
     the number of the last."""
-    made: list[Item] = []
+    made: list[Complete] = []
     for item in items:
-        if item.__class__ is bytes:
+        if isinstance(item, bytes):
             seq += 1
-            made.append((seq, stamp, item))
-        elif item.__class__ is int:
+            made.append(Numbered(seq, stamp, item))
+        elif isinstance(item, int):
             seq = item
+        elif isinstance(item, Gap):
+            seq, stamp = item.seq, item.stamp
         else:
-            if len(item) >= 3:
-                seq, stamp = item[0], item[1]
-                if item.__class__ is Pause:
-                    continue
-            elif len(item) == 2:
-                seq = int(item[0].seqs[-1])
+            if isinstance(item, Numbered):
+                seq, stamp = item.seq, item.stamp
+            elif isinstance(item, PendingRows):
+                seq = int(item.chunk.seqs[-1])
             made.append(item)
     return made, seq
 
 
-def last_of(items: list[Item]) -> int:
-    """The number of the last event among items that have theirs, even if it is too large for a frame; 0 if none is."""
+def last_of(items: Sequence[Complete]) -> int:
+    """The number of the last event among them, even if it is too large for a frame; 0 if none is."""
     for item in reversed(items):
-        if len(item) >= 3:
-            return int(item[0])
-        if len(item) == 2:
-            chunk = item[0]
+        if isinstance(item, Numbered):
+            return item.seq
+        if isinstance(item, PendingRows):
+            chunk = item.chunk
             whole = chunk.__class__ is Chunk and chunk.consecutive
             return int(chunk.first + len(chunk) - 1 if whole else chunk.seqs[-1])
     return 0
 
 
-def gather(items: list[Item], seq: int, stamp: int) -> tuple[list[int], list[int], list[bytes], int] | None:
+def gather(items: Sequence[Pending], seq: int, stamp: int) -> tuple[list[int], list[int], list[bytes], int] | None:
     """The same as numbers, times and records, if there is nothing but records that fit one frame together."""
     seqs: list[int] = []
     stamps: list[int] = []
     records: list[bytes] = []
     for item in items:
-        if item.__class__ is bytes:
+        if isinstance(item, bytes):
             seq += 1
             seqs.append(seq)
             stamps.append(stamp)
             records.append(item)
-        elif item.__class__ is int:
+        elif isinstance(item, int):
             seq = item
-        elif len(item) == 3:
-            seq, stamp, record = item
-            if record is not None:
-                seqs.append(seq)
-                stamps.append(stamp)
-                records.append(record)
+        elif isinstance(item, Gap):
+            seq, stamp = item.seq, item.stamp
+        elif isinstance(item, Numbered) and not item.tag:
+            seq, stamp = item.seq, item.stamp
+            seqs.append(seq)
+            stamps.append(stamp)
+            records.append(item.record)
         else:
             return None
     if stamps and (not wire.spans(stamps[0], stamps[-1]) or sum(map(len, records)) > BYTES):
@@ -86,62 +125,68 @@ def gather(items: list[Item], seq: int, stamp: int) -> tuple[list[int], list[int
     return seqs, stamps, records, seq
 
 
-def flood(items: list[Item], first: int, stamp: int) -> tuple[list[int], list[bytes]] | None:
-    """The times and the records, if these are nothing but records one after the other, from number `first` on."""
+def flood(items: Sequence[Pending], first: int, stamp: int) -> tuple[list[int], list[bytes]] | None:
+    """The times and the records, if these are nothing but records one after the other, from number `first` on.
+
+    Of every `SAMPLE_EVERY` events one is put in by Python: between two of those there are only records."""
     total = len(items)
-    tuples = [item for item in items if item.__class__ is tuple]
-    if any(len(item) != 3 for item in tuples):
-        return None
-    records = [item if item.__class__ is bytes else item[2] for item in items]
+    records: list[bytes] = []
+    for item in items:
+        if isinstance(item, bytes):
+            records.append(item)
+        elif isinstance(item, Numbered) and not item.tag:
+            records.append(item.record)
+        else:
+            return None
     lead = min(-first % SAMPLE_EVERY, total)
     stamps = [stamp] * lead
     for at in range(lead, total, SAMPLE_EVERY):
         item = items[at]
-        if item.__class__ is not tuple or len(item) != 3 or item[0] != first + at:
+        if not isinstance(item, Numbered) or item.seq != first + at:
             return None
-        stamps += [item[1]] * min(SAMPLE_EVERY, total - at)
-    last = items[-1]  # after a gap there are no records but in tuples, so that this one tells
-    if last.__class__ is tuple and last[0] != first + total - 1:
+        stamps += [item.stamp] * min(SAMPLE_EVERY, total - at)
+    last = items[-1]  # after a gap there are no records but in these, so that this one tells
+    if isinstance(last, Numbered) and last.seq != first + total - 1:
         return None
     if not wire.spans(stamps[0], stamps[-1]) or sum(map(len, records)) > BYTES:
         return None
     return stamps, records
 
 
-def take(pending: list[Item], lock: AbstractContextManager[object]) -> list[Item]:
+def take(pending: list[Pending], lock: AbstractContextManager[object]) -> list[Pending]:
     """All that waits, taken out. What several interests want of one chunk is put in one after the other while `lock` is
     held, and comes out together: rows that are in two of these parts are to cross once."""
     n = len(pending)
     items = pending[:n]
     del pending[:n]
-    if items and _is_chunk(items[-1]):
-        root = root_of(items[-1][0])
+    if items and isinstance(last := items[-1], PendingRows):
+        root = root_of(last.chunk)
         with lock:
-            n = next(
-                (at for at, it in enumerate(pending) if not _is_chunk(it) or root_of(it[0]) is not root), len(pending)
-            )
+            n = 0
+            while n < len(pending) and isinstance(it := pending[n], PendingRows) and root_of(it.chunk) is root:
+                n += 1
             items += pending[:n]
             del pending[:n]
     return items
 
 
-def _is_chunk(item: Item) -> bool:
-    return item.__class__ is tuple and len(item) == 2
+def surplus(items: Sequence[Pending]) -> int:
+    """Events in the chunks among them beyond one each."""
+    return sum(len(item.chunk) - 1 for item in items if isinstance(item, PendingRows))
 
 
-def newest_of(items: list[Item], excess: int) -> tuple[list[Item], int]:
+def newest_of(items: Sequence[Complete], excess: int) -> tuple[list[Complete], int]:
     """Items without the oldest events, so many; and how many these were."""
-    rest: list[Item] = []
+    rest: list[Complete] = []
     left = excess
     for item in items:
-        n = len(item[0]) if len(item) == 2 else 1
-        if left <= 0 or len(item) == 1:  # what is said of the source is no event
+        if left <= 0 or isinstance(item, ControlFrame):  # what is said of the source is no event
             rest.append(item)
-        elif n > left:
-            rest.append((_tail(item[0], left), item[1]))
+        elif isinstance(item, PendingRows) and len(item.chunk) > left:
+            rest.append(PendingRows(_tail(item.chunk, left), item.tag))
             left = 0
         else:
-            left -= n
+            left -= len(item.chunk) if isinstance(item, PendingRows) else 1
     return rest, excess - left
 
 
@@ -153,10 +198,11 @@ def _tail(chunk: Chunk, start: int) -> Chunk:
 
 
 def root_of(chunk: Chunk) -> Chunk:
-    return chunk._of if isinstance(chunk, Rows) else chunk
+    """What a chunk is a part of: itself, if of nothing."""
+    return chunk.origin if isinstance(chunk, Rows) else chunk
 
 
-def union(parts: list[Chunk]) -> Chunk:
+def union(parts: Sequence[Chunk]) -> Chunk:
     """Parts of one chunk, or the whole, as one: each row once, in order."""
     root = root_of(parts[0])
     if any(part is root for part in parts):
