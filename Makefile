@@ -9,7 +9,7 @@ PIP    := $(PY) -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find src studies/src -type f ! -name '*.pyc') studies/README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check format format-check lint types imports browser unit dist peers performance soak soak-federation clean
+.PHONY: help env demo test check format format-check lint types imports rooms browser unit dist peers performance soak soak-federation clean
 
 help: ## list the chores
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -50,6 +50,9 @@ types: $(VENV)/.dependencies ## mypy, strict; and pyright for what a user's prog
 
 imports: $(VENV)/.dependencies ## imports point down only
 	@$(PY) tools/check_imports.py
+
+rooms: $(VENV)/.dependencies ## write the lists of rooms in README and CONTRIBUTING
+	@$(PY) tools/rooms.py
 
 browser: $(VENV)/.dependencies ## a browser for the tests of pages, where the machine has none
 	@$(PY) tools/browser.py
