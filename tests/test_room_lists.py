@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -37,3 +38,15 @@ def test_every_room_says_what_it_is() -> None:
     tool = rooms()
     silent = [path for path in tool.SOURCE.rglob("__init__.py") if not tool.first_line(path)]
     assert silent == []
+
+
+def test_the_files_of_the_architecture_are_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_0-9/]+\.py)`", page))
+    source = ROOT / "src" / "headwater"
+    there = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    assert len(named) > 50
+    # In a list after its room, a file is named without it.
+    assert [
+        name for name in sorted(named) if not any(path == name or path.endswith(f"/{name}") for path in there)
+    ] == []
