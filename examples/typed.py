@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import assert_type
 
-from headwater import About, Channel, Event, Node, Source, Subscription, f32, u32
+from headwater import About, Channel, Event, Interest, Node, Source, Subscription, f32, u32
 from headwater.correlation import Match, all_of, on
 
 
@@ -19,6 +19,10 @@ class Badge(Event):
 
 class Alarm(Event):
     badge: u32
+    text: str
+
+
+class Quiet(Event):
     text: str
 
 
@@ -53,6 +57,15 @@ def hand_over(node: Node) -> None:
     assert_type(alarms, Channel[Alarm])
     alarms.subscribe(lambda alarm: seen.append(f"alarm: {alarm.text}"))
     assert_type(badges.derive("ie.tcd.loud", "level > 0.5"), Channel[Badge])
+
+    # So does an interest as a value: a filter passes events on as they are, a transformation makes others.
+    loud, quiet = (
+        Interest("level > 0.5", Badge),
+        Interest('{ output.text = "quiet"; return input.level < 0.5; }', Badge, output=Quiet),
+    )
+    assert_type(badges.subscribe(loud), Subscription[Badge])
+    assert_type(badges.subscribe(where=quiet), Subscription[Quiet])
+    assert_type(badges.derive("ie.tcd.quiet", quiet), Channel[Quiet])
 
     with badges.source("hall") as source:
         publish(source)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
 
 from headwater.errors import ExecutionError, Problem
 from headwater.ir import interp, serial
@@ -34,20 +34,69 @@ from headwater.types.declaration import parse_record
 from headwater.types.model import Record
 
 if TYPE_CHECKING:
+    import builtins
+
+    from typing_extensions import TypeVar
+
     from headwater.native.program import BatchResult, Native
+
+    Made = TypeVar("Made", default=Any)
+    F = TypeVar("F", bound=Event)
+else:  # a default is for type checkers only, before Python 3.13
+    from typing import TypeVar
+
+    Made, F = TypeVar("Made"), TypeVar("F")
+
+
+class Unchanged:
+    """To type checkers, the class of what a filter passes on: that of the events themselves."""
+
 
 Notation = Literal["predicate", "ecode", "python"]
 RECORDS = (bytes, bytearray, memoryview)  # what holds a record rather than an event
 NOTATIONS: tuple[Notation, ...] = ("predicate", "ecode", "python")
 
 
-class Interest:
+class Interest(Generic[Made]):
     """A checked filter or, with `output`, a transformation, over events of one type.
 
     `definition` is predicate text, E-Code (text that starts with `{`), or a Python function or lambda; `notation`
     says which where that is not plain. Everything wrong with it is reported at once, as an InterestError.
     """
 
+    @overload
+    def __init__(
+        self: Interest[Unchanged],
+        definition: str | Callable[..., Any],
+        on: Any,
+        *,
+        output: None = None,
+        params: Mapping[str, object] | None = None,
+        notation: Notation | None = None,
+        limits: Limits | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Interest[F],
+        definition: str | Callable[..., Any],
+        on: Any,
+        *,
+        output: builtins.type[F],
+        params: Mapping[str, object] | None = None,
+        notation: Notation | None = None,
+        limits: Limits | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Interest[Any],
+        definition: str | Callable[..., Any],
+        on: Any,
+        *,
+        output: Any,
+        params: Mapping[str, object] | None = None,
+        notation: Notation | None = None,
+        limits: Limits | None = None,
+    ) -> None: ...
     def __init__(
         self,
         definition: str | Callable[..., Any],

@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any
 
 from headwater.federation.node import Node
+from headwater.testing import Recorder as Log
+from headwater.testing import eventually
 
 GUARD = 30.0  # seconds, against hanging
-
-
-class Log:
-    """A handler that keeps what it gets, with which a test can wait."""
-
-    def __init__(self) -> None:
-        self.events: list[Any] = []
-        self._came = threading.Condition()
-
-    def __call__(self, event: Any) -> None:
-        with self._came:
-            self.events.append(event)
-            self._came.notify_all()
-
-    def wait(self, count: int) -> list[Any]:
-        """At least so many events."""
-        self.until(lambda events: len(events) >= count, f"{count} events")
-        return self.events
-
-    def until(self, condition: Callable[[list[Any]], bool], what: str = "what was waited for") -> None:
-        with self._came:
-            came = self._came.wait_for(lambda: condition(self.events), GUARD)
-        assert came, f"{what} did not come, but {len(self.events)}: {self.events[-20:]}"
-
-    def field(self, name: str) -> list[Any]:
-        return [getattr(event, name) for event in self.events]
 
 
 class Nodes:
@@ -99,14 +73,6 @@ def see(node: Node, other: Node) -> None:
     assert node.until(seen, GUARD), f"{node} does not see the sources of {other}"
 
 
-def eventually(condition: Callable[[], bool], what: str = "it", timeout: float = GUARD) -> None:
-    """Look again and again, where nothing tells that something has happened."""
-    end, pause = monotonic() + timeout, threading.Event()
-    while not condition():
-        assert monotonic() < end, f"{what} did not happen"
-        pause.wait(0.005)
-
-
 @contextmanager
 def nodes() -> Iterator[Nodes]:
     """Nodes that are closed at the end, whatever happens."""
@@ -116,3 +82,6 @@ def nodes() -> Iterator[Nodes]:
     finally:
         for node in reversed(made.opened):
             node.close(drain=False, timeout=2.0)
+
+
+__all__ = ["GUARD", "Log", "Nodes", "eventually", "nodes", "own_sources", "see"]

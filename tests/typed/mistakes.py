@@ -6,7 +6,7 @@ is itself an error to both (`warn_unused_ignores`, `reportUnnecessaryTypeIgnoreC
 
 from __future__ import annotations
 
-from headwater import About, Channel, Event, Node, Source, Subscription, f32, u32
+from headwater import About, Channel, Event, Interest, Node, Source, Subscription, f32, u32
 from headwater.correlation import Match, all_of, on
 from headwater.dispatch import Pool
 
@@ -68,6 +68,9 @@ def handlers(node: Node, badges: Channel[Badge]) -> None:
 
 
 def interests(badges: Channel[Badge]) -> None:
+    loud, fires = Interest("level > 0.5", Badge), Interest("{ return 1; }", Badge, output=Alarm)
+    badges.subscribe(loud).get().text  # type: ignore[attr-defined]  # noqa: B018
+    badges.subscribe(where=fires).get().level  # type: ignore[attr-defined]  # noqa: B018
     badges.subscribe(print, of_alarm)  # type: ignore[arg-type]
     # mypy does not look into these
     badges.subscribe(print, lambda e: e.text == "fire")  # pyright: ignore

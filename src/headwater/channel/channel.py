@@ -18,7 +18,7 @@ from headwater.channel.routing.attachment import Stage
 from headwater.channel.routing.past import Remembers
 from headwater.channel.routing.route import Entry, Flow, Lineup
 from headwater.channel.subscription import Subscription
-from headwater.interest import Interest, as_event_type
+from headwater.interest import Interest, Unchanged, as_event_type
 from headwater.types import EventType
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Channel(Generic[E]):
         )
 
     # What its events are: of the channel's class, or of the class that is given; a pair with `about=True` and without a
-    # handler; whatever a handler takes where it is given batches, or what an Interest makes.
+    # handler; of what an Interest makes of them; whatever a handler takes where it is given batches.
     @overload
     def subscribe(
         self, handler: str | None = None, where: Where[E] = None, *, about: Literal[True], **options: Unpack[HandOver]
@@ -243,6 +243,60 @@ class Channel(Generic[E]):
         about: bool | None = None,
         **options: Unpack[HandOver],
     ) -> Subscription[Any]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[E], Any] | None = None,
+        *,
+        where: Interest[Unchanged],
+        about: Literal[False] | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[E]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[E], Any] | None,
+        where: Interest[Unchanged],
+        *,
+        about: Literal[False] | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[E]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Interest[Unchanged],
+        where: Callable[[E], Any] | None = None,
+        *,
+        about: Literal[False] | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[E]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[F], Any] | None = None,
+        *,
+        where: Interest[F],
+        about: Literal[False] | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[F]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Callable[[F], Any] | None,
+        where: Interest[F],
+        *,
+        about: Literal[False] | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[F]: ...
+    @overload
+    def subscribe(
+        self,
+        handler: Interest[F],
+        where: Callable[[F], Any] | None = None,
+        *,
+        about: Literal[False] | None = None,
+        **options: Unpack[HandOver],
+    ) -> Subscription[F]: ...
     @overload
     def subscribe(
         self,
@@ -353,6 +407,12 @@ class Channel(Generic[E]):
         output: builtins.type[F],
         params: Mapping[str, object] | None = None,
     ) -> Channel[F]: ...
+    @overload
+    def derive(
+        self, name: str, where: Interest[Unchanged], *, params: Mapping[str, object] | None = None
+    ) -> Channel[E]: ...
+    @overload
+    def derive(self, name: str, where: Interest[F], *, params: Mapping[str, object] | None = None) -> Channel[F]: ...
     @overload
     def derive(
         self, name: str, where: Any, *, output: Any = None, params: Mapping[str, object] | None = None
