@@ -1,6 +1,5 @@
 """What `report()` of a node and of its parts returns, and what is counted in it."""
 
-from headwater.channel.dispatch.shutdown import Closing
 from headwater.channel.replay import ReplayReport
 from headwater.channel.reports.counters import Counts, Latency
 from headwater.channel.reports.report import (
@@ -10,6 +9,7 @@ from headwater.channel.reports.report import (
     SourceReport,
     SubscriptionReport,
 )
+from headwater.channel.shutdown import Closing
 from headwater.federation.logs.server import LogReads
 from headwater.federation.report import ContactReport, FederationReport, PeerReport, RemoteCounts
 

@@ -4,6 +4,6 @@ A clock that is advanced by hand, for tests, is in `headwater.testing`.
 """
 
 from headwater.channel.time.clock import Clock, SystemClock
-from headwater.channel.time.timer_events import Deadline, Timeout, Timer
+from headwater.channel.timer_events import Deadline, Timeout, Timer
 
 __all__ = ["Clock", "Deadline", "SystemClock", "Timeout", "Timer"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.channel.queues.expression import Expression
+from headwater.channel.options.expression import Expression
 from headwater.errors import InterestError, InterestRefused, ParameterError
 from headwater.interest import as_event_type
 from headwater.ir.interp import EventContext

@@ -18,7 +18,7 @@ import pytest
 
 import headwater.channel.source as source_module
 from headwater import Channel, Event, Node, Queue, Source, Subscription, f32, i64
-from headwater.channel.queues.reentrancy import DEPTH, NEST, running
+from headwater.channel.concurrency.reentrancy import DEPTH, NEST, running
 from headwater.channel.routing.fast_path import SAMPLE_EVERY, SAMPLE_MASK
 from headwater.errors import ClosedError, EncodeError, QueueFull
 from tests.channel.concurrency import GUARD, Threads, conserved

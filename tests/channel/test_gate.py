@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headwater.channel.queues import gate as gate_module
-from headwater.channel.queues.gate import Gate
+from headwater.channel.concurrency import gate as gate_module
+from headwater.channel.concurrency.gate import Gate
 
 GUARD = 30.0
 

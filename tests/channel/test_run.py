@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headwater import Node, Reliable
-from headwater.channel.dispatch.shutdown import Closing
+from headwater.channel.shutdown import Closing
 from headwater.dispatch import Pool
 from headwater.errors import ChannelError
 from headwater.threads import Supervised

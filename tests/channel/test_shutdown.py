@@ -12,7 +12,7 @@ import pytest
 
 from headwater import Node, Queue, Source, event_type
 from headwater.channel import Closing
-from headwater.channel.queues import gate
+from headwater.channel.concurrency import gate
 from headwater.dispatch import WAIT, AsyncLoop, Inline, Pool
 from headwater.errors import ClosedError
 from headwater.testing import ManualClock

@@ -7,11 +7,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 from weakref import WeakValueDictionary
 
+from headwater.channel import report_collection as reporting
 from headwater.channel.annotations import E, F, Judged, Where, shown
 from headwater.channel.options.config import Dispatch, Queue
 from headwater.channel.options.delivery import Delivery, Order
 from headwater.channel.options.subscribe import Asked, make_options, parted
-from headwater.channel.reports import collection as reporting
 from headwater.channel.reports.report import ChannelReport
 from headwater.channel.reports.tally import Tally
 from headwater.channel.routing.attachment import Stage

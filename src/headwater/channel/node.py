@@ -15,15 +15,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, overload
 from weakref import WeakSet
 
+from headwater.channel import report_collection as reporting
 from headwater.channel.annotations import F
 from headwater.channel.channel import Channel
+from headwater.channel.concurrency.bounded_queue import BoundedQueue
 from headwater.channel.correlation.subscription import Correlation
 from headwater.channel.correlation.tree import Condition, Match, Tree
 from headwater.channel.dispatch.dispatcher import Dispatcher, DispatchStatus
-from headwater.channel.dispatch.shutdown import Closing, Ending, stay
 from headwater.channel.dispatch.thread_call import in_thread, nothing
 from headwater.channel.names import Pattern, check_name, is_pattern, nearest
-from headwater.channel.options.advertise import advertise
 from headwater.channel.options.config import Config, Dispatch, log_of
 from headwater.channel.options.delivery import check_keeping, check_zones
 from headwater.channel.options.settings import Name
@@ -39,10 +39,8 @@ from headwater.channel.options.subscribe import (
     parted,
     spoken,
 )
-from headwater.channel.options.warning import ABOUT_INTEREST, remarks_on, remarks_on_history, tell
-from headwater.channel.queues.bounded_queue import BoundedQueue
 from headwater.channel.queues.mailbox import dispatch_all
-from headwater.channel.reports import collection as reporting
+from headwater.channel.registration import advertise
 from headwater.channel.reports.counters import Counts
 from headwater.channel.reports.report import NodeReport
 from headwater.channel.routing.attachment import Attachment
@@ -51,11 +49,13 @@ from headwater.channel.routing.past import LogPast, Recorder
 from headwater.channel.routing.route import Entry
 from headwater.channel.routing.wiring import Move, Wiring
 from headwater.channel.services import Service, Services
+from headwater.channel.shutdown import Closing, Ending, stay
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.channel.time.clock import Clock, SystemClock
 from headwater.channel.time.timer_engine import Timers
-from headwater.channel.time.timer_events import Deadline, Timer, Timing
+from headwater.channel.timer_events import Deadline, Timer, Timing
+from headwater.channel.warning import ABOUT_INTEREST, remarks_on, remarks_on_history, tell
 from headwater.errors import (
     ChannelError,
     ClosedError,

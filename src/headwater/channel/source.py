@@ -10,14 +10,14 @@ from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Generic, Self
 
+from headwater.channel import report_collection as reporting
 from headwater.channel.annotations import E_contra, shown
+from headwater.channel.concurrency.bounded_queue import BoundedQueue
+from headwater.channel.concurrency.gate import Gate
+from headwater.channel.concurrency.reentrancy import DEPTH, NEST, in_handler, running
 from headwater.channel.options.delivery import check_zones
-from headwater.channel.queues.bounded_queue import BoundedQueue
 from headwater.channel.queues.forms import BytesIntake, Intake
-from headwater.channel.queues.gate import Gate
 from headwater.channel.queues.mailbox import dispatch_all, hand_over
-from headwater.channel.queues.reentrancy import DEPTH, NEST, in_handler, running
-from headwater.channel.reports import collection as reporting
 from headwater.channel.reports.tally import Fates, Tally
 from headwater.channel.routing.fast_path import SAMPLE_MASK, Bypass
 from headwater.channel.routing.letter import Chunk, Letter

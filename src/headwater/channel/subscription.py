@@ -13,13 +13,13 @@ from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from headwater.channel import report_collection as reporting
 from headwater.channel.annotations import E_co
 from headwater.channel.options.subscribe import FIRST
 from headwater.channel.queues.mailbox import Item, Mailbox, Order, dispatch_all, lose, part_of
 from headwater.channel.queues.ordered_mailbox import OrderedMailbox
 from headwater.channel.queues.positions import progress_of
 from headwater.channel.queues.pull import Pulling
-from headwater.channel.reports import collection as reporting
 from headwater.channel.reports.counters import Counts, Latency
 from headwater.channel.reports.report import SubscriptionReport
 from headwater.channel.routing.attachment import Attachment

@@ -1,1 +1,1 @@
-"""Which thread runs handlers, and how a node ends."""
+"""Which thread runs handlers."""

@@ -21,7 +21,7 @@ from headwater.channel.options.delivery import (
     check_order,
     check_zones,
 )
-from headwater.channel.queues.expression import Expression
+from headwater.channel.options.expression import Expression
 from headwater.channel.queues.forms import BytesForm, Form
 from headwater.channel.routing.attachment import Attachment
 from headwater.channel.routing.wiring import Wiring

@@ -18,9 +18,9 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
-from headwater.channel.queues.bounded_queue import BoundedQueue, Waiters
-from headwater.channel.queues.gate import Gate
-from headwater.channel.queues.reentrancy import DEPTH, NEST, runs
+from headwater.channel.concurrency.bounded_queue import BoundedQueue, Waiters
+from headwater.channel.concurrency.gate import Gate
+from headwater.channel.concurrency.reentrancy import DEPTH, NEST, runs
 from headwater.channel.reports.tally import Loss
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.late import asyncio

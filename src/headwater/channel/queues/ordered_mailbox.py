@@ -23,9 +23,9 @@ from headwater.channel.queues.mailbox import Item, Mailbox, part_of
 from headwater.errors import ClosedError
 
 if TYPE_CHECKING:
+    from headwater.channel.concurrency.bounded_queue import BoundedQueue
+    from headwater.channel.concurrency.gate import Gate
     from headwater.channel.node import Node
-    from headwater.channel.queues.bounded_queue import BoundedQueue
-    from headwater.channel.queues.gate import Gate
     from headwater.channel.routing.attachment import Attachment
     from headwater.channel.routing.letter import Chunk, Letter
     from headwater.channel.source import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headwater.channel.queues.gate import Gate
+from headwater.channel.concurrency.gate import Gate
 from headwater.channel.reports.counters import Counts, Latency
 from headwater.ir.interp import Fault
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from headwater.channel.queues.bounded_queue import BoundedQueue
-from headwater.channel.queues.expression import Expression
+from headwater.channel.concurrency.bounded_queue import BoundedQueue
+from headwater.channel.options.expression import Expression
 from headwater.channel.reports.counters import Counts
 from headwater.channel.routing.fast_path import HandlerBypass
 from headwater.channel.routing.letter import About, Chunk, Letter

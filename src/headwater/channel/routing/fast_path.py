@@ -38,7 +38,7 @@ from functools import partial
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headwater.channel.queues.reentrancy import DEPTH, NEST, runs
+from headwater.channel.concurrency.reentrancy import DEPTH, NEST, runs
 from headwater.errors import HeadwaterError
 from headwater.native.python.publish import BypassSlots
 

@@ -24,7 +24,7 @@ from headwater.native.record import uses_meta
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
-    from headwater.channel.queues.bounded_queue import BoundedQueue
+    from headwater.channel.concurrency.bounded_queue import BoundedQueue
     from headwater.channel.routing.fast_path import BypassRoute
     from headwater.channel.source import Source
     from headwater.native.program import Native

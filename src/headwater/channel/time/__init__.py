@@ -1,1 +1,1 @@
-"""Clocks, timers and deadlines."""
+"""Clocks, and what is to be done at which time."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headwater.channel.queues.bounded_queue import BoundedQueue
+from headwater.channel.concurrency.bounded_queue import BoundedQueue
 from headwater.channel.routing.fast_path import SAMPLE_EVERY, SAMPLE_MASK, Bypass
 from headwater.channel.routing.letter import Letter
 from headwater.channel.routing.route import Flow, Ready

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from headwater.channel.queues.bounded_queue import Waiters
+from headwater.channel.concurrency.bounded_queue import Waiters
 from headwater.federation.send.catch_up import CatchUp
 from headwater.federation.send.frame_builder import MAX_EVENTS, MAX_RECORD_BYTES, FrameBuilder
 from headwater.federation.send.pending import (

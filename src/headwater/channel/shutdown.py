@@ -15,9 +15,9 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
+from headwater.channel.concurrency.reentrancy import in_handler, running
 from headwater.channel.dispatch.event_loop import LoopDispatcher
 from headwater.channel.dispatch.thread_call import in_thread
-from headwater.channel.queues.reentrancy import in_handler, running
 from headwater.errors import ChannelError
 from headwater.late import asyncio
 from headwater.signals import end_signals
