@@ -79,7 +79,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("ecode", "pyfunc"),
     ),
     "native": (
-        ("cache", "emit", "engine", "once"),
+        ("builtin_functions", "cache", "emit", "engine", "once"),
         ("env", "kernels", "python"),
         ("codegen",),
         ("record",),

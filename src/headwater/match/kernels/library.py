@@ -37,6 +37,7 @@ from headwater.match.kernels.match import (
     X_WORDS,
 )
 from headwater.native import engine
+from headwater.native.builtin_functions import ONE_ARGUMENT, MethodDef, new_function
 from headwater.native.emit import Module
 from headwater.native.once import once
 
@@ -301,29 +302,16 @@ def code() -> engine.Code:
     return engine.compile(source(), ("hw_match", "hw_match_rows", "hw_match_hash", ASK, ANY), imports, "straight")
 
 
-class _MethodDef(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
+@once
+def _method() -> MethodDef:
+    return MethodDef(
+        b"match", code()["hw_match"], ONE_ARGUMENT, b"The payloads of the entries that a record satisfies."
     )
-
-
-@once
-def _method() -> _MethodDef:
-    return _MethodDef(b"match", code()["hw_match"], 0x0008, b"The payloads of the entries that a record satisfies.")
-
-
-@once
-def _new_function() -> Any:
-    make: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
-    return make(("PyCFunction_NewEx", ctypes.pythonapi))
 
 
 def record_function(control: bytes, keep: object) -> Any:
     """A builtin function of one record; `keep` lives as long as it does: the owners of all memory it leads to."""
-    return _new_function()(ctypes.addressof(_method()), control, keep)
+    return new_function(_method(), control, keep)
 
 
 def judge_of(control: bytes) -> bytes:

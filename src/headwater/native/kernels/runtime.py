@@ -8,6 +8,7 @@ from typing import Any
 from headwater.ir.library import libm
 from headwater.late import np
 from headwater.native import engine
+from headwater.native.builtin_functions import ONE_ARGUMENT, MethodDef, new_function
 from headwater.native.kernels.shared import kernels
 from headwater.native.once import once
 
@@ -81,28 +82,11 @@ def _zeros() -> Any:
     return np.zeros(ZEROS, np.uint8)
 
 
-class _MethodDef(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-_METH_O = 0x0008
-
-
 @once
-def _methods() -> dict[str, _MethodDef]:
+def _methods() -> dict[str, MethodDef]:
     doc = b"Evaluate on one record."
     names = {"hw_py_test": b"test", "hw_py_run": b"run"}
-    return {kernel: _MethodDef(name, runtime()[kernel], _METH_O, doc) for kernel, name in names.items()}
-
-
-_new_function: Any = ctypes.pythonapi.PyCFunction_NewEx
-_new_function.restype = ctypes.py_object
-_new_function.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
+    return {kernel: MethodDef(name, runtime()[kernel], ONE_ARGUMENT, doc) for kernel, name in names.items()}
 
 
 def python_function(kernel: str, function: int, env: int, counts: int, keep: tuple[Any, ...]) -> Any:
@@ -112,4 +96,4 @@ def python_function(kernel: str, function: int, env: int, counts: int, keep: tup
     """
     words = (function, env, counts)
     control = b"".join(word.to_bytes(8, "little") for word in words)
-    return _new_function(ctypes.addressof(_methods()[kernel]), control, keep)
+    return new_function(_methods()[kernel], control, keep)

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from headwater.native import engine
+from headwater.native.builtin_functions import ONE_ARGUMENT, MethodDef, new_function
 from headwater.native.once import once
 from headwater.python_versions import Interpreter, chosen, unknown
 from headwater.types.binding import Binding
@@ -226,29 +227,12 @@ def _attribute(cls: Any, name: str) -> Any:
 # ── builtin functions ──
 
 
-class MethodDef(ctypes.Structure):
-    """What Python knows of a builtin function; to be kept as long as the function is there."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-_METH_O = 0x0008
-new_function = _function("PyCFunction_NewEx", ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
-
-
 def builtin(name: str, doc: str, source: str, imports: dict[str, int], keep: tuple[Any, ...]) -> Callable[[Any], Any]:
     """A builtin function of one argument from LLVM assembly that defines `@name(ptr self, ptr argument)`.
 
     `keep` lives as long as it does: the objects whose addresses are in the code.
     """
     code = engine.compile(source, (name,), imports, "straight")
-    method = MethodDef(name.encode(), code[name], _METH_O, doc.encode(errors="replace"))
-    made: Callable[[Any], Any] = new_function(
-        ctypes.addressof(method), (method, code, *keep), "headwater.native.python.codec"
-    )
+    method = MethodDef(name.encode(), code[name], ONE_ARGUMENT, doc.encode(errors="replace"))
+    made: Callable[[Any], Any] = new_function(method, (method, code, *keep), "headwater.native.python.codec")
     return made

@@ -20,14 +20,14 @@ from types import BuiltinFunctionType
 from typing import Any
 
 from headwater.native import engine
+from headwater.native.builtin_functions import FAST_WITH_KEYWORDS, MethodDef, new_function
 from headwater.native.once import once
 from headwater.native.python.emit import Code, address
-from headwater.native.python.interpreter import HEAD, MethodDef, log, memory_of, new_function, supported, word_at
+from headwater.native.python.interpreter import HEAD, log, memory_of, supported, word_at
 from headwater.native.python.kernels import imports
 
 _NOWHERE = -1  # no event has this number
 SIZE = HEAD  # where a list and a deque have their length: right after the head
-_METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 
 
 class SourceSlots:
@@ -103,14 +103,14 @@ class FastPath:
         self.nest = nest
         self._code = engine.compile(_Kernel(nest, depth, sample).source(), ("publish",), imports(), "straight")
         text = f"publish($self, event=None, /, **fields)\n--\n\n{doc}"
-        self._method = MethodDef(b"publish", self._code["publish"], _METH_FASTCALL_KEYWORDS, text.encode())
+        self._method = MethodDef(b"publish", self._code["publish"], FAST_WITH_KEYWORDS, text.encode())
 
     def publish(self, source: SourceSlots) -> Callable[..., int] | None:
         """The function that publishes at a source; None where the source's encoder is not machine code."""
         if type(source._fast) is not BuiltinFunctionType:
             return None
         source._fast_path = self  # the function keeps the source, and so its code
-        made: Callable[..., int] = new_function(ctypes.addressof(self._method), source, type(source).__module__)
+        made: Callable[..., int] = new_function(self._method, source, type(source).__module__)
         return made
 
 
