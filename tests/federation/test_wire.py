@@ -58,6 +58,12 @@ def runs(draw: st.DrawFn, *, tagged: bool = False) -> list[tuple[int, int, bytes
     return items
 
 
+def encode_run(source: int, number: int, items: list[tuple[int, int, bytes]], **options: Any) -> bytes:
+    """The frame of events that are given as (seq, stamp, record)."""
+    seqs, stamps = [seq for seq, _, _ in items], [stamp for _, stamp, _ in items]
+    return wire.encode_events(source, number, seqs, stamps, [record for _, _, record in items], **options)
+
+
 # ── events ──
 
 
@@ -66,14 +72,14 @@ def runs(draw: st.DrawFn, *, tagged: bool = False) -> list[tuple[int, int, bytes
 def test_runs_arrive_as_they_were(source: int, number: int, items: list[tuple[int, int, bytes]], again: bool) -> None:
     seqs, stamps, data = zip(*items, strict=True)
     frames = [
-        wire.encode_run(source, number, items, resent=again),
+        wire.encode_events(source, number, seqs, stamps, data, resent=again),
         wire.encode_events(source, number, list(seqs), list(stamps), list(data), resent=again),
     ]
     if list(seqs) == list(range(seqs[0], seqs[0] + len(seqs))):
         frames.append(wire.encode_run_first(source, number, seqs[0], stamps, data, resent=again))
     assert len(set(frames)) == 1
     if not again:
-        frames.append(wire.encode_run(source, number, items))
+        frames.append(wire.encode_events(source, number, seqs, stamps, data))
     marked = wire.resent(frames[0])
     for frame, flag in ((frames[0], again), (frames[-1], again), (marked, True)):
         found = read(frame)
@@ -104,7 +110,7 @@ def test_one_event_takes_few_bytes() -> None:
 def test_the_layout_of_a_run() -> None:
     head = struct.pack("<BIBQQqI", 2, 3, 0, 4, 10, T, 2)
     assert (
-        body(wire.encode_run(3, 4, [(10, T, b"a"), (12, T + 7, b"bc")]))
+        body(encode_run(3, 4, [(10, T, b"a"), (12, T + 7, b"bc")]))
         == head + struct.pack("<6I", 0, 2, 0, 7, 1, 2) + b"abc"
     )
     head = struct.pack("<BIBQQqI", 2, 3, 4 | 8 | 2, 4, 10, T, 2)
@@ -116,7 +122,7 @@ def test_the_layout_of_a_run() -> None:
 @pytest.mark.parametrize("step", [1, 3])
 def test_long_runs(count: int, step: int) -> None:
     items = [(1 + i * step, T + 17 * i, i.to_bytes(8, "little")) for i in range(count)]
-    found = read(wire.encode_run(1, 1, items))
+    found = read(encode_run(1, 1, items))
     assert list(zip(found.seqs, found.stamps, found.records, strict=True)) == items
 
 
@@ -153,7 +159,7 @@ def test_runs_are_cut_to_fit(data: Any, limit: int) -> None:
 def test_stamps_that_fit_one_run() -> None:
     assert wire.spans(T, T + U32 // 2) and wire.spans(T, T - U32 // 2)
     assert not wire.spans(T, T + U32 // 2 + 1) and not wire.spans(T, T - U32 // 2 - 1)
-    found = read(wire.encode_run(1, 1, [(1, T, b""), (2, T + U32 // 2, b""), (3, T - U32 // 2, b"")]))
+    found = read(encode_run(1, 1, [(1, T, b""), (2, T + U32 // 2, b""), (3, T - U32 // 2, b"")]))
     assert found.stamps == [T, T + U32 // 2, T - U32 // 2]
 
 
@@ -187,8 +193,8 @@ def test_what_does_not_fit_a_frame() -> None:
         lambda: wire.encode_event(1, 1, 0, T, b""),
         lambda: wire.encode_event(1, 1, 1, 2**63, b""),
         lambda: wire.encode_event(1, 1, 1, T, bytes(wire.MAX_FRAME)),
-        lambda: wire.encode_run(1, 1, []),
-        lambda: wire.encode_run(1, 1, [(1, T, bytes(wire.MAX_FRAME // 2)), (2, T, bytes(wire.MAX_FRAME // 2))]),
+        lambda: encode_run(1, 1, []),
+        lambda: encode_run(1, 1, [(1, T, bytes(wire.MAX_FRAME // 2)), (2, T, bytes(wire.MAX_FRAME // 2))]),
         lambda: wire.encode_events(1, 1, [1, 2], [T, T], [b"", b""], [(1,), (U32 + 1,)]),
         lambda: wire.encode_events(1, 1, [1], [T], [b""], [(1,) * 65_536]),
         lambda: wire.encode_events(1, 1, range(1, 6), [T] * 5, [b""] * 5, [(1,) * 65_535] * 5),
@@ -245,7 +251,7 @@ def test_records_of_any_type_arrive_as_they_were(
     made = [frame]
     if not tagged:
         made.append(wire.encode_run_first(1, 2, first, stamps, sent, resent=again, header=header))
-        made.append(wire.encode_run(1, 2, list(zip(seqs, stamps, sent, strict=True)), resent=again, header=header))
+        made.append(encode_run(1, 2, list(zip(seqs, stamps, sent, strict=True)), resent=again, header=header))
     assert len(set(made)) == 1
     whole = wire.encode_events(1, 2, list(seqs), stamps, sent, tags, resent=again)
     like = all(each[4:16] == some[0][4:16] and each[:4] == struct.pack("<I", len(each)) for each in sent)
@@ -374,7 +380,7 @@ def test_hostile_control_messages(data: bytes) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_compressed_frames(codec: wire.Codec) -> None:
-    frame = wire.encode_run(1, 1, [(i, T + i, bytes(64)) for i in range(1, 500)])
+    frame = encode_run(1, 1, [(i, T + i, bytes(64)) for i in range(1, 500)])
     small = wire.compress(frame, codec)
     assert len(small) < len(frame) / 5 and read(small) == read(frame)
     assert wire.compress(small, codec) is small

@@ -35,8 +35,8 @@ BARE: list[Any] = [  # records without their headers
 ]
 PLAIN = [
     wire.encode_event(1, 2, 3, T, b"record"),
-    wire.encode_run(1, 2, MANY[:4]),
-    wire.encode_run(1, 2, MANY),
+    wire.encode_events(1, 2, *map(list, zip(*MANY[:4], strict=True))),
+    wire.encode_events(1, 2, *map(list, zip(*MANY, strict=True))),
     wire.encode_run_first(1, 2, 7, [T] * 50, [b"abc"] * 50, resent=True),
     wire.encode_events(1, 2, [1, 1, 5], [T] * 3, [b"a", b"bc", b""], [(1,), (), (2, 3)]),
     *(encode(header=HEADER) for encode in BARE),
@@ -186,7 +186,7 @@ def test_hostile_frames_cost_little(frame: bytes) -> None:
 def test_what_a_frame_becomes_is_bounded() -> None:
     """The most events and the most tags that one frame may have."""
     count = MAX_RUN
-    frame = wire.encode_run(1, 1, [(2 * i + 1, T + 1000 * i, b"") for i in range(count)])
+    frame = wire.encode_events(1, 1, range(1, 2 * count, 2), [T + 1000 * i for i in range(count)], [b""] * count)
     small = wire.compress(frame, "zstd")
     tracemalloc.start()
     try:

@@ -279,9 +279,8 @@ class Installer:
                     peer.control.extend(again)
                     if lane.ended and not lane.pending and not lane.behind:
                         peer.control.append(wire.encode_control(Ends(lane.sid)))
-                    if (lane.pending or lane.behind) and not lane.dirty:
-                        lane.dirty = True
-                        peer.dirty.append(lane)
+                    if lane.pending or lane.behind:
+                        peer.add_dirty(lane)
                 else:
                     lane.announced = False
         peer.send_soon()

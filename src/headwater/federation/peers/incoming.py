@@ -165,9 +165,7 @@ class Incoming(Outgoing):
             if number <= lane.again_asked:
                 return  # it has come over an older link
             lane.restart, lane.again_asked, lane.announced = (dict(after), dict(since)), number, False
-            if not lane.dirty:
-                lane.dirty = True
-                self.dirty.append(lane)
+            self.add_dirty(lane)
         self.send_soon()
 
     def _on_barrier(self, message: Barrier) -> None:

@@ -144,7 +144,7 @@ class Outgoing(PeerRecord):
         return wire.encode_control(Barrier(crossing.channel.name, crossing.version, crossing.points))
 
     def add_dirty(self, lane: Lane) -> None:
-        """Something was put in while sources stood still; a barrier follows, with which it goes."""
+        """A lane has something to send: it goes with what is sent next, after `send_soon`."""
         if not lane.dirty:
             lane.dirty = True
             self.dirty.append(lane)
@@ -204,9 +204,8 @@ class Outgoing(PeerRecord):
                         self.control.extend(again)
                     if lane.ended and not lane.pending and not lane.behind:
                         self.control.append(wire.encode_control(Ends(lane.sid)))
-                    if (lane.pending or lane.behind) and not lane.dirty:
-                        lane.dirty = True
-                        self.dirty.append(lane)
+                    if lane.pending or lane.behind:
+                        self.add_dirty(lane)
                 if crossing.due:
                     crossing.told = 0
                     again_due.append(crossing)

@@ -16,6 +16,8 @@ from headwater.channel.routing.node_logs import Logged, read
 from headwater.channel.routing.past import judged
 from headwater.channel.routing.route import meet
 from headwater.errors import HeadwaterError
+from headwater.federation.send.frame_builder import MAX_EVENTS
+from headwater.federation.send.pending import BYTES
 from headwater.federation.wire import frames as wire
 from headwater.late import np, pa
 
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.federation")
 NEARLY_EVENTS = 2048  # events behind, from which on new ones are taken in again
-RUN = 4096  # events in a frame at most
-BYTES = 1 << 20  # bytes of records in a frame, about
 
 
 class CatchUp:
@@ -161,8 +161,8 @@ class CatchUp:
 
     def _emit(self, tag: int, seqs: Any, stamps: Any, records: list[bytes], frames: list[bytes]) -> None:
         lane = self.lane
-        for start in range(0, len(records), RUN):
-            end = start + RUN
+        for start in range(0, len(records), MAX_EVENTS):
+            end = start + MAX_EVENTS
             numbers, times, some = seqs[start:end].tolist(), stamps[start:end].tolist(), records[start:end]
             tags = None if not tag else [(tag,)] * len(some)
             for first, last in wire.runs(numbers, times, some, tags, limit=BYTES, alone=True):

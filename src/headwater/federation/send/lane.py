@@ -71,7 +71,7 @@ class Lane(FrameBuilder):
         self._forgotten: deque[tuple[int, int]] = deque()  # number and events of frames that are kept no longer
         self._chunk_surplus = 0  # events in waiting chunks beyond one each
         # Of what was put in, and of what was taken out, so many were no events: numbers, which machine code counts as
-        # well (`BypassSlots`), and pauses.
+        # well (`BypassSlots`), and `Gap`s.
         self.gap_count, self._gaps_taken = bytearray(8), 0
         self._unsettled = 0  # events that were sent and not acknowledged
         self.passed = self.dropped = 0  # events put into frames, and lost before that

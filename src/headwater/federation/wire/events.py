@@ -49,7 +49,6 @@ from headwater.federation.wire.kinds import (
 from headwater.late import np
 from headwater.types.layout import HEADER_SIZE
 
-Item = tuple[int, int, bytes]  # sequence number, stamp in nanoseconds, record
 Tags = Sequence[tuple[int, ...]]
 
 FEW_EVENTS = 32  # up to here plain Python beats setting up arrays
@@ -131,19 +130,6 @@ def encode_events(
     if len(records) == 1 and tags is None and not resent:
         return encode_event(source, number, seqs[0], stamps[0], records[0], header)
     return _encode(source, number, seqs, stamps, records, tags, resent, header)
-
-
-def encode_run(
-    source: int, number: int, items: Sequence[Item], *, resent: bool = False, header: Header | None = None
-) -> bytes:
-    """As `encode_events`, of (seq, stamp, record)."""
-    if len(items) == 1 and not resent:
-        seq, stamp, record = items[0]
-        return encode_event(source, number, seq, stamp, record, header)
-    if not items:
-        raise FrameError("events: expected at least one event, found none")
-    seqs, stamps, records = zip(*items, strict=True)
-    return _encode(source, number, seqs, stamps, records, None, resent, header)
 
 
 def encode_run_first(
