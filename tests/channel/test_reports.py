@@ -178,7 +178,7 @@ def test_counts_are_right_while_threads_publish() -> None:
         threads = [threading.Thread(target=publish) for _ in range(2)]
         for thread in threads:
             thread.start()
-        others = []
+        others, ended = [], []
         for _ in range(30):
             others.append(channel.subscribe(lambda event: None, "badge = 1"))
             for each in (lone, *others):
@@ -188,10 +188,15 @@ def test_counts_are_right_while_threads_publish() -> None:
                 gone = others.pop(0)
                 gone.cancel()
                 counts = gone.counts  # what a publisher was about to hand over is dropped, and counted
-                assert counts.passed == counts.delivered + counts.dropped
+                assert counts.passed == counts.delivered + counts.dropped + counts.queued
+                assert counts.queued <= len(threads)  # each may be about to call the handler
+                ended.append(gone)
         stop.set()
         for thread in threads:
             thread.join(GUARD)
+        for gone in ended:
+            counts = gone.counts
+            assert counts.passed == counts.delivered + counts.dropped and not counts.queued
         counts = lone.counts
         assert counts.evaluated == counts.passed == counts.delivered == sum(published)
 

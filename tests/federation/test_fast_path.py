@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import headwater.channel.source as source_module
 from headwater import Event, Interest, Queue, i64
 from headwater.channel.reports.counters import FAULTS
+from headwater.channel.routing.counts import Readings
 from headwater.channel.routing.letter import Chunk, Rows
 from headwater.errors import ClosedError
 from headwater.federation.arrive.relay import RelaySource
@@ -229,7 +230,7 @@ class Side:
         results = [outcome(which, least, event) for event in self.events[self.seq - counts.evaluated :]]
         assert counts.undecided == sum(result.status is Status.UNDECIDED for result in results)
         [entry] = (each for each in channel.entries.values() if not each.local)
-        [judged] = (lineup.judged(entry) for lineup in channel.lineups)
+        [judged] = (lineup.judged(entry, Readings()) for lineup in channel.lineups)
         faults = {kind: sum(bool(result.faults & kind) for result in results) for kind in FAULTS}
         assert judged.undecided == counts.undecided
         assert judged.faults == {kind: n for kind, n in faults.items() if n}

@@ -228,3 +228,27 @@ def test_a_source_that_cannot_run_an_interest_says_so() -> None:
         assert "colour" in coloured.refused[f"{CHANNEL}@lab"]
         assert "bytes" in raw.refused["raw@lab"]
         assert {where for where, _ in _where(desk)} >= {"refused"}
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_what_was_evaluated_at_the_source_counts_here_as_far_as_it_came_here(single: bool) -> None:
+    """Counts add up at the sink's node, too: nothing is rejected there that never came."""
+    with nodes() as make:
+        _, desk, source = pair(make)
+        third, filtered = Log(), Log()
+        stateful = desk.channel(CHANNEL).subscribe(third, every_third)
+        plain = desk.channel(CHANNEL).subscribe(filtered, "badge > 3")
+        make.ready(desk)
+        events = [Sighting(badge=badge) for badge in range(9)]
+        if single:
+            for event in events:
+                source.publish(event)
+        else:
+            source.publish_many(source.type.to_arrow(events))
+        third.wait(3)
+        filtered.wait(5)
+        for subscription, passed in ((stateful, 3), (plain, 5)):
+            counts = subscription.counts
+            assert (counts.evaluated, counts.passed, counts.rejected, counts.delivered) == (passed, passed, 0, passed)
+        total = desk.channel(CHANNEL).report().counts
+        assert (total.evaluated, total.passed, total.rejected) == (8, 8, 0)

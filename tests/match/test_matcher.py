@@ -367,3 +367,32 @@ def test_an_interrupt_comes_through() -> None:
     finally:
         sys.setprofile(None)
     assert matching.match(reading()) == ["x"]
+
+
+def test_who_counts_by_itself_is_read_by_itself() -> None:
+    matcher = Matcher(READING)
+    key = matcher.add("zone", on("zone = 1"))
+    one, two, totals = matcher.ledger(), matcher.ledger(), new_totals()
+    matching = matcher.snapshot()
+    for ledger, events in ((one, 3), (two, 5)):
+        for _ in range(events):
+            matching.counting_in(totals, ledger)(reading(zone=None))
+    assert matcher.counts(key) == (0, {}) and matcher.counts(key, [one]) == (3, {})
+    assert matcher.counts(key, [one, two]) == (8, {}) and totals[0] == 8
+    before = one.copy()
+    matching.counting_in(totals, one)(reading(zone=None))
+    assert matcher.counts(key, [before]) == (3, {}) and matcher.counts(key, [one]) == (4, {})
+    matcher.absorb(one)
+    assert matcher.counts(key) == (4, {}) and matcher.counts(key, [two]) == (9, {})
+
+
+def test_a_slot_that_is_used_again_begins_with_nothing() -> None:
+    matcher, totals = Matcher(READING), new_totals()
+    ledger = matcher.ledger()
+    for _ in range(4):
+        key = matcher.add("zone", on("zone = 1"))
+        matching = matcher.snapshot()
+        matching.counting_in(totals, ledger)(reading(zone=None))
+        assert matcher.counts(key, [ledger]) == (1, {})
+        matcher.remove(key)
+        del matching

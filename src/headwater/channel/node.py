@@ -666,7 +666,7 @@ class Node:
         return replace(reporting.node(self), services=self.services.report())
 
     def _counts_of(self, subscription: Subscription) -> Counts:
-        with self._wiring.lock, self._wiring.still({channel for channel, _ in subscription._attachments}):
+        with self._wiring.lock:
             return subscription._counted()
 
     # ── the end ──

@@ -1,4 +1,10 @@
-"""Reports made from what is there; each while the sources concerned stand still, so that its numbers agree."""
+"""Reports made from what is there, while sources go on.
+
+Each source is asked for its counts once, between two of its events, so that the numbers of a report agree source by
+source: none stands still for more than the moment of a copy, and never two at once.
+
+What became of events that passed is looked at before sources are asked how many those were, and what waits in queues
+after that, as far as it was published before: so every event that passed is in one place, or counted as waiting."""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from headwater.channel.reports.counters import Counts
 from headwater.channel.reports.report import (
     ChannelReport,
     NodeReport,
@@ -17,6 +24,8 @@ from headwater.channel.reports.report import (
 )
 from headwater.channel.reports.tally import Tally
 from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.counts import Readings
+from headwater.channel.routing.letter import Chunk, Letter, Rows
 from headwater.channel.routing.route import Entry, Flow, Lineup
 from headwater.threads import PROCESS
 
@@ -28,10 +37,15 @@ if TYPE_CHECKING:
 
 
 class _Look:
-    """One look at a node, for all that is reported of it together."""
+    """One look at a node, for all that is reported of it together. The wiring's lock is held."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, subscriptions: Iterable[Subscription], channels: Iterable[Channel]) -> None:
         self._node = node
+        self._outcomes = {each: each._outcomes() for each in subscriptions}
+        self.readings = Readings()
+        for channel in channels:
+            for flow in channel.flows():
+                self.readings.flow(flow)
         self._whys: dict[tuple[Lineup, Entry], tuple[str, str]] = {}
 
     @cached_property
@@ -40,13 +54,28 @@ class _Look:
         found: Counter[Channel | Source] = Counter()
         for subscription in (*self._node.subscriptions.values(), *self._node._parting, *self._node._pulling):
             if subscription._calm:
-                for attachment, letter, n, _, _ in subscription._mailbox.contents():
-                    found[attachment.channel] += n
-                    found[letter.source] += n
-                for attachment, letter, n in subscription._too_early_ones():
-                    found[attachment.channel] += n
-                    found[letter.source] += n
+                waiting = [(item[0], item[1], item[2]) for item in subscription._mailbox.contents()]
+                for attachment, letter, n in (*waiting, *subscription._too_early_ones()):
+                    if self._is_counted(letter):
+                        found[attachment.channel] += n
+                        found[letter.source] += n
         return found
+
+    def _is_counted(self, letter: Letter | Chunk) -> bool:
+        """Whether an event was published before its source was asked for its counts."""
+        point = self.readings.points.get(letter.source)
+        return point is None or _number(letter) <= point
+
+    def tally(self, flow: Flow) -> Tally:
+        """What became of the events of a source in a channel."""
+        found = self.readings.flow(flow).tally
+        assert found is not None
+        return found
+
+    def counts(self, subscription: Subscription) -> Counts:
+        """Everything counted of a subscription."""
+        found = subscription._counts_with(self._outcomes[subscription], self.readings)
+        return subscription._counted() if found is None else found
 
     def placed(self, attachment: Attachment, lineup: Lineup, flows: list[Flow]) -> list[Placement]:
         """Where an interest runs, and why there and so."""
@@ -70,10 +99,10 @@ class _Look:
 
 def node(it: Node) -> NodeReport:
     """Everything at a node."""
-    with it._wiring.lock, it._wiring.still(it.channels()):
+    with it._wiring.lock:
         channels = it.channels()
         sources = [each for channel in channels for each in channel.sources.values()]
-        look = _Look(it)
+        look = _Look(it, it.subscriptions.values(), channels)
         return NodeReport(
             name=it.name,
             state="closed" if it.closed else "open",
@@ -95,23 +124,20 @@ def node(it: Node) -> NodeReport:
 
 def channel(it: Channel) -> ChannelReport:
     """One channel."""
-    wiring = it.node._wiring
-    with wiring.lock, wiring.still([it]):
-        return _channel(it, _Look(it.node))
+    with it.node._wiring.lock:
+        return _channel(it, _Look(it.node, (), [it]))
 
 
 def source(it: Source) -> SourceReport:
     """One source."""
-    wiring = it.channel.node._wiring
-    with wiring.lock, wiring.still([it.channel]):
-        return _source(it, _Look(it.channel.node))
+    with it.channel.node._wiring.lock:
+        return _source(it, _Look(it.channel.node, (), ()))
 
 
 def subscription(it: Subscription) -> SubscriptionReport:
     """One subscription."""
-    wiring = it.node._wiring
-    with wiring.lock, wiring.still({key[0] for key in it._attachments}):
-        return _subscription(it, _Look(it.node))
+    with it.node._wiring.lock:
+        return _subscription(it, _Look(it.node, [it], ()))
 
 
 def _attachments(it: Channel) -> list[Attachment]:
@@ -121,7 +147,7 @@ def _attachments(it: Channel) -> list[Attachment]:
 
 def _channel(it: Channel, look: _Look) -> ChannelReport:
     attached = _attachments(it)
-    tally = _sum([it.past, *(lineup.past for lineup in it.lineups), *(flow.tally() for flow in it.flows())])
+    tally = _sum([it.past, *(lineup.past for lineup in it.lineups), *(look.tally(flow) for flow in it.flows())])
     parent = it.parent
     return ChannelReport(
         name=it.name,
@@ -137,6 +163,15 @@ def _channel(it: Channel, look: _Look) -> ChannelReport:
     )
 
 
+def _number(letter: Letter | Chunk) -> int:
+    """The sequence number of an event, or of the first of those that were taken in together."""
+    if isinstance(letter, Rows):
+        letter = letter.origin
+    if isinstance(letter, Chunk):
+        return letter.first if letter.consecutive else int(letter.seqs[0])
+    return letter.seq
+
+
 def _sum(tallies: list[Tally]) -> Tally:
     total = Tally()
     for each in tallies:
@@ -150,7 +185,7 @@ def _source(it: Source, look: _Look) -> SourceReport:
     for channel, flow in it.flows.items() if not it.withdrawn else ():
         for attachment in _attachments(channel):
             placements += look.placed(attachment, flow.lineup, [flow])
-    tally = _sum([it.past, *(flow.tally() for flow in it.flows.values())])
+    tally = _sum([it.past, *(look.tally(flow) for flow in it.flows.values())])
     return SourceReport(
         name=it.name,
         type=it.type.name if it.type is not None else None,
@@ -158,7 +193,7 @@ def _source(it: Source, look: _Look) -> SourceReport:
         counts=tally.counts(look.queued[it]),
         latency=tally.fates.latency,
         channel=it.channel.name,
-        published=it.seq - it._flow.base,
+        published=look.readings.flow(it._flow).seen,
         facts=it.stated,
         zones=tuple(sorted(it.zones)),
         placements=tuple(placements),
@@ -180,7 +215,7 @@ def _subscription(it: Subscription, look: _Look) -> SubscriptionReport:
         type=types.pop() if len(types) == 1 else None,
         state=it.state,  # type: ignore[arg-type]
         epoch=it.epoch,
-        counts=it._counted(),
+        counts=look.counts(it),
         latency=it._latency.copy(),
         channel=it.target,
         interest="; ".join(texts) or None,

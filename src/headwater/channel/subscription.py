@@ -23,6 +23,7 @@ from headwater.channel.queues.pull import Pulling
 from headwater.channel.reports.counters import Counts, Latency
 from headwater.channel.reports.report import SubscriptionReport
 from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.counts import Readings
 from headwater.channel.routing.fast_path import SAMPLE_MASK
 from headwater.channel.routing.letter import About, Chunk, Letter
 from headwater.channel.routing.route import Ready
@@ -98,7 +99,6 @@ class Subscription(Pulling[E_co]):
         self._handling: Letter | Chunk | None = None  # what its handler has just now, except on the fast path
         self._delivered = self._failed = self._skipped = self._expired = 0
         self._past = Counts()  # of epochs and channels that are over
-        self._past_direct = 0
         self._parked = False
         self._holding = threading.Lock()  # of who pauses, resumes or wakes it; never held while it runs
         # What a handler may raise without anyone but us hearing of it. Ctrl-C is for the publisher to hear of.
@@ -144,16 +144,16 @@ class Subscription(Pulling[E_co]):
             return
         self._accept(attachment, letter, ready)
 
-    def _accept(self, attachment: Attachment, letter: Letter, ready: Ready, *, counted: bool = True) -> None:
+    def _accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
         if self._progress is not None:
             if letter.source.rereads and self._left_for_later(attachment, letter, 1):
                 return
             self._progress.arrive(attachment, letter)
-        self._put((attachment, letter, 1, *self._urgency(attachment, letter)), ready, counted=counted)
+        self._put((attachment, letter, 1, *self._urgency(attachment, letter)), ready)
 
-    def _put(self, item: Item, ready: Ready, *, counted: bool = True) -> None:
+    def _put(self, item: Item, ready: Ready) -> None:
         mailbox = self._mailbox
-        if mailbox.put(item, counted):
+        if mailbox.put(item):
             ready.append(mailbox)
         elif mailbox.order != "arrival" and not mailbox.inline and self._dispatcher is not None:
             self._dispatcher.urgent(mailbox)
@@ -190,8 +190,6 @@ class Subscription(Pulling[E_co]):
             return False
         if full and not mailbox.held and self._progress.misses_no_more(attachment, letter):
             return False  # it goes on since, and may not have seen that there is something to be read
-        with mailbox.lock:
-            attachment.passed += n
         self._leave_out((attachment, letter, n, 0, math.inf), n)
         return True
 
@@ -220,7 +218,7 @@ class Subscription(Pulling[E_co]):
         if place not in self._begun and letter.seq > self._past_seen.get(source, 0):
             self._past_seen[source] = letter.seq
             attachment.begin_with(letter)
-            self._accept(attachment, letter, ready, counted=False)
+            self._accept(attachment, letter, ready)
 
     def _too_early(self, attachment: Attachment, letter: Letter | Chunk) -> bool:
         """Whether an event must wait, since events from before it may still come."""
@@ -589,40 +587,52 @@ class Subscription(Pulling[E_co]):
         return reporting.subscription(self)
 
     def _counted(self) -> Counts:
-        """Called while its sources stand still.
+        """Everything counted; the wiring's lock is held.
 
         What is on its way from the queue to the handler is counted as queued, so that every event that passed is
         counted once. Handlers go on meanwhile: where an event was given back to the queue just now, and so was seen
         twice, we look again."""
         for _ in range(LOOKS):
-            with self._beginning:  # so that no event of `_early` goes on meanwhile
-                found = self._totals()
-            on_the_way = found.passed - found.delivered - found.dropped - found.expired - found.skipped - found.queued
-            if on_the_way >= 0:
-                break
-        return replace(found, queued=found.queued + max(0, on_the_way)) if self._calm else found
+            found = self._counts_with(self._outcomes(), self._readings())
+            if found is not None:
+                return found
+        return self._counts_with(self._outcomes(), self._readings(), exact=False)  # type: ignore[return-value]
 
-    def _totals(self) -> Counts:
-        """All that can be counted where it is; what leaves the queue is looked at before the queue."""
-        early = sum(n for waiting in self._early.values() for _, _, n in waiting)
-        delivered, failed, skipped, expired = self._delivered, self._failed, self._skipped, self._expired
-        dropped, late, queued = self._mailbox.dropped, self._mailbox.late, self._mailbox.waiting
-        total, direct = self._past, self._past_direct
-        for attachment in self._attachments.values():
-            total = total + attachment.counts()
-            direct += attachment.direct
-        return replace(
-            total,
-            passed=total.passed + early,  # they wait for what was before them
-            rejected=total.rejected - early,
-            delivered=delivered + direct,
-            dropped=dropped + (early if self._mailbox.closed else 0),
+    def _readings(self) -> Readings:
+        return Readings({attachment.entry for attachment in self._attachments.values()})
+
+    def _outcomes(self) -> Counts:
+        """What became of events that passed. It is looked at before sources are asked how many those were, and what
+        leaves the queue before the queue: so no event is missed."""
+        with self._beginning:  # so that no event of `_early` goes on meanwhile
+            early = sum(n for waiting in self._early.values() for _, _, n in waiting)
+            delivered, failed, skipped, expired = self._delivered, self._failed, self._skipped, self._expired
+            dropped, late, queued = self._mailbox.dropped, self._mailbox.late, self._mailbox.waiting
+        if self._mailbox.closed:
+            dropped += early
+        else:
+            queued += early  # they wait for what was before them
+        return Counts(
+            delivered=delivered,
+            dropped=dropped,
             expired=expired,
             skipped=skipped,
             failed=failed,
             late=late,
-            queued=queued + (0 if self._mailbox.closed else early),
+            queued=queued,
         )
+
+    def _counts_with(self, outcomes: Counts, readings: Readings, *, exact: bool = True) -> Counts | None:
+        """All counts together; None if an event was seen twice, unless that is all the same."""
+        total = self._past + outcomes
+        for attachment in list(self._attachments.values()):
+            total = total + attachment.counts(readings)
+        if not self._calm:
+            return total
+        gone = total.delivered + total.dropped + total.expired + total.skipped
+        if exact and total.passed < gone + total.queued:
+            return None
+        return replace(total, queued=max(total.queued, total.passed - gone))
 
     def _too_early_ones(self) -> Iterator[tuple[Attachment, Letter | Chunk, int]]:
         """Events, with how many each is, that wait for those of the past of their source's node."""
@@ -634,8 +644,7 @@ class Subscription(Pulling[E_co]):
 
     def _retire(self, attachment: Attachment) -> None:
         """An attachment ends; its counts stay."""
-        self._past = self._past + attachment.counts()
-        self._past_direct += attachment.direct
+        self._past = self._past + attachment.counts(Readings((attachment.entry,), still=True))
 
     def __enter__(self) -> Self:
         return self

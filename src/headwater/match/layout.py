@@ -36,7 +36,7 @@ LOADS = {"i8": 0, "i16": 1, "i32": 2, "i64": 3, "u8": 4, "u16": 5, "u32": 6, "u6
 
 # the whole matching
 C_FIXED, C_MAGIC, C_FINGERPRINT, C_SEGMENTS, C_SEGREFS, C_OPAQUES, C_OPAQUE_COUNT, C_COUNTERS = range(8)
-C_ATTRS, C_COUNTING, C_EMPTY, C_EXACT, C_UNSPLIT, C_TOTALS, C_WORDS = range(8, 15)
+C_ATTRS, C_COUNTING, C_EMPTY, C_EXACT, C_UNSPLIT, C_TOTALS, C_WEIGHTS, C_WORDS = range(8, 16)
 
 # a segment as one matching uses it
 R_SEGMENT, R_DEAD, R_SCAN, R_WORDS = range(4)
@@ -64,4 +64,4 @@ T_EVENTS, T_CANDIDATES, T_HITS, T_WORDS = range(4)
 N_UNDECIDED, N_MALFORMED, N_BASE, N_WEIGHT, N_FAULTS = range(5)
 
 CHUNK = 16  # words of bits that are worked on at a time: 1024 entries
-SLOT_BITS = 16  # counters of 2^16 words lie together
+SLOT_BITS = 12  # counters of 2^12 words lie together

@@ -120,7 +120,8 @@ class Matcher:
             )
         predicates, faulty = lower(interest, self._opaques)
         optional = any(p.attribute.optional and p.attribute.opaque is None for p in predicates)
-        slot = self._counters.take(c.WHOLE if faulty else c.PLAIN, split=optional)
+        sure = not any(p.attribute.optional or p.attribute.opaque is not None for p in predicates)
+        slot = self._counters.take(c.WHOLE if faulty else c.PLAIN, split=optional, sure=sure)
         key = self._next
         self._next += 1
         self._pending[key] = Entry(key, payload, slot, predicates)
@@ -151,7 +152,8 @@ class Matcher:
         count = len(payloads)
         found = range(self._next, self._next + count)
         self._next += count
-        ids = (Payloads(payloads), self._counters.take_many(count, split=optional), np.arange(found.start, found.stop))
+        slots = self._counters.take_many(count, split=optional, sure=not optional)
+        ids = (Payloads(payloads), slots, np.arange(found.start, found.stop))
         self._bulk.append(from_ranges(attributes, owners, which, keys[0], keys[1], ids))
         self._optional += count if optional else 0
         self._latest = None
@@ -216,9 +218,20 @@ class Matcher:
     # ── what is known of them ──
 
     @_locked
-    def counts(self, key: int) -> c.Counted:
-        """An entry's undecided events, and its events by fault."""
-        return self._counters.read(*self._slot(key))
+    def counts(self, key: int, ledgers: Iterable[c.Ledger] = ()) -> c.Counted:
+        """An entry's undecided events, and its events by fault: those counted in these ledgers, or in none."""
+        return self._counters.read(*self._slot(key), ledgers)
+
+    @_locked
+    def ledger(self) -> c.Ledger:
+        """For one who counts what it matches by itself: its counts can be read while it, and nobody else, stands
+        still. It is to be handed back (`absorb`)."""
+        return self._counters.ledger()
+
+    @_locked
+    def absorb(self, ledger: c.Ledger) -> None:
+        """Who counted in a ledger matches nothing here any more."""
+        self._counters.absorb(ledger)
 
     @_locked
     def weigh(self, key: int, weight: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from headwater.ir.interp import Fault
 from headwater.late import np
 from headwater.match import layout as w
-from headwater.match.counters import KINDS, Counters
+from headwater.match.counters import KINDS, Counters, Ledger
 from headwater.match.kernels.library import judge_of, record_function
 from headwater.match.opaque import Opaque, Opaques
 from headwater.match.rows import Rows, Spans, refs_of
@@ -56,11 +56,13 @@ class Held:
     def source(self) -> Source:
         return self.segment.source(self.mask())
 
-    def count_faults(self, opaque: Opaque, faults: dict[Fault, int], counters: Counters, totals: Any) -> None:
+    def count_faults(
+        self, opaque: Opaque, faults: dict[Fault, int], counters: Counters, totals: Any, ledger: Ledger | None
+    ) -> None:
         """Faults of a batch, for every entry that is this native code."""
         for at in self.segment.users(opaque):
             if not self.is_dead(at):
-                counters.add(int(self.segment.slots[at]), faults, totals)
+                counters.add(int(self.segment.slots[at]), faults, totals, ledger)
 
 
 def new_totals() -> Any:
@@ -92,14 +94,22 @@ class Core:
         self.refs = refs_of(held)
         self._nowhere = np.zeros(1, np.uint64)
         self.totals = new_totals()  # where nobody asks for them
-        self.control = self._control(counting=True, totals=self.totals)
-        self.silent = self._control(counting=False, totals=self.totals)
+        self._weights = counters.table
+        self.control = self._control(counting=True, totals=self.totals, table=self._weights)
+        self.silent = self._control(counting=False, totals=self.totals, table=self._weights)
 
-    def counting_in(self, totals: Any) -> bytes:
-        """The control block that counts in these totals as well."""
-        return self._control(counting=True, totals=totals)
+    def counting_in(self, totals: Any, ledger: Ledger | None) -> tuple[bytes, Any]:
+        """The control block that counts in these totals as well, and in this ledger; and what it needs to be kept.
 
-    def _control(self, *, counting: bool, totals: Any) -> bytes:
+        Where undecided is not told apart from rejected anyway, all count in one place."""
+        table = self._weights if ledger is None or not self.exact else ledger.table()
+        return self._control(counting=True, totals=totals, table=table), (self, totals, ledger, table)
+
+    def ledger_of(self, ledger: Ledger | None) -> Ledger | None:
+        """Where batches count: see `counting_in`."""
+        return ledger if self.exact else None
+
+    def _control(self, *, counting: bool, totals: Any, table: Any) -> bytes:
         header = self.type.layout.header
         words = np.zeros(w.C_WORDS, np.uint64)
         words[w.C_FIXED] = self.type.layout.size
@@ -107,7 +117,7 @@ class Core:
         words[w.C_FINGERPRINT] = int.from_bytes(header[4:], "little")
         words[w.C_SEGMENTS], words[w.C_SEGREFS] = len(self.held), self.refs.ctypes.data
         words[w.C_OPAQUES], words[w.C_OPAQUE_COUNT] = self.table.ctypes.data, len(self.table)
-        words[w.C_COUNTERS] = self.counters.table.ctypes.data
+        words[w.C_COUNTERS], words[w.C_WEIGHTS] = table.ctypes.data, self._weights.ctypes.data
         words[w.C_ATTRS] = max((len(each.segment.attributes) for each in self.held), default=0)
         words[w.C_COUNTING], words[w.C_EMPTY], words[w.C_EXACT] = counting, id(_EMPTY), self.exact
         words[w.C_UNSPLIT] = (self._nowhere if self.exact else self.counters.unsplit).ctypes.data
@@ -144,17 +154,18 @@ class Matching:
         """The native code that entries share; each answers at most once for an event."""
         return [opaque.native for opaque in dict.fromkeys(self._core.opaques)]
 
-    def counting_in(self, totals: Any) -> Any:
+    def counting_in(self, totals: Any, ledger: Ledger | None = None) -> Any:
         """A `match` that counts in these totals (`new_totals`) as well: undecided events, then faults by kind, of all
-        entries together, each with its weight."""
+        entries together, each with its weight. With a `ledger` (`Matcher.ledger`) it counts for entries there."""
         _check_totals(totals)
-        return record_function(self._core.counting_in(totals), (self._core, totals))
+        return record_function(*self._core.counting_in(totals, ledger))
 
-    def judge_in(self, totals: Any) -> tuple[bytes, Any]:
+    def judge_in(self, totals: Any, ledger: Ledger | None = None) -> tuple[bytes, Any]:
         """The same for machine code that has to know only whether anybody wants a record (`kernel.judge_of`), and what
         is to be kept as long as it may ask."""
         _check_totals(totals)
-        return judge_of(self._core.counting_in(totals)), (self._core, totals)
+        control, kept = self._core.counting_in(totals, ledger)
+        return judge_of(control), kept
 
     def settle(self) -> bool:
         """Let machine code answer where it has become ready, also for native code that nobody has asked since: whether
@@ -176,10 +187,11 @@ class Matching:
         rows, spans = self.spans(batch)
         return [(payload, rows[start:end]) for payload, start, end in spans]
 
-    def spans(self, batch: Any, totals: Any = None) -> Spans:
-        """The same, as one array of rows and the stretch of it that each payload wants; counts in `totals` as well."""
+    def spans(self, batch: Any, totals: Any = None, ledger: Ledger | None = None) -> Spans:
+        """The same, as one array of rows and the stretch of it that each payload wants; counts in `totals` as well, and
+        for entries in `ledger`."""
         if totals is not None:
             _check_totals(totals)
         if self._rows is None:
             self._rows = Rows(self._core, self._for_rows())
-        return self._rows.match(batch, self._core.totals if totals is None else totals)
+        return self._rows.match(batch, self._core.totals if totals is None else totals, self._core.ledger_of(ledger))

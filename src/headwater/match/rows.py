@@ -11,7 +11,7 @@ from headwater.errors import ExecutionError
 from headwater.late import np, pa
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute
-from headwater.match.counters import increase
+from headwater.match.counters import Ledger, increase
 from headwater.match.few import few
 from headwater.match.kernels.library import match_rows
 from headwater.match.kernels.match import O_BUFFER, O_COUNT, O_ROOM, O_WORDS
@@ -46,7 +46,8 @@ class Rows:
         self.used = tuple(dict.fromkeys(node[0] for node in types))
         self.kinds = {name: arrow_type(self.record.by_name[name].type) for name in self.used}
         self.opaques = list(dict.fromkeys(core.opaques))
-        self._control: tuple[Any, Any] = (None, None)  # the last totals, and the control block for them
+        # The last totals and ledger, and the control block for them.
+        self._control: tuple[Any, Any, Any, Any] = (None, None, None, None)
         # Entries of all segments under one number.
         sizes = [each.segment.count for each in held]
         self._bases = np.cumsum([0, *sizes]).astype(np.uint32)
@@ -61,7 +62,7 @@ class Rows:
                 row[at] = words.setdefault(word, len(words))
         return made
 
-    def match(self, batch: Any, totals: Any) -> Spans:
+    def match(self, batch: Any, totals: Any, ledger: Ledger | None) -> Spans:
         if not isinstance(batch, pa.RecordBatch):
             raise ExecutionError(f"expected a pyarrow RecordBatch, found {type(batch).__name__}")
         core, rows = self.core, batch.num_rows
@@ -72,8 +73,8 @@ class Rows:
             return found
         buffers = Buffers(self.plan, self._columns(batch))
         words = np.append(buffers.words[: len(self.plan.words)], np.uint64(0))  # -1 is the last: none
-        answers = self._ask(batch, totals)
-        control = self._control_for(totals)
+        answers = self._ask(batch, totals, ledger)
+        control = self._control_for(totals, ledger)
         if not core.exact:
             increase(core.counters.unsplit, 0, rows)
         hits, scratch = _Hits(rows), _local.take()
@@ -86,12 +87,12 @@ class Rows:
         _local.spare.append(scratch)
         return hits.grouped(self._payloads)
 
-    def _control_for(self, totals: Any) -> Any:
-        last, control = self._control
-        if last is not totals:
-            words = self.core.counting_in(totals)
+    def _control_for(self, totals: Any, ledger: Ledger | None) -> Any:
+        last, whose, control, _ = self._control
+        if last is not totals or whose is not ledger:
+            words, kept = self.core.counting_in(totals, ledger)
             control = ctypes.create_string_buffer(words, len(words))
-            self._control = (totals, control)
+            self._control = (totals, ledger, control, kept)
         return control
 
     def _columns(self, batch: Any) -> dict[str, Any]:
@@ -111,7 +112,7 @@ class Rows:
         whole = conform(self.record, batch)
         return {name: whole.column(name) for name in self.used}
 
-    def _ask(self, batch: Any, totals: Any) -> dict[int, Any]:
+    def _ask(self, batch: Any, totals: Any, ledger: Ledger | None) -> dict[int, Any]:
         """What native code says of each row: 0 rejected, 1 passed, 2 undecided; faults are counted here."""
         answers = {}
         for opaque in self.opaques:
@@ -124,7 +125,7 @@ class Rows:
             answers[opaque.number] = np.ascontiguousarray(status, np.uint8)
             if result.counts.faults:
                 for held in self.held:
-                    held.count_faults(opaque, result.counts.faults, self.core.counters, totals)
+                    held.count_faults(opaque, result.counts.faults, self.core.counters, totals, ledger)
         return answers
 
     def _segment(

@@ -37,11 +37,10 @@ class Correlation(Subscription[Match]):
     def _arrive(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
         event = attachment.form.one(letter)
         with self._tree_lock:
-            attachment.passed += 1
             matches = self._tree.offer(attachment.part, event, self.node.clock.now())
         for match in matches:
             priority, expiry = self._urgency(attachment, letter)
-            self._put((attachment, letter.seen_as(match), 1, priority, expiry), ready, counted=False)
+            self._put((attachment, letter.seen_as(match), 1, priority, expiry), ready)
 
     def _arrive_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
         for letter in chunk.letters(attachment.form.have.arrow_to_records(chunk.taken())):

@@ -86,12 +86,10 @@ class Mailbox:
 
     # ── in ──
 
-    def put(self, item: Item, counted: bool = True) -> bool:
+    def put(self, item: Item) -> bool:
         """Take an item; True if the caller must call `dispatch` when it holds no lock any more."""
         n = item[2]
         with self.lock:
-            if counted:
-                item[0].passed += n
             if self.closed:
                 self._drop(item, n)
                 return False
@@ -129,7 +127,6 @@ class Mailbox:
         try:
             if len(self.items) + self._chunk_surplus + n >= self.limit or self.held or self.closed:
                 return False
-            attachment.passed += n
             self.items.append((attachment, letter, n, 0, inf))  # type: ignore[arg-type]
             if n != 1:
                 self._chunk_surplus += n - 1
@@ -152,7 +149,6 @@ class Mailbox:
         with self.lock:
             if not self._applies_backpressure or self.held or self.closed or not isinstance(self.items, deque):
                 return False
-            attachment.passed += len(items)
             self.items.extend(items)
             if self.is_full:
                 self._full.add(self)

@@ -65,11 +65,9 @@ class OrderedMailbox(Mailbox):
 
     # ── in ──
 
-    def put(self, item: Item, counted: bool = True) -> bool:
+    def put(self, item: Item) -> bool:
         n = item[2]
         with self.lock:
-            if counted:
-                item[0].passed += n
             if self.closed:
                 self._drop(item, n)
                 return False

@@ -38,6 +38,12 @@ class Fates:
         if self.heir is not None:
             self.heir.took(ns)
 
+    def copy(self) -> Fates:
+        """As it is now."""
+        made = Fates()
+        made.absorb(self)
+        return made
+
     def absorb(self, other: Fates) -> None:
         with _leaf:
             self._absorb(other)
@@ -71,10 +77,10 @@ class Tally:
         self._absorb(other)
         self.fates.absorb(other.fates)
 
-    def inherit(self, other: Tally) -> None:
+    def inherit(self, other: Tally, fates: Fates) -> None:
         """Add what another has counted, now that it ends, and what will yet become of its events."""
         self._absorb(other)
-        self.fates.inherit(other.fates)
+        self.fates.inherit(fates)
 
     def _absorb(self, other: Tally) -> None:
         self.published += other.published

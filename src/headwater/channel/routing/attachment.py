@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.concurrency.bounded_queue import BoundedQueue
 from headwater.channel.options.expression import Expression
 from headwater.channel.reports.counters import Counts
+from headwater.channel.routing.counts import Judged, Readings
 from headwater.channel.routing.fast_path import HandlerBypass
 from headwater.channel.routing.letter import About, Chunk, Letter
 from headwater.channel.routing.past import Recollection
-from headwater.channel.routing.route import Bystander, Entry, Judged, Lineup, Quick, Ready
+from headwater.channel.routing.route import Bystander, Entry, Lineup, Quick, Ready
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -51,15 +52,15 @@ class Attachment:
         # Whether priority or lifetime differ from event to event, so that a batch must be taken apart.
         self.by_event = any(e is not None and e.constant is None for e in (priority, lifetime))
         self.epoch = subscription.epoch
-        self.passed = 0  # counted under the mailbox's lock
+        # What its entry counts at the sources is right for it, from when on it came, but for
         self.recalled = 0  # events of the past that it began with: evaluated and passed
         self.repeated = 0  # events that came as they were published, and had come with the past already
+        self.withheld = 0  # events that its entry passed, and that were not for it; less those that came in the end
         self._bypass: HandlerBypass | None = None
         # The last event of each source before this epoch; by number, since another may get its id.
         self.points: dict[int, tuple[str, int]] = {}
-        self._since: dict[Lineup, tuple[int, Judged, int]] = {}  # what each had counted before
-        self._gone = (0, Judged())  # of line-ups that are no more
-        self._gone_direct = 0
+        self._since: dict[Lineup, tuple[Judged, int]] = {}  # what each had counted before, and how many were direct
+        self._gone = (Judged(), 0)  # of line-ups that are no more
         self.mailbox = subscription._mailbox
         wanted, recorder = subscription._options.history, channel.recorder
         begins = wanted and recorder is not None and self.epoch == 1
@@ -72,11 +73,6 @@ class Attachment:
         if self._bypass is None and self.subscription._plain:
             self._bypass = HandlerBypass(self)
         return self._bypass
-
-    @property
-    def direct(self) -> int:
-        """Events that were handed over past the queue: while that is so nobody else wants any."""
-        return self._gone_direct + sum(lineup.direct - since[2] for lineup, since in self._since.items())
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         if self.quick is None or not self.quick(self, letter, 1, ready):
@@ -113,12 +109,12 @@ class Attachment:
     def _begin_with(self, letters: list[Letter], ready: Ready) -> None:
         """Events of the past, which no source evaluates here again: they are counted as evaluated with having passed.
         Nothing else comes meanwhile."""
-        before = self.passed
+        before = self.withheld
         if self.quick is None or not self.mailbox.put_all(self, letters, ready):
             for letter in letters:
                 self.accept(letter, ready)
-        self.recalled += self.passed - before
-        self.passed = before
+        self.recalled += len(letters) - (self.withheld - before)
+        self.withheld = before
         for letter in letters:
             self._recalled_by(letter.source, 1)
 
@@ -188,6 +184,7 @@ class Attachment:
         else:
             early = int(letter.seq <= floor)
         if early:
+            self.withheld += early
             letter.source.fates(self.channel).lost("skipped", early)
         return early
 
@@ -197,33 +194,35 @@ class Attachment:
 
     def joined(self, lineup: Lineup) -> None:
         if lineup.how(self.entry) != "never":
-            self._since[lineup] = (lineup.seen, lineup.judged(self.entry), lineup.direct)
+            self._since[lineup] = lineup.baseline(self.entry), lineup.direct
 
     def left(self, lineup: Lineup) -> None:
         if lineup in self._since:
-            evaluated, judged = self._of(lineup)
-            self._gone = (self._gone[0] + evaluated, self._gone[1] + judged)
-            self._gone_direct += lineup.direct - self._since[lineup][2]
+            judged, direct = self._of(lineup, Readings((self.entry,)))
+            self._gone = self._gone[0] + judged, self._gone[1] + direct
             del self._since[lineup]
 
-    def _of(self, lineup: Lineup) -> tuple[int, Judged]:
-        seen, before, _ = self._since[lineup]
-        return lineup.seen - seen, lineup.judged(self.entry) - before
+    def _of(self, lineup: Lineup, readings: Readings) -> tuple[Judged, int]:
+        """What was counted at a line-up since it came, and how many events were handed over past the queue."""
+        before, direct = self._since[lineup]
+        return lineup.judged(self.entry, readings) - before, lineup.direct_of(readings) - direct
 
-    def counts(self) -> Counts:
-        """Evaluated, passed, rejected, undecided and faults since it began; its sources stand still."""
-        evaluated, judged = self._gone
-        evaluated += self.recalled - self.repeated
+    def counts(self, readings: Readings) -> Counts:
+        """Evaluated, passed, rejected, undecided and faults since it began; delivered are those of them that were
+        handed over past the queue: while that is so nobody else wants any."""
+        judged, direct = self._gone
         for lineup in self._since:
-            more, further = self._of(lineup)
-            evaluated, judged = evaluated + more, judged + further
-        passed = self.passed + self.recalled + self.direct
+            more, directly = self._of(lineup, readings)
+            judged, direct = judged + more, direct + directly
+        again = self.recalled - self.repeated
+        evaluated, passed = judged.evaluated + again, judged.passed + again - self.withheld
         return Counts(
             evaluated=evaluated,
             passed=passed,
             rejected=evaluated - passed - judged.undecided,
             undecided=judged.undecided,
             faults=dict(judged.faults),
+            delivered=direct,
         )
 
     def about(self, letter: Letter) -> About:

@@ -43,6 +43,7 @@ from headwater.errors import HeadwaterError
 from headwater.native.python.publish import BypassSlots
 
 if TYPE_CHECKING:
+    from headwater.match.counters import Ledger
     from headwater.channel.routing.attachment import Attachment
     from headwater.channel.routing.letter import Letter
     from headwater.channel.routing.route import Flow, Ready
@@ -77,7 +78,7 @@ class Bypass(BypassSlots):
     def call(self, event: Any, record: bytes) -> None:
         """Hand over one event, or what is in its record."""
 
-    def judged_by(self, matching: Any, totals: Any) -> None:
+    def judged_by(self, matching: Any, totals: Any, ledger: Ledger | None) -> None:
         """Only what an entry of this matching wants is to take it, from here on: the source stands still."""
 
     def passes_by(self, letter: Letter, ready: Ready) -> None:

@@ -8,11 +8,12 @@ Flow      one source's events in one channel (its own, or one derived from it)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from headwater.channel.reports.tally import Fates, Tally
+from headwater.channel.routing.counts import Judged, Reading, Readings
 from headwater.channel.routing.letter import Chunk, Letter, Rows
 from headwater.interest import Interest
 from headwater.ir.covers import covers, disjoint
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from headwater.channel.concurrency.bounded_queue import BoundedQueue
     from headwater.channel.routing.fast_path import BypassRoute
     from headwater.channel.source import Source
+    from headwater.match.counters import Ledger
     from headwater.native.program import Native
     from headwater.native.record import Result
 
@@ -35,6 +37,7 @@ Quick = Callable[[Any, "Letter | Chunk", int, Ready], bool]
 FEW = 256  # interests that are looked through for a member that they have in common, whenever one changes
 EXACT = 10_000  # interests on fields that may be missing, up to which every undecided event is counted as such
 How = Literal["always", "never", "matched", "alone"]
+_NONE = (0,) * (1 + len(KINDS))
 
 
 class Member(Protocol):
@@ -122,6 +125,7 @@ class Entry:
         self.interest, self.key, self.zones = interest, key, zones
         self.members: tuple[Member, ...] = ()  # replaced while every source of the channel stands still
         self.width = 0  # how many of them are subscriptions
+        self.fresh = False  # it has just come to the line-ups, and nothing is counted for it yet
 
     @property
     def local(self) -> bool:
@@ -141,24 +145,6 @@ def key_of(interest: Interest | None) -> object:
     if interest.stateful:
         return object()
     return interest.fingerprint, repr(sorted(interest.params.items()))
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """Counts of an entry beside passed: undecided, and faults."""
-
-    undecided: int = 0
-    faults: Mapping[Fault, int] = field(default_factory=dict)
-
-    def __add__(self, other: Judged) -> Judged:
-        faults = {fault: self.faults.get(fault, 0) + n for fault, n in other.faults.items()}
-        return Judged(self.undecided + other.undecided, {**self.faults, **faults})
-
-    def __sub__(self, other: Judged) -> Judged:
-        kinds = dict.fromkeys((*self.faults, *other.faults))
-        faults = {fault: self.faults.get(fault, 0) - other.faults.get(fault, 0) for fault in kinds}
-        rest = {fault: n for fault, n in faults.items() if n}
-        return Judged(self.undecided - other.undecided, rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +176,7 @@ class Lineup:
         self.past = Tally()  # of flows that have ended
         self._always: dict[Entry, None] = {}
         self._alone: dict[Entry, None] = {}
-        self._gone: dict[Entry, Judged] = {}  # what flows that have ended counted for entries that run alone
+        self._gone: dict[Entry, Judged] = {}  # what flows that have ended counted for entries, beside `retired`
         self.route = EMPTY
 
     @property
@@ -206,6 +192,10 @@ class Lineup:
     def direct(self) -> int:
         """Those of them that took the fast path (`HandlerBypass`)."""
         return self._retired_direct + sum(flow.direct for flow in self.flows)
+
+    def direct_of(self, readings: Readings) -> int:
+        """The same when these were taken."""
+        return self._retired_direct + readings.lineup(self).direct
 
     def how(self, entry: Entry) -> How:
         """How events of these sources are judged for an entry."""
@@ -247,16 +237,30 @@ class Lineup:
             return "native code, alone", "it looks at the event's source, sequence number or time"
         return "native code, alone", "it may run for long"
 
-    def judged(self, entry: Entry) -> Judged:
-        """What the entry was undecided about so far, and its faults."""
-        match self._how.get(entry):
-            case "matched":
-                assert self.matcher is not None
-                undecided, faults = self.matcher.counts(self._keys[entry])
-                return Judged(undecided, dict(faults))
-            case "alone":
-                return sum((flow.judged(entry) for flow in self.flows), self._gone.get(entry, Judged()))
-        return Judged()
+    def judged(self, entry: Entry, readings: Readings) -> Judged:
+        """What became of all events that have come here, as far as the entry is concerned."""
+        how, now = self._how.get(entry, "never"), readings.lineup(self)
+        if how == "never":
+            return Judged()
+        seen, gone = self.retired + now.seen, self._gone.get(entry, Judged())
+        evaluated = seen + now.asked.get(entry, 0)
+        passed = now.passed.get(entry, 0) + (seen if how == "always" else 0)
+        undecided = 0
+        faults: dict[Fault, int] = {}
+        if how == "matched":
+            assert self.matcher is not None
+            undecided, faults = self.matcher.counts(self._keys[entry], now.ledgers)
+        elif entry in now.unclear:
+            undecided, *numbers = now.unclear[entry]
+            faults = {fault: n for fault, n in zip(KINDS, numbers, strict=True) if n}
+        return Judged(evaluated, passed, undecided, faults) + gone
+
+    def baseline(self, entry: Entry) -> Judged:
+        """The same for a member that comes now, while the sources stand still."""
+        if not entry.fresh:
+            return self.judged(entry, Readings((entry,), still=True))
+        seen = self.seen
+        return Judged(seen, seen if self._how[entry] == "always" else 0)
 
     def add_many(self, entries: Iterable[Entry]) -> None:
         matched = []
@@ -349,11 +353,10 @@ class Lineup:
     def retire(self, flow: Flow) -> None:
         """A source has closed."""
         self.flows.remove(flow)
-        self.past.inherit(flow.tally())
+        self.past.inherit(flow.tally(), flow.fates)
         self.retired += flow.seen - flow.base
         self._retired_direct += flow.direct
-        for entry in self._alone:
-            self._gone[entry] = self._gone.get(entry, Judged()) + flow.judged(entry)
+        self._keep(flow)
 
     def hand(self, flow: Flow, other: Lineup) -> None:
         """A source goes on in another line-up, with what it has counted; it stands still meanwhile."""
@@ -362,12 +365,23 @@ class Lineup:
         for lineup, sign in (self, 1), (other, -1):
             lineup.retired += sign * (flow.seen - flow.base)
             lineup._retired_direct += sign * flow.direct
-        for entry in self._alone:
-            self._gone[entry] = self._gone.get(entry, Judged()) + flow.judged(entry)
-        for entry in other._alone:
-            other._gone[entry] = other._gone.get(entry, Judged()) - flow.judged(entry)
-        flow.lineup = other
+        self._keep(flow)
+        flow.lineup, flow.ledger = other, other.ledger()
         flow.take(other.route)
+
+    def ledger(self) -> Ledger | None:
+        """Where one more flow counts what it matches here."""
+        return None if self.matcher is None else self.matcher.ledger()
+
+    def _keep(self, flow: Flow) -> None:
+        """What a flow has counted for entries here stays here."""
+        for entry in {*flow.passed, *flow.asked, *flow.unclear}:
+            undecided, *faults = flow.unclear.pop(entry, _NONE)
+            named = {fault: n for fault, n in zip(KINDS, faults, strict=True) if n}
+            more = Judged(flow.asked.pop(entry, 0), flow.passed.pop(entry, 0), undecided, named)
+            self._gone[entry] = self._gone.get(entry, Judged()) + more
+        if self.matcher is not None and flow.ledger is not None:
+            self.matcher.absorb(flow.ledger)
 
 
 class Flow(FlowSlots):
@@ -381,14 +395,18 @@ class Flow(FlowSlots):
         "_remote_since",
         "_runners",
         "_totals",
+        "asked",
         "base",
         "channel",
         "fates",
+        "ledger",
         "lineup",
+        "passed",
         "recalled",
         "route",
         "source",
         "spread",
+        "unclear",
     )
 
     bypass: Any
@@ -398,7 +416,12 @@ class Flow(FlowSlots):
         # The number of the last event; and of the last one before this process, if its source is logged.
         self.seen = self.base = source.logged_upto(channel)
         self.spread = self.base  # those of them that came by `accept` or `accept_chunk`
-        self._passed = self._evaluated = 0
+        self._passed = self._evaluated = 0  # over all entries
+        # The blocks of entries: see `Reading`.
+        self.passed: dict[Entry, int] = {}
+        self.asked: dict[Entry, int] = {}
+        self.unclear: dict[Entry, list[int]] = {}
+        self.ledger = lineup.ledger()
         self.recalled = 0  # events of the past that subscriptions began with: evaluated and passed
         self._evaluated_upto = self.base  # `_evaluated` is up to event `_evaluated_upto`, by routes that are over
         self._totals = new_totals()
@@ -419,7 +442,7 @@ class Flow(FlowSlots):
         if bypass is not None and bypass.pending is not None:
             self._remote_since = self.seen - self.spread
             if route.matching is not None:
-                bypass.judged_by(route.matching, self._totals)
+                bypass.judged_by(route.matching, self._totals, self.ledger)
         self.route, self.bypass = route, bypass
 
     def skip(self, seq: int) -> None:
@@ -445,8 +468,13 @@ class Flow(FlowSlots):
         if route.matching is not None:
             match = self._match
             if match is None:
-                match = self._match = route.matching.counting_in(self._totals)
+                match = self._match = route.matching.counting_in(self._totals, self.ledger)
+            passed = self.passed
             for entry in match(letter.record):
+                try:
+                    passed[entry] += 1
+                except KeyError:
+                    passed[entry] = 1
                 self._passed += entry.width
                 for member in entry.members:
                     member.accept(letter, ready)
@@ -476,12 +504,13 @@ class Flow(FlowSlots):
             for member in entry.members:
                 member.accept_chunk(chunk, n, ready)
         if route.matching is not None:
-            rows, spans = route.matching.spans(chunk.taken(), self._totals)
-            passed = 0
+            rows, spans = route.matching.spans(chunk.taken(), self._totals, self.ledger)
+            passed, by_entry = 0, self.passed
             for entry, start, end in spans:
                 some = end - start
                 part = chunk if some == n else Rows(chunk, rows, start, end)
                 passed += entry.width * some
+                by_entry[entry] = by_entry.get(entry, 0) + some
                 for member in entry.members:
                     if member.quick is None or not member.quick(member, part, some, ready):
                         member.accept_chunk(part, some, ready)
@@ -496,10 +525,11 @@ class Flow(FlowSlots):
         result = native.batch(chunk.taken(), meta=meta if uses_meta(native.program) else None)
         rows = np.flatnonzero(result.selection.fill_null(False).to_numpy(zero_copy_only=False))
         counts = result.counts
-        self._passed += entry.width * counts.passed
-        self._totals[0] += entry.width * counts.undecided
-        for fault, number in counts.faults.items():
-            self._totals[1 + KINDS.index(fault)] += entry.width * number
+        self._count_passed(entry, counts.passed)
+        if counts.undecided or counts.faults:
+            self._count_unclear(entry, 0, counts.undecided)
+            for fault, number in counts.faults.items():
+                self._count_unclear(entry, 1 + KINDS.index(fault), number)
         if len(rows) == 0:
             return
         part = Rows(chunk, rows, 0, len(rows)) if result.output is None else chunk.derived(result.output, rows)
@@ -508,12 +538,41 @@ class Flow(FlowSlots):
 
     def _judge(self, entry: Entry, result: Result) -> None:
         if result.passed:
-            self._passed += entry.width
+            self._count_passed(entry, 1)
         elif result.status is Status.UNDECIDED:
-            self._totals[0] += entry.width
-        for bit, fault in enumerate(KINDS):
-            if result.faults & fault:
-                self._totals[1 + bit] += entry.width
+            self._count_unclear(entry, 0, 1)
+        if result.faults:
+            for bit, fault in enumerate(KINDS):
+                if result.faults & fault:
+                    self._count_unclear(entry, 1 + bit, 1)
+
+    def _count_passed(self, entry: Entry, events: int) -> None:
+        """Events that an entry has passed; of one that every event passes, more than that."""
+        self._passed += entry.width * events
+        self.passed[entry] = self.passed.get(entry, 0) + events
+
+    def _count_asked(self, entry: Entry, events: int) -> None:
+        """An entry was evaluated for so many events more than came by here."""
+        self._evaluated += entry.width * events
+        self.asked[entry] = self.asked.get(entry, 0) + events
+
+    def _count_unclear(self, entry: Entry, kind: int, events: int) -> None:
+        """Events that an entry that runs alone was undecided about, or (1 and more) that had a fault of that kind."""
+        self._totals[kind] += entry.width * events
+        self.unclear.setdefault(entry, list(_NONE))[kind] += events
+
+    def reading(self, of: Collection[Entry] | None, *, lasting: bool) -> Reading:
+        """What it has counted, of these entries or of all; its source stands still, and (if that is to be lasting) may
+        go on afterwards."""
+        seen, direct = self.seen - self.base, self.direct
+        ledgers = [] if self.ledger is None else [self.ledger.copy() if lasting else self.ledger]
+        if of is None:
+            unclear = {entry: words.copy() for entry, words in self.unclear.items()}
+            return Reading(seen, direct, self.passed.copy(), self.asked.copy(), unclear, ledgers, self.tally())
+        passed = {entry: self.passed[entry] for entry in of if entry in self.passed}
+        asked = {entry: self.asked[entry] for entry in of if entry in self.asked}
+        unclear = {entry: self.unclear[entry].copy() for entry in of if entry in self.unclear}
+        return Reading(seen, direct, passed, asked, unclear, ledgers)
 
     def tally(self) -> Tally:
         """What became of its events; its source stands still."""
@@ -524,7 +583,7 @@ class Flow(FlowSlots):
             passed=self._passed + self.direct + self.recalled,  # what takes the fast path passes
             undecided=undecided,
             faults={fault: number for fault, number in zip(KINDS, faults, strict=True) if number},
-            fates=self.fates,
+            fates=self.fates.copy(),
         )
 
     def reaches(self, record: bytes | None) -> Iterable[BoundedQueue]:
@@ -580,12 +639,6 @@ class Flow(FlowSlots):
     def _meta(self, letter: Letter) -> EventContext:
         return EventContext(self.source.name, self.source.node, letter.seq, letter.stamp // 1000)
 
-    def judged(self, entry: Entry) -> Judged:
-        native = self._runners.get(entry)
-        if native is None:
-            return Judged()
-        counts = native.counts
-        return Judged(counts.undecided, {fault: number for fault, number in counts.faults.items() if number})
-
     def forget(self, entry: Entry) -> None:
-        self._runners.pop(entry, None)
+        for known in (self._runners, self.passed, self.asked, self.unclear):
+            known.pop(entry, None)

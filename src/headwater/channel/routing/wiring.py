@@ -100,6 +100,8 @@ class Wiring:
                     self._renew(channel, entries)
                 for member in {id(move.member): move.member for move in todo if move.joins}.values():
                     member.started()
+                for entry in members:
+                    entry.fresh = False
             for channel, entries in touched.items():
                 self.rearranged(channel, entries)
             self.changed(touched)
@@ -135,6 +137,7 @@ class Wiring:
             channel, entry = move.channel, move.entry
             if move.joins and channel.entries.get(entry.key) is not entry:
                 channel.entries[entry.key] = entry
+                entry.fresh = True
                 fresh.setdefault(channel, []).append(entry)
         for channel, entries in fresh.items():
             for lineup in channel.lineups:
@@ -244,7 +247,7 @@ class Wiring:
         for entry in channel.entries.values():
             for member in entry.members:
                 member.left(lineup)
-        channel.past.inherit(lineup.past)
+        channel.past.inherit(lineup.past, lineup.past.fates)
         channel.lineups.remove(lineup)
 
     def remove_derived(self, channel: Channel) -> None:
@@ -254,7 +257,7 @@ class Wiring:
             channel.parent.derived.remove(channel)
             for lineup in channel.lineups:
                 for flow in lineup.flows:
-                    flow.source.past.inherit(flow.tally())
+                    flow.source.past.inherit(flow.tally(), flow.fates)
                     flow.source.flows.pop(channel, None)
 
 

@@ -62,12 +62,14 @@ class RelayFlow(Flow):
         self.spread += 1
         route = self.route
         for entry in route.always:
+            self._passed += entry.width
             self._pass(entry, letter, ready)
         if route.matching is not None:
             match = self._match
             if match is None:
-                match = self._match = route.matching.counting_in(self._totals)
+                match = self._match = route.matching.counting_in(self._totals, self.ledger)
             for entry in match(letter.record):
+                self._count_passed(entry, 1)
                 self._pass(entry, letter, ready)
         for entry in route.alone:
             result = self._native(entry).run(letter.record, self._meta(letter))
@@ -75,20 +77,19 @@ class RelayFlow(Flow):
             if result.passed:
                 out = letter if result.output is None else letter.derived(result.output)
                 with self.source.known(entry, letter.seq, ready):
-                    self._pass(entry, out, ready, counted=False)
+                    self._pass(entry, out, ready)
 
-    def _pass(self, entry: Entry, letter: Letter, ready: Ready, *, counted: bool = True) -> None:
-        if counted:
-            self._passed += entry.width
-        for member in self._members(entry, letter):
+    def _pass(self, entry: Entry, letter: Letter, ready: Ready) -> None:
+        for member in self._members(entry, letter, 1):
             member.accept(letter, ready)
 
-    def _members(self, entry: Entry, what: Letter | Chunk) -> Iterable[Member]:
+    def _members(self, entry: Entry, what: Letter | Chunk, events: int) -> Iterable[Member]:
         """Those to whom it goes now. Of what comes by several ways, only other nodes get everything: they choose for
         themselves."""
         verdict = self.source.verdict
         if verdict is Verdict.TAKE:
             return entry.members
+        self.passed[entry] = self.passed.get(entry, 0) - events  # as far as this node's own sinks are concerned
         if verdict is Verdict.HOLD:
             self.source.aside += [(member, what) for member in entry.members if not _onward(member)]
         return [member for member in entry.members if _onward(member)]
@@ -99,10 +100,12 @@ class RelayFlow(Flow):
         self.spread += n
         route = self.route
         for entry in route.always:
+            self._passed += entry.width * n
             self._pass_chunk(entry, chunk, ready)
         if route.matching is not None:
-            rows, spans = route.matching.spans(chunk.taken(), self._totals)
+            rows, spans = route.matching.spans(chunk.taken(), self._totals, self.ledger)
             for entry, start, end in spans:
+                self._count_passed(entry, end - start)
                 self._pass_chunk(entry, Rows(chunk, rows, start, end), ready)
         type = self.channel.type
         if route.alone and type is not None:
@@ -115,11 +118,10 @@ class RelayFlow(Flow):
                     if result.passed:
                         out = letter if result.output is None else letter.derived(result.output)
                         with self.source.known(entry, letter.seq, ready):
-                            self._pass(entry, out, ready, counted=False)
+                            self._pass(entry, out, ready)
 
     def _pass_chunk(self, entry: Entry, chunk: Chunk, ready: Ready) -> None:
-        self._passed += entry.width * len(chunk)
-        for member in self._members(entry, chunk):
+        for member in self._members(entry, chunk, len(chunk)):
             member.accept_chunk(chunk, len(chunk), ready)
 
 
@@ -269,11 +271,13 @@ class RelaySource(ForeignSource):
                 continue
             if isinstance(what, Letter):
                 if what.seq in new:
+                    member.withheld -= 1
                     member.accept(what, ready)
                 continue
             rows = [row for row, seq in enumerate(what.seqs.tolist()) if seq in new]
             if rows:
                 some = what if len(rows) == len(what) else what.derived(what.taken().take(rows), rows)
+                member.withheld -= len(some)
                 member.accept_chunk(some, len(some), ready)
 
     def _wait_for_room(self, record: bytes | None) -> None:
@@ -312,11 +316,15 @@ class Relay(Subscription):
         self._to, self._barred = to, barred
 
     def _arrive(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
-        if not self._barred(letter.source):
+        if self._barred(letter.source):
+            attachment.withheld += 1
+        else:
             super()._arrive(attachment, letter, ready)
 
     def _arrive_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
-        if not self._barred(chunk.source):
+        if self._barred(chunk.source):
+            attachment.withheld += len(chunk)
+        else:
             super()._arrive_chunk(attachment, chunk, ready)
 
     def _deliver(self, item: Item) -> None:

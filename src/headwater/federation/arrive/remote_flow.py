@@ -23,27 +23,36 @@ class RemoteFlow(Flow):
         self.tags: dict[int, Entry] = source.demands.tags(channel.name)
 
     def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
-        if not self.source.elsewhere(entry):  # type: ignore[attr-defined]
+        if self.source.elsewhere(entry):  # type: ignore[attr-defined]
+            self._count_asked(entry, -1)
+        else:
             super()._alone(entry, letter, ready)
 
     def _chunk_alone(self, entry: Entry, chunk: Chunk, ready: Ready) -> None:
-        if not self.source.elsewhere(entry):  # type: ignore[attr-defined]
+        if self.source.elsewhere(entry):  # type: ignore[attr-defined]
+            self._count_asked(entry, -len(chunk))
+        else:
             super()._chunk_alone(entry, chunk, ready)
 
     def tagged(self, tag: int, letter: Letter, ready: Ready) -> None:
         """What an interest at the source has passed."""
         entry = self.tags.get(tag)
         if entry is not None:
-            self._passed += entry.width
+            self._came(entry, 1)
             for member in entry.members:
                 member.accept(letter, ready)
 
     def tagged_chunk(self, tag: int, chunk: Chunk, ready: Ready) -> None:
         entry = self.tags.get(tag)
         if entry is not None:
-            self._passed += entry.width * len(chunk)
+            self._came(entry, len(chunk))
             for member in entry.members:
                 member.accept_chunk(chunk, len(chunk), ready)
+
+    def _came(self, entry: Entry, events: int) -> None:
+        """What was evaluated at the source counts here as far as it came here: it passed."""
+        self._count_asked(entry, events)
+        self._count_passed(entry, events)
 
 
 __all__ = ["RemoteFlow"]

@@ -434,7 +434,7 @@ class Installer:
         crossing = peer.crossings.get(request.channel)
         if crossing is None:
             return Told({})
-        with self._context.wiring.lock, self._context.wiring.still([crossing.channel]):
+        with self._context.wiring.lock:
             return crossing.counting.told()
 
 

@@ -13,6 +13,7 @@ from headwater.channel.routing.route import Flow, Ready
 from headwater.federation.send.pending import Gap, Pending
 
 if TYPE_CHECKING:
+    from headwater.match.counters import Ledger
     from headwater.channel.source import Source
 
 
@@ -65,10 +66,10 @@ class LaneBypass(Bypass):
         self.judge, self.last_queued, self.gap_count = None, flow.seen, lane.gap_count
         self._lane, self._matching, self._kept = lane, None, None
 
-    def judged_by(self, matching: Any, totals: Any) -> None:
+    def judged_by(self, matching: Any, totals: Any, ledger: Ledger | None) -> None:
         """Only what an entry of this matching wants is to go, from here on: the source stands still."""
         self._matching = None if matching.settle() else matching
-        self.judge, self._kept = matching.judge_in(totals)
+        self.judge, self._kept = matching.judge_in(totals, ledger)
 
     def passes_by(self, letter: Letter, ready: Ready) -> None:
         """An event was published by Python; under the source's lock."""

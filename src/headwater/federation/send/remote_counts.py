@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from headwater.channel.routing.counts import Readings
 from headwater.federation.wire.requests import Told
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 class Counting:
     """Of one crossing. Nothing is counted for it while events flow: sources and matchers count anyway, and here is
-    remembered what they had counted when an interest came. Used while the channel's sources stand still."""
+    remembered what they had counted when an interest came. It is read as all counts are (`Readings`)."""
 
     def __init__(self, crossing: Crossing) -> None:
         self._crossing = crossing
@@ -40,7 +41,8 @@ class Counting:
             if tag in wishes:
                 entry = wishes[tag][0]
                 self._seen[tag], self._past[tag] = seen, 0
-                counted = {lineup: lineup.judged(entry).undecided for lineup in channel.lineups} if known else {}
+                readings = Readings((entry,), still=True)
+                counted = {each: each.judged(entry, readings).undecided for each in channel.lineups} if known else {}
                 self._undecided[tag] = {lineup: number for lineup, number in counted.items() if number}
 
     def forget(self, tag: int) -> None:
@@ -62,20 +64,23 @@ class Counting:
             seen.pop(source, None)
 
     def told(self) -> Told:
-        """All of it, as the peer may know it."""
+        """All of it, as the peer may know it. The wiring's lock is held, and sources go on."""
         crossing = self._crossing
         crossed = sum(lane.passed for lane in crossing.active())
         if crossing.share is not None:
             crossed += crossing.share.crossed
         alone = len(crossing.wishes) == 1
         counts: dict[int, tuple[int, int, int, str, str]] = {}
+        readings = Readings({entry for entry, _ in crossing.wishes.values()})
         for tag, (entry, member) in crossing.wishes.items():
             seen, undecided = self._seen.get(tag, {}), self._undecided.get(tag, {})
             flows = [flow for flow in self._flows() if flow.lineup.consults(entry)]
-            evaluated = self._past.get(tag, 0) + sum(flow.seen - seen.get(flow.source, 0) for flow in flows)
+            evaluated = self._past.get(tag, 0)
+            for flow in flows:
+                evaluated += readings.flow(flow).seen + flow.base - seen.get(flow.source, 0)
             unclear, how, why = 0, "", ""
             for lineup in {flow.lineup for flow in flows}:
-                unclear += lineup.judged(entry).undecided - undecided.get(lineup, 0)
+                unclear += lineup.judged(entry, readings).undecided - undecided.get(lineup, 0)
                 how, why = lineup.why(entry)
             passed = member.passed if member.tag else crossed if alone else -1
             counts[tag] = evaluated, passed, unclear, how, why

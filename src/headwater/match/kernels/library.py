@@ -34,6 +34,7 @@ from headwater.match.kernels.match import (
     X_SEGMENT,
     X_TOTALS,
     X_VALUES,
+    X_WEIGHTS,
     X_WORDS,
 )
 from headwater.native import engine
@@ -84,6 +85,7 @@ def _context(fn: K, control: str, out: str) -> str:
         (X_COUNTING, w.C_COUNTING),
         (X_EXACT, w.C_EXACT),
         (X_TOTALS, w.C_TOTALS),
+        (X_WEIGHTS, w.C_WEIGHTS),
     )
     for at, word in words:
         fn.put(fn.word(control, word), x, at)

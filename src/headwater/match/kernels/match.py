@@ -8,7 +8,7 @@ from headwater.native.emit import Module
 
 # what one event's search carries along
 X_SEGMENT, X_DEAD, X_RANKS, X_VALUES, X_OPAQUES, X_RECORD, X_LENGTH, X_OUT, X_COUNTERS, X_COUNTING = range(10)
-X_EXACT, X_FAILED, X_TOTALS, X_WORDS = range(10, 14)
+X_EXACT, X_FAILED, X_TOTALS, X_WEIGHTS, X_WORDS = range(10, 15)
 # positions found: where, how many, room for how many, what to free
 O_BUFFER, O_COUNT, O_ROOM, O_HEAP, O_WORDS = range(5)
 
@@ -113,9 +113,10 @@ def _count(module: Module) -> None:
     fn.at(loud)
     slots = fn.pointer(fn.pointer("%x", X_SEGMENT), w.S_SLOTS)
     slot = fn.wide(fn.u32(slots, "%pos"))
-    block = fn.pointer(fn.pointer("%x", X_COUNTERS), fn.v(f"lshr i64 {slot}, {w.SLOT_BITS}"))
-    here = fn.at_index("i64", block, fn.v(f"and i64 {slot}, {(1 << w.SLOT_BITS) - 1}"))
-    totals, weight = fn.pointer("%x", X_TOTALS), fn.word(here, w.N_WEIGHT)
+    block, within = fn.v(f"lshr i64 {slot}, {w.SLOT_BITS}"), fn.v(f"and i64 {slot}, {(1 << w.SLOT_BITS) - 1}")
+    here = fn.at_index("i64", fn.pointer(fn.pointer("%x", X_COUNTERS), block), within)
+    known = fn.at_index("i64", fn.pointer(fn.pointer("%x", X_WEIGHTS), block), within)
+    totals, weight = fn.pointer("%x", X_TOTALS), fn.word(known, w.N_WEIGHT)
     undecided = fn.v("zext i1 %undecided to i64")
     fn.bump(here, w.N_UNDECIDED, undecided)
     fn.bump(totals, 0, fn.v(f"mul i64 {undecided}, {weight}"))
