@@ -1,6 +1,7 @@
 """`make bench-service`: what publishing, matching and delivering cost in one process, beside references.
 
-`python benchmarks/service.py NAME …` runs some parts only: handler unwanted consumers batches strategies matching.
+`python benchmarks/service.py NAME …` runs some parts only: handler unwanted consumers batches strategies gate
+matching.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 import matching
 from headwater import Event, Node, Queue, f32, f64, timestamp, u32
+from headwater.channel.queues.gate import Gate
 from headwater.dispatch import AsyncLoop, Pool
 from headwater_studies.harness.benchmark import Report, times, versus
 
@@ -209,12 +211,44 @@ def strategies(report: Report) -> None:
     report.add("publish → await receive(), on an asyncio loop", asyncio.run(on_a_loop()))
 
 
+def gate(report: Report) -> None:
+    """Taking a free gate as publishers do, beside `threading.Lock`: by `with`, which Ctrl-C cannot interrupt, too."""
+    ours, lock = Gate(), threading.Lock()
+    enter, leave = ours.token.pop, ours.token.append
+
+    def in_place() -> None:
+        try:
+            enter()
+        except IndexError:
+            ours.queue()
+        except BaseException:
+            leave(None)
+            raise
+        try:
+            pass
+        finally:
+            leave(None)
+            if ours.waiters:
+                ours.wake()
+
+    def by_with() -> None:
+        with lock:
+            pass
+
+    def nothing() -> None:
+        pass
+
+    mine, theirs, none = versus(in_place, by_with, nothing, repeat=15, number=50_000)
+    report.add("take a gate and lay it down, beside `with threading.Lock()`", mine - none, theirs - none)
+
+
 PARTS: dict[str, Callable[[Report], None]] = {
     "handler": handler,
     "unwanted": unwanted,
     "consumers": consumers,
     "batches": batches,
     "strategies": strategies,
+    "gate": gate,
     "matching": matching.grid,
 }
 

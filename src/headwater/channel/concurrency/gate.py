@@ -1,4 +1,10 @@
-"""A lock for moments, where almost always nobody else wants it: about a third of the cost of `threading.Lock`.
+"""A lock for moments, where almost always nobody else wants it: taken in place, a fifth of the cost of `with Lock()`.
+
+Why it is not `threading.Lock`: a publish takes one of these for its source and one for each queue. With those of
+`threading` in both places, by `with` (the one way that Ctrl-C cannot come between), the same publish was measured at
+1.16 times with a filter that passes, 1.20 with one that rejects, 1.14 to two handlers. `service.py gate` of the
+benchmarks measures the locks themselves (27 ns in place, 70 by acquire and release, 150 by `with`). And machine code,
+which cannot look into a lock of Python's, sees whether the list is empty.
 
 Taking the one token out of a list, and putting it back, are single operations that no other thread can divide. Only who
 finds the list empty waits, on a condition. Code where every nanosecond counts may do the same in place:

@@ -469,12 +469,11 @@ class Flow(FlowSlots):
             match = self._match
             if match is None:
                 match = self._match = route.matching.counting_in(self._totals, self.ledger)
-            passed = self.passed
             for entry in match(letter.record):
                 try:
-                    passed[entry] += 1
+                    self.passed[entry] += 1
                 except KeyError:
-                    passed[entry] = 1
+                    self.passed[entry] = 1
                 self._passed += entry.width
                 for member in entry.members:
                     member.accept(letter, ready)
