@@ -123,17 +123,18 @@ class Readings:
         if found is None:
             source = flow.source
             if self._still:
-                self._read(source)
+                self._read(source, flow)
             else:
                 with source.lock:
-                    self._read(source)
+                    self._read(source, flow)
             found = self._flows[flow]
         return found
 
-    def _read(self, source: Source) -> None:
+    def _read(self, source: Source, flow: Flow) -> None:
         self.points[source] = source.seq
-        for flow in source.flows.values():
-            self._flows[flow] = flow.reading(self._of, lasting=not self._still)
+        for each in (flow, *source.flows.values()):  # it is not among them if its channel was derived, and is closed
+            if each not in self._flows:
+                self._flows[each] = each.reading(self._of, lasting=not self._still)
 
     def lineup(self, lineup: Lineup) -> Reading:
         """The same of all flows of a line-up together."""
