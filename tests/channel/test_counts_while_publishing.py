@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater import Counts, Event, Node, Queue, Source, State, i64
+from headwater import Event, Node, Queue, Source, State, i64
 from headwater.channel.reports.report import NodeReport
 from headwater.channel.routing.route import Lineup
+from headwater.reports import Counts
 from tests.channel.events import GUARD
 
 
