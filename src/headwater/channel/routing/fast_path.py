@@ -43,10 +43,10 @@ from headwater.errors import HeadwaterError
 from headwater.native.python.publish import BypassSlots
 
 if TYPE_CHECKING:
-    from headwater.match.counters import Ledger
     from headwater.channel.routing.attachment import Attachment
     from headwater.channel.routing.letter import Letter
     from headwater.channel.routing.route import Flow, Ready
+    from headwater.match.counters import Ledger
 
 # Of so many events of a source one takes the slow path, and is timed: the one whose number has no bit of the mask.
 SAMPLE_EVERY = 64

@@ -13,8 +13,8 @@ from headwater.channel.routing.route import Flow, Ready
 from headwater.federation.send.pending import Gap, Pending
 
 if TYPE_CHECKING:
-    from headwater.match.counters import Ledger
     from headwater.channel.source import Source
+    from headwater.match.counters import Ledger
 
 
 class Lane(BoundedQueue, Protocol):
