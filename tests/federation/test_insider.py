@@ -3,7 +3,6 @@ that allows it anything: learn nothing, use up nothing, and pass for nobody."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from time import time_ns
 from typing import Any
@@ -17,52 +16,23 @@ from headwater.federation.logs.client import LogClient
 from headwater.federation.network import Network
 from headwater.federation.node import Node
 from headwater.federation.peers import membership
-from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.security.envelope import Sealer
 from headwater.federation.security.identity import Identity
 from headwater.federation.security.session import Exchange
 from headwater.federation.wire import requests as messages
 from headwater.federation.wire.requests import Install, Wish, pack_wishes
 from headwater.interest import Interest
-from headwater.security import Rule, Security
+from headwater.security import Rule
+from tests.federation.certified import EVERYTHING, TLS, certified, joined
 from tests.federation.eavesdropper import eavesdropper
-from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
+from tests.federation.nodes import GUARD, Log, Nodes, eventually, see
 
-TLS = "tls/127.0.0.1:0"
 CHANNEL = "zeta.plans"
 RULES = (Rule("zeta.**", ["lab", "desk"]),)  # and nothing for anybody else
-EVERYTHING = (Rule("**", "*"),)
 
 
 class Plan(Event, name="zeta.Plan"):
     number: u32
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("authority")
-    make_authority(folder)
-    for name in ("lab", "desk", "eve"):
-        issue(folder, name)
-    return folder
-
-
-@pytest.fixture
-def make() -> Iterator[Nodes]:
-    with nodes() as made:
-        yield made
-
-
-def security_of(folder: Path, name: str, rules: tuple[Rule, ...]) -> Security:
-    return Security(
-        certificate=folder / f"{name}.pem", key=folder / f"{name}.key", authority=folder / "authority.pem", rules=rules
-    )
-
-
-def joined(make: Nodes, folder: Path, name: str, rules: tuple[Rule, ...] = RULES, **network: Any) -> Node:
-    security = security_of(folder, name, rules)
-    place = {"connect": make.opened[0].endpoints[0]} if make.opened else {"listen": TLS}
-    return make(name, network=Network(**network, security=security), **place)
 
 
 def asks(eve: Node, lab: Node, request: Any) -> Any:
@@ -75,7 +45,7 @@ def asks(eve: Node, lab: Node, request: Any) -> Any:
 
 
 def test_a_question_for_nothing_tells_nothing(make: Nodes, authority: Path) -> None:
-    lab = joined(make, authority, "lab")
+    lab = joined(make, authority, "lab", RULES)
     source = lab.channel(CHANNEL, Plan).source("s")
     for number in range(3):
         source.publish(number=number)
@@ -122,7 +92,7 @@ def test_whether_a_source_was_heard_is_said_of_its_own_channel(make: Nodes, auth
 
 
 def test_what_is_refused_is_not_remembered_and_hardly_read(make: Nodes, authority: Path) -> None:
-    lab = joined(make, authority, "lab")
+    lab = joined(make, authority, "lab", RULES)
     lab.channel(CHANNEL, Plan).source("s")
     refused = Log()
     lab.subscribe("headwater.interests", refused, "change == 'refused'")
@@ -181,7 +151,7 @@ def test_what_changes_again_and_again_does_not_add_up(
 ) -> None:
     """A node that says each time that it has more channels."""
     monkeypatch.setattr(membership, "MOST_ADS", 5000)
-    lab = joined(make, authority, "lab")
+    lab = joined(make, authority, "lab", RULES)
     eve = joined(make, authority, "eve", EVERYTHING)
     make.together()
     assert lab._engine is not None
@@ -211,7 +181,7 @@ def test_pages_that_never_end_come_to_one(
 ) -> None:
     monkeypatch.setattr(membership, "MOST_ADS", 5000)
     monkeypatch.setattr(membership, "MOST_AD_BYTES", 5 << 20)
-    lab = joined(make, authority, "lab")
+    lab = joined(make, authority, "lab", RULES)
     eve = joined(make, authority, "eve", EVERYTHING)
     make.together()
     assert lab._engine is not None
@@ -251,7 +221,7 @@ def test_what_is_posted_to_one_node_is_nothing_to_another_whose_key_it_has_said_
     there, mine = lab._engine, Exchange()
     identity = Identity.load(certificate=authority / "eve.pem", key=authority / "eve.key")
     sealer = Sealer(identity, "headwater", time_ns())
-    with eavesdropper(lab.endpoints[0], security_of(authority, "eve", EVERYTHING)) as eve:
+    with eavesdropper(lab.endpoints[0], certified(authority, "eve", EVERYTHING)) as eve:
         posts = eve.to(identity.id)
         token = eve.alive(identity.id, sealer.incarnation)
         eventually(lambda: there.fabric.is_alive(identity.id, sealer.incarnation), "a sign of life")
@@ -280,10 +250,10 @@ def test_what_is_posted_to_one_node_is_nothing_to_another_whose_key_it_has_said_
 
 
 def test_ready_does_not_wait_for_one_that_may_do_nothing(make: Nodes, authority: Path) -> None:
-    lab = joined(make, authority, "lab")
+    lab = joined(make, authority, "lab", RULES)
     lab.channel(CHANNEL, Plan).source("s")
     eve = joined(make, authority, "eve", EVERYTHING)
-    desk = joined(make, authority, "desk")
+    desk = joined(make, authority, "desk", RULES)
     make.together()
     assert eve._engine is not None and desk._engine is not None
     desk._engine.membership.fetch(desk._engine.peers[eve.id], GUARD)  # so far it answers
@@ -300,7 +270,7 @@ def test_logs_are_read_whatever_one_says_that_may_advertise_nothing(
     made = []
     for name, rules in (("lab", RULES), ("eve", EVERYTHING)):
         place = {"connect": made[0].endpoints[0]} if made else {"listen": TLS}
-        network = Network(security=security_of(authority, name, rules))
+        network = Network(security=certified(authority, name, rules))
         node = make(name, network=network, log=tmp_path / name, **place)
         source = node.channel(CHANNEL, Plan).source("s")
         for number in range(5):
@@ -310,12 +280,12 @@ def test_logs_are_read_whatever_one_says_that_may_advertise_nothing(
     lab, eve = made
     if silent:
         eve.services["log server"]._answer = lambda sealed: b""  # type: ignore[attr-defined]
-    with LogClient(lab.endpoints[0], security=security_of(authority, "desk", RULES)) as client:
+    with LogClient(lab.endpoints[0], security=certified(authority, "desk", RULES)) as client:
         assert client.channels() == [CHANNEL]
         assert [(span.node, span.events) for span in client.sources(CHANNEL)] == [("lab", 5)]
         assert sum(batch.num_rows for batch in client.read(CHANNEL, "lab", "s")) == 5
     with (
-        LogClient(lab.endpoints[0], security=security_of(authority, "desk", (Rule("other", "*"),))) as client,
+        LogClient(lab.endpoints[0], security=certified(authority, "desk", (Rule("other", "*"),))) as client,
         pytest.raises(SecurityError, match="may not advertise"),
     ):
         client.sources(CHANNEL)

@@ -3,57 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headwater import Event, Network, Node, u32
+from headwater import Event, Node, u32
 from headwater.errors import ChannelError
 from headwater.federation.peers import permissions
-from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.wire import requests as messages
 from headwater.federation.wire.requests import Install, MayNot, MaySubscribe, Wish
 from headwater.security import Rule, Security
+from tests.federation.certified import EVERYTHING, joined
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 
 SECRET, NOTHING, OPEN = "zeta.plans.secret", "zeta.plans.nothing", "open.weather"
-TLS = "tls/127.0.0.1:0"
-ALL = (Rule("**", "*"),)
 RULES = (Rule("zeta.**", ["lab", "desk"]), Rule("open.**", "*", may=("subscribe",)))
 
 
 class Plan(Event, name="zeta.Plan"):
     number: u32
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("authority")
-    make_authority(folder)
-    for name in ("lab", "desk", "guest", "other"):
-        issue(folder, name)
-    return folder
-
-
-@pytest.fixture
-def make() -> Iterator[Nodes]:
-    with nodes() as made:
-        yield made
-
-
-def joined(make: Nodes, folder: Path, name: str, rules: tuple[Rule, ...] = ALL, **options: Any) -> Node:
-    """A node with a certificate; the first one listens, the others connect to it."""
-    place = {"connect": make.opened[0].endpoints[0]} if make.opened else {"listen": options.pop("listen", TLS)}
-    security = Security(
-        limit=options.pop("limit", 1 << 20),
-        certificate=folder / f"{name}.pem",
-        key=folder / f"{name}.key",
-        authority=folder / "authority.pem",
-        rules=rules,
-    )
-    return make(name, network=Network(security=security), **place, **options)
 
 
 def pair(make: Nodes, folder: Path, rules: tuple[Rule, ...] = RULES) -> tuple[Node, Node]:
@@ -260,7 +228,7 @@ def test_users_with_passwords_are_told_as_well(make: Nodes) -> None:
 
     lab = make("lab", listen="tcp/127.0.0.1:0", security=user("ann", (Rule("open.**", "*"),)))
     lab.channel(SECRET, Plan).source("s")
-    desk = make("desk", connect=lab.endpoints[0], security=user("bob", ALL))
+    desk = make("desk", connect=lab.endpoints[0], security=user("bob", EVERYTHING))
     make.together()
     sink = desk.channel(SECRET, Plan).subscribe(Log())
     assert desk.until(lambda: bool(sink.refused), GUARD)

@@ -8,64 +8,34 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from time import time_ns
-from typing import Any
 
 import pytest
 
 from headwater import Event, Network, Node, u32
 from headwater.errors import ConfigError, FederationError, SecurityError
 from headwater.federation.logs.client import LogClient
-from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.security.envelope import Sealer, question_name
 from headwater.federation.security.identity import Identity
 from headwater.federation.security.session import Exchange, is_box
 from headwater.federation.transport.link import parse_endpoint
 from headwater.federation.wire import requests as messages
 from headwater.federation.wire.requests import pack
-from headwater.security import Rule, Security
+from headwater.security import Rule
+from tests.federation.certified import EVERYTHING, TLS, certified, joined
 from tests.federation.eavesdropper import eavesdropper
-from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
+from tests.federation.nodes import GUARD, Log, Nodes, eventually, see
 
 CHANNEL = "zeta.plans.secret"
 TEXT = "XYZZY-the-drop-is-at-noon"
 PARAM = "PLUGH-who-asks-for-this"
 SOURCE = "omega-source"
 FIELD = "codeword"
-TLS = "tls/127.0.0.1:0"
 RULES = (Rule("zeta.**", ["lab", "desk", "reader"]),)  # and nothing for anybody else
-EVERYTHING = (Rule("**", "*"),)
 
 
 class Plan(Event, name="zeta.Plan"):
     number: u32
     codeword: str
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("authority")
-    make_authority(folder)
-    for name in ("lab", "desk", "reader", "eve"):
-        issue(folder, name)
-    return folder
-
-
-@pytest.fixture
-def make() -> Iterator[Nodes]:
-    with nodes() as made:
-        yield made
-
-
-def certified(folder: Path, name: str, rules: tuple[Rule, ...] = RULES) -> Security:
-    return Security(
-        certificate=folder / f"{name}.pem", key=folder / f"{name}.key", authority=folder / "authority.pem", rules=rules
-    )
-
-
-def joined(make: Nodes, folder: Path, name: str, rules: tuple[Rule, ...] = RULES, **network: Any) -> Node:
-    """A node with a certificate; the first one listens, the others connect to it."""
-    place = {"connect": make.opened[0].endpoints[0]} if make.opened else {"listen": TLS}
-    return make(name, network=Network(**network, security=certified(folder, name, rules)), **place)
 
 
 def secrets(*made: Node) -> list[str]:
@@ -93,10 +63,10 @@ def exchange(lab: Node, desk: Node, count: int = 20) -> Log:
 
 @pytest.mark.parametrize("direct", [None, ()], ids=["streams", "routed"])
 def test_an_insider_without_rules_reads_nothing(make: Nodes, authority: Path, direct: tuple[str, ...] | None) -> None:
-    lab = joined(make, authority, "lab", direct=direct)
-    with eavesdropper(lab.endpoints[0], certified(authority, "eve")) as eve:
+    lab = joined(make, authority, "lab", RULES, direct=direct)
+    with eavesdropper(lab.endpoints[0], certified(authority, "eve", RULES)) as eve:
         desk = make(
-            "desk", network=Network(connect=lab.endpoints, direct=direct, security=certified(authority, "desk"))
+            "desk", network=Network(connect=lab.endpoints, direct=direct, security=certified(authority, "desk", RULES))
         )
         make.together(lab, desk)
         exchange(lab, desk)
@@ -111,12 +81,12 @@ def test_an_insider_without_rules_reads_nothing(make: Nodes, authority: Path, di
 
 
 def test_an_insider_reads_nothing_of_logs(make: Nodes, authority: Path, tmp_path: Path) -> None:
-    lab = make("lab", listen=TLS, network=Network(security=certified(authority, "lab")), log=tmp_path / "log")
+    lab = make("lab", listen=TLS, network=Network(security=certified(authority, "lab", RULES)), log=tmp_path / "log")
     source = lab.channel(CHANNEL, Plan).source(SOURCE)
     for number in range(20):
         source.publish(number=number, codeword=f"{TEXT} {number}")
-    with eavesdropper(lab.endpoints[0], certified(authority, "eve")) as eve:
-        with LogClient(lab.endpoints[0], security=certified(authority, "reader")) as client:
+    with eavesdropper(lab.endpoints[0], certified(authority, "eve", RULES)) as eve:
+        with LogClient(lab.endpoints[0], security=certified(authority, "reader", RULES)) as client:
             assert client.channels() == [CHANNEL]
             (span,) = client.sources(CHANNEL)
             read = [batch.num_rows for batch in client.read(CHANNEL, "lab", SOURCE)]
@@ -161,9 +131,9 @@ def test_an_insider_with_a_node_of_its_own_sees_no_channels(make: Nodes, authori
 
 
 def test_an_insider_with_no_business_at_all_is_not_told_where_to_call(make: Nodes, authority: Path) -> None:
-    lab = joined(make, authority, "lab")
+    lab = joined(make, authority, "lab", RULES)
     eve = joined(make, authority, "eve", EVERYTHING)
-    desk = joined(make, authority, "desk")
+    desk = joined(make, authority, "desk", RULES)
     make.together()
     assert eve._engine is not None and desk._engine is not None
     stranger, friend = eve._engine.peers[lab.id], desk._engine.peers[lab.id]
@@ -185,12 +155,12 @@ def held(lab: Node, count: int) -> Iterator[socket.socket]:
 
 
 def test_half_open_connections_make_nobody_speak_in_the_clear(make: Nodes, authority: Path) -> None:
-    lab = joined(make, authority, "lab")
+    lab = joined(make, authority, "lab", RULES)
     with ExitStack() as stack:
-        eve = stack.enter_context(eavesdropper(lab.endpoints[0], certified(authority, "eve")))
+        eve = stack.enter_context(eavesdropper(lab.endpoints[0], certified(authority, "eve", RULES)))
         for connection in held(lab, 200):
             stack.enter_context(connection)
-        desk = joined(make, authority, "desk")
+        desk = joined(make, authority, "desk", RULES)
         make.together(lab, desk)
         exchange(lab, desk)
         eventually(lambda: "ask" in eve.kinds(), "questions heard")
@@ -206,10 +176,10 @@ def unreachable(node: Node) -> None:
 def test_a_fallback_is_encrypted_warned_of_and_reported(
     make: Nodes, authority: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lab = joined(make, authority, "lab")
+    lab = joined(make, authority, "lab", RULES)
     unreachable(lab)
-    with eavesdropper(lab.endpoints[0], certified(authority, "eve")) as eve, caplog.at_level("WARNING"):
-        desk = joined(make, authority, "desk")
+    with eavesdropper(lab.endpoints[0], certified(authority, "eve", RULES)) as eve, caplog.at_level("WARNING"):
+        desk = joined(make, authority, "desk", RULES)
         unreachable(desk)
         make.together(lab, desk)
         exchange(lab, desk)
@@ -232,10 +202,10 @@ def test_an_owner_can_forbid_the_fallback(
     def allowed(name: str) -> str:
         return "never" if name == who else "encrypted"
 
-    lab = joined(make, authority, "lab", fallback=allowed("lab"))
+    lab = joined(make, authority, "lab", RULES, fallback=allowed("lab"))
     unreachable(lab)
-    with eavesdropper(lab.endpoints[0], certified(authority, "eve")) as eve, caplog.at_level("WARNING"):
-        desk = joined(make, authority, "desk", fallback=allowed("desk"))
+    with eavesdropper(lab.endpoints[0], certified(authority, "eve", RULES)) as eve, caplog.at_level("WARNING"):
+        desk = joined(make, authority, "desk", RULES, fallback=allowed("desk"))
         unreachable(desk)
         make.together(lab, desk)
         source = lab.channel(CHANNEL, Plan).source(SOURCE)
@@ -266,7 +236,7 @@ def test_a_fallback_that_is_no_way_at_all_is_no_setting() -> None:
 
 
 def test_what_others_answer_in_a_nodes_place_is_not_believed(make: Nodes, authority: Path) -> None:
-    lab = joined(make, authority, "lab")
+    lab = joined(make, authority, "lab", RULES)
     mallory = Identity.load(certificate=authority / "eve.pem", key=authority / "eve.key")
     sealer, keys = Sealer(mallory, "headwater", time_ns()), Exchange()
     answered: list[str] = []
@@ -289,9 +259,9 @@ def test_what_others_answer_in_a_nodes_place_is_not_believed(make: Nodes, author
                 return keys.box(asker, sealed) if asker else sealed
         return payload  # its own question
 
-    with eavesdropper(lab.endpoints[0], certified(authority, "eve")) as eve:
+    with eavesdropper(lab.endpoints[0], certified(authority, "eve", RULES)) as eve:
         eve.answer = answer
-        desk = joined(make, authority, "desk")
+        desk = joined(make, authority, "desk", RULES)
         make.together(lab, desk)
         source = lab.channel(CHANNEL, Plan).source(SOURCE)
         see(desk, lab)
@@ -323,10 +293,10 @@ def test_an_answer_to_another_question_is_not_taken(make: Nodes) -> None:
 
 
 def test_what_was_captured_is_refused_after_a_restart(make: Nodes, authority: Path) -> None:
-    lab = joined(make, authority, "lab")
+    lab = joined(make, authority, "lab", RULES)
     listen = lab.endpoints[0]
-    with eavesdropper(listen, certified(authority, "eve")) as eve:
-        desk = joined(make, authority, "desk", direct=())
+    with eavesdropper(listen, certified(authority, "eve", RULES)) as eve:
+        desk = joined(make, authority, "desk", RULES, direct=())
         make.together(lab, desk)
         exchange(lab, desk)
         eventually(lambda: len(eve.of("post")) > 3, "events heard")
@@ -335,9 +305,9 @@ def test_what_was_captured_is_refused_after_a_restart(make: Nodes, authority: Pa
         posts = list(eve.posts)
     desk.close()
     lab.close()
-    again = make("lab", listen=listen, network=Network(security=certified(authority, "lab")))
+    again = make("lab", listen=listen, network=Network(security=certified(authority, "lab", RULES)))
     again.channel(CHANNEL, Plan).source(SOURCE)
-    with eavesdropper(listen, certified(authority, "eve")) as eve:
+    with eavesdropper(listen, certified(authority, "eve", RULES)) as eve:
         assert len(captured) >= 2 and len(posts) > 3 and len(rolls) >= 1
         for key, payload in captured:
             answers = eve.ask(key, payload)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,38 +23,16 @@ from headwater.federation.wire.control import Challenge, Greeting, SourceAd
 from headwater.federation.wire.frames import MAX_FRAME, encode_control, encode_ping
 from headwater.federation.wire.requests import Card, Describe, Install, News, Wish, pack
 from headwater.security import Rule, Security
-from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
+from tests.federation.certified import EVERYTHING, TLS, certified
+from tests.federation.nodes import GUARD, Log, Nodes, eventually, see
 
 CHANNEL = "ie.tcd.sighting"
-EVERYTHING = (Rule("**", "*"),)
-TLS = "tls/127.0.0.1:0"
 TCP = "tcp/127.0.0.1:0"
 
 
 class Sighting(Event, name="ie.tcd.Sighting"):
     badge: u32
     level: float
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("authority")
-    make_authority(folder)
-    for name, groups in (("lab", ()), ("desk", ("staff",)), ("guest", ())):
-        issue(folder, name, groups=groups)
-    return folder
-
-
-@pytest.fixture
-def make() -> Iterator[Nodes]:
-    with nodes() as made:
-        yield made
-
-
-def certified(folder: Path, name: str, rules: tuple[Rule, ...] = EVERYTHING) -> Security:
-    return Security(
-        certificate=folder / f"{name}.pem", key=folder / f"{name}.key", authority=folder / "authority.pem", rules=rules
-    )
 
 
 def flows(make: Nodes, lab: Node, desk: Node, badges: int = 10) -> None:

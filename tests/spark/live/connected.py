@@ -1,14 +1,12 @@
-"""Run by `test_connect.py` in a process of its own: the data source through Spark Connect."""
+"""The data source through Spark Connect: part of `tests.spark.connect_script`."""
 
 from __future__ import annotations
 
-import sys
-import warnings
 from pathlib import Path
+from typing import Any
 
 from headwater import event_type
 from headwater.interest import as_event_type
-from headwater.spark import session
 from headwater.spark.live import register
 from headwater.spark.log import events
 from tests.spark.live.logs import CHANNEL, put
@@ -16,12 +14,9 @@ from tests.spark.live.logs import CHANNEL, put
 READING = event_type(as_event_type("level: i64").record)
 
 
-def main(folder: Path) -> None:
-    warnings.simplefilter("error")
+def reads_streams_and_publishes(spark: Any, folder: Path) -> None:
     log = folder / "log"
     put(log, READING, [{"level": at} for at in range(10)])
-    spark = session("headwater-connect-live", remote="local[2]", **{"spark.driver.memory": "1g"})
-    assert "connect" in type(spark).__module__
     here = {"log": str(log), "channel": CHANNEL}
     assert spark.read.format("headwater").options(**here, where="level > 6").load().count() == 3
     register(spark)
@@ -36,9 +31,3 @@ def main(folder: Path) -> None:
     query.awaitTermination()
     found = events(spark, log, "lab.loud", tail=True)
     assert sorted(row.level for row in found.collect()) == [8, 9, 10]
-    spark.stop()
-    sys.stdout.write("agreed\n")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
