@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 COSTS = ROOT / "tests" / "costs.json"
-SIDE_BY_SIDE = 2 + (os.cpu_count() or 2)
+SIDE_BY_SIDE = 1 + (os.cpu_count() or 2)
 BATCH = 200.0  # seconds that a process shall take
 NOTHING = 5  # pytest's exit code where no test was chosen
 UNKNOWN = 3.0  # seconds that a file takes of which nothing is known
