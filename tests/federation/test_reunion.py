@@ -54,7 +54,7 @@ def test_the_search_goes_on_after_an_error_of_zenoh(monkeypatch: pytest.MonkeyPa
     there.open()
     crashes = Crashes()
     home = locator(here.endpoints[0])
-    found = Reunion(session_config(here._wiring, [home]), [home], "here", crashes)
+    found = Reunion(session_config(here._settings, [home]), [home], "here", crashes)
     try:
         monkeypatch.setattr(module.zenoh, "open", failing)
         found.connected("aa", "tcp/127.0.0.1:1", there.endpoints[0])

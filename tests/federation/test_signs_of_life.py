@@ -12,7 +12,7 @@ import zenoh
 
 from headwater import Event, u32
 from headwater.errors import FederationError, Unreachable
-from headwater.federation.fabric.fabric import UNPROVEN_TOKENS
+from headwater.federation.fabric.liveliness import UNPROVEN_TOKENS
 from headwater.federation.fabric.worker import WAITING_BYTES, Worker
 from headwater.federation.node import Node
 from headwater.federation.peers.inquiries import (

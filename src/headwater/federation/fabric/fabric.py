@@ -32,9 +32,7 @@ router) that it can reach: between clients, and between a client and anyone, eve
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -55,10 +53,12 @@ from headwater.errors import (
     Unreachable,
 )
 from headwater.federation.endpoints import Locator, parse_locator
-from headwater.federation.fabric import settings as wiring
+from headwater.federation.fabric import settings as zenoh_settings
+from headwater.federation.fabric.liveliness import Liveliness
 from headwater.federation.fabric.queries import BROKEN, BUSY, FAILED, REFUSED, TOO_LARGE, Answer, Questions
 from headwater.federation.fabric.reconnection import Reunion
-from headwater.federation.fabric.settings import Mode, Ports, Wiring, plain
+from headwater.federation.fabric.session import end_session, one_at_a_time, open_session
+from headwater.federation.fabric.settings import Mode, SessionSettings, plain
 from headwater.federation.fabric.worker import KINDS, Counters, Worker, bounded
 from headwater.threads import PROCESS, Crashes, Supervised
 
@@ -66,27 +66,10 @@ log = logging.getLogger("headwater.federation")
 
 LEASE_SECONDS = 5.0
 CLOSE_SECONDS = 0.9  # that closing waits for Zenoh
-PORT_ATTEMPTS = 20  # to get ports that were free a moment ago
 QUESTIONS_WAITING = 1024  # questions that may wait in a node
 CONTROLS_WAITING = 65_536  # news and roll calls that may wait in a node
 LOG_THREADS = 2  # questions about its log that a node answers at a time
 LOG_QUESTION_BYTES = 1 << 20  # bytes of a question about a log
-
-# Sessions of one process share Zenoh's few threads. Opened all at once, they keep each other from answering in time,
-# break up, and come together no more; so they open one after the other.
-_OPENING = threading.Lock()
-
-
-def _forked() -> None:
-    global _OPENING
-    _OPENING = threading.Lock()  # a thread of the parent may have held it
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
-UNPROVEN_TOKENS = 1024  # signs of life that are kept of nodes that have proven nothing
-INCARNATION_DIGITS = 20
-VOUCH_SECONDS = 10.0  # for which the sign of life of a node is looked for that has proven to be there
 
 
 class Fabric:
@@ -110,10 +93,10 @@ class Fabric:
         mode: Mode = "peer",
         lease: float = LEASE_SECONDS,
         settings: Mapping[str, Any] | None = None,
-        limit: int = wiring.MESSAGE_BYTES,
+        limit: int = zenoh_settings.MESSAGE_BYTES,
         crashes: Crashes | None = None,
     ) -> None:
-        self._wiring: Wiring = wiring.check(
+        self._settings: SessionSettings = zenoh_settings.check(
             federation,
             node,
             listen=listen,
@@ -151,16 +134,15 @@ class Fabric:
         self._root = f"headwater/{federation}"
         self._count = Counters()
         self._lock = threading.Lock()
-        self._alive: dict[tuple[str, int], None] = {}
-        self._unproven: set[tuple[str, int]] = set()  # of those
-        self._vouching: dict[tuple[str, int], bool] = {}  # whose token is looked for; True: it has gone meanwhile
-        self.ignored_tokens = 0  # signs of life beyond `UNPROVEN_TOKENS`
-        self._nodes: dict[str, int] = {}  # id -> how many of its incarnations are alive
+        self._live_nodes = Liveliness(
+            node, incarnation, f"{self._root}/alive", lambda *who: self.proven(*who), self._signed_in_or_out
+        )
+        self._nodes = self._live_nodes.nodes
         self._limit = limit
         self._questions = Questions(federation, self._nodes, self._count, limit)
         self._publishers: dict[str, zenoh.Publisher] = {}
         self._stuck: dict[str, float] = {}  # id -> when a post to it was given up
-        self._patience = self.lease * wiring.STUCK * 0.95
+        self._patience = self.lease * zenoh_settings.STUCK * 0.95
         self._inside = threading.local()  # .post: this is a thread of Zenoh, in on_post
         self._control = Worker(f"{node}-control", CONTROLS_WAITING, crashes=self._crashes)
         self._answers = Worker(f"{node}-answers", QUESTIONS_WAITING, crashes=self._crashes)
@@ -168,7 +150,6 @@ class Fabric:
         self._session: Any = None
         self._generation = 0  # of the session: what an earlier one still says does not count
         self._reopening = threading.Lock()
-        self._announced: set[tuple[str, int]] | None = None  # tokens seen since the session was opened anew
         self._token: Any = None
         self._reunion: Reunion | None = None
         self._opener: threading.Thread | None = None
@@ -183,7 +164,7 @@ class Fabric:
             if self._opened or self._closed.is_set():
                 raise ClosedError(f"node {self.node}: a fabric opens once")
             self._opened = True
-        with _OPENING:
+        with one_at_a_time():
             self._join()
 
     def _join(self) -> None:
@@ -213,38 +194,18 @@ class Fabric:
             self._reads.start()
 
     def _open_session(self) -> Any:
-        for attempt in range(PORT_ATTEMPTS):
-            try:
-                ports = Ports(self._wiring.listen)
-            except OSError as error:
-                listen = ", ".join(each.written or str(each) for each in self._wiring.listen)
-                raise FederationError(f"node {self.node}: cannot listen at {listen}: {error}") from error
-            config = wiring.session_config(self._wiring, ports.endpoints)
-            try:
-                settings = zenoh.Config.from_json5(json.dumps(config))
-            except (zenoh.ZError, TypeError, ValueError) as error:
-                ports.release()
-                raise ConfigError([ConfigProblem("settings", "settings that Zenoh knows", plain(error))]) from error
-            try:
-                session = zenoh.open(settings)
-            except zenoh.ZError as error:
-                if ports.chosen and "in use" in str(error) and attempt + 1 < PORT_ATTEMPTS:
-                    continue
-                raise FederationError(f"node {self.node}: {plain(error)}") from error
-            finally:
-                ports.release()
-            self.endpoints = tuple(map(str, ports.endpoints))
-            if ports.endpoints:
-                self._reunion = Reunion(config, ports.endpoints, self.node, self._crashes)
-            return session
-        raise AssertionError("every attempt returns, continues or raises")
+        opened = open_session(self.node, self._settings)
+        self.endpoints = tuple(map(str, opened.endpoints))
+        if opened.endpoints:
+            self._reunion = Reunion(opened.config, opened.endpoints, self.node, self._crashes)
+        return opened.session
 
     def _open_later(self) -> None:
         pause = 0.1
         while not self._closed.wait(pause):
             pause = min(2 * pause, 2.0)
             try:
-                with _OPENING:
+                with one_at_a_time():
                     self._declare(self._open_session())
                 return
             except (FederationError, ConfigError) as error:
@@ -252,7 +213,7 @@ class Fabric:
                 with self._lock:
                     session, self._session = self._session, None
                 if session is not None:  # it opened, but not everything could be declared
-                    self._end_session(session)
+                    end_session(self.node, session)
 
     def reopen(self) -> None:
         """Have the session opened anew, at the same places: only then Zenoh reads the files of its certificates again.
@@ -268,31 +229,25 @@ class Fabric:
                 if session is None:  # it is not open yet, and will be, with what is there now; or it is closed
                     return
                 self._generation += 1
-                self._announced = set()
+                self._live_nodes.begin_anew()
                 found = (parse_locator("listen", each) for each in self.endpoints)
-                self._wiring = replace(self._wiring, listen=tuple(each for each in found if isinstance(each, Locator)))
+                self._settings = replace(
+                    self._settings, listen=tuple(each for each in found if isinstance(each, Locator))
+                )
             if self._reunion is not None:
                 self._reunion.close()
             self._publishers.clear()
             self._end_soon(session)
             self._open_later()
             if not self._closed.wait(self.lease):
-                self._drop_unannounced()
-
-    def _drop_unannounced(self) -> None:
-        """Nodes that have left while the session was opened anew."""
-        with self._lock:
-            announced, self._announced = self._announced or set(), None
-            gone = [who for who in self._alive if who not in announced]
-        for who in gone:
-            self._took_sign(who, there=False)
+                self._live_nodes.drop_unannounced()
 
     def _declare(self, session: Any) -> None:
         with self._lock:
             if not self._closed.is_set():
                 self._session = session
         if self._session is None:
-            self._end_session(session)
+            end_session(self.node, session)
             return
         try:
             self._declare_all(session)
@@ -317,7 +272,7 @@ class Fabric:
         if self.on_log is not None:
             session.declare_queryable(f"{root}/log/{self.node}", self._direct(self._took_read), allowed_origin=remote)
         live = session.liveliness()
-        live.declare_subscriber(f"{root}/alive/*/*", self._direct(self._took_token), history=True)
+        live.declare_subscriber(f"{root}/alive/*/*", self._direct(self._live_nodes.took_token), history=True)
         self._token = live.declare_token(f"{root}/alive/{self.node}/{self.incarnation}")
         self._count.sent("join", 0)
 
@@ -349,15 +304,9 @@ class Fabric:
 
     def _end_soon(self, session: Any) -> None:
         """Beside a frozen node Zenoh may take ten seconds; the others hear of the end before that."""
-        ending = Supervised(lambda: self._end_session(session), f"{self.node}-end", self._crashes)
+        ending = Supervised(lambda: end_session(self.node, session), f"{self.node}-end", self._crashes)
         ending.start()
         ending.join(CLOSE_SECONDS)
-
-    def _end_session(self, session: Any) -> None:
-        try:
-            session.close()  # the token goes with it
-        except zenoh.ZError as error:
-            log.debug("node %s: %s", self.node, plain(error))
 
     @property
     def closed(self) -> bool:
@@ -372,16 +321,24 @@ class Fabric:
     @property
     def alive(self) -> frozenset[tuple[str, int]]:
         """The other nodes that are there now: (id, incarnation)."""
-        with self._lock:
-            return frozenset(self._alive)
+        return self._live_nodes.alive
 
     @property
     def unproven(self) -> int:
         """How many of them have proven nothing yet."""
-        return len(self._unproven)
+        return self._live_nodes.unproven
+
+    @property
+    def ignored_tokens(self) -> int:
+        """Signs of life that were not kept, because there were too many of nodes that have proven nothing."""
+        return self._live_nodes.ignored
 
     def is_alive(self, node: str, incarnation: int) -> bool:
-        return (node, incarnation) in self._alive
+        return self._live_nodes.is_alive(node, incarnation)
+
+    def vouch(self, node: str, incarnation: int) -> None:
+        """A node has proven to be one: its sign of life counts, also if it was ignored before."""
+        self._live_nodes.vouch(self._session, node, incarnation)
 
     @property
     def counters(self) -> dict[str, dict[str, int]]:
@@ -544,7 +501,7 @@ class Fabric:
         if not self._opened:
             raise ClosedError(f"node {self.node}: its fabric is not open yet")
         raise Unreachable(
-            f"node {self.node} is not connected yet: no answer from {', '.join(map(str, self._wiring.connect))}"
+            f"node {self.node} is not connected yet: no answer from {', '.join(map(str, self._settings.connect))}"
         )
 
     @contextmanager
@@ -592,76 +549,15 @@ class Fabric:
         if not self._control.put(lambda: self._guard("news", self.on_news, data), size=len(data)):
             self._failed("news", "too many wait")
 
-    def _took_token(self, sample: zenoh.Sample) -> None:
-        *_, node, incarnation = str(sample.key_expr).split("/")
-        if node == self.node and incarnation == str(self.incarnation):
-            return
-        number = incarnation.isascii() and incarnation.isdigit() and len(incarnation) <= INCARNATION_DIGITS
-        if wiring.name_problem("node", node) is not None or not number:
-            return
-        self._took_sign((node, int(incarnation)), there=sample.kind == zenoh.SampleKind.PUT)
-
-    def _took_sign(self, who: tuple[str, int], *, there: bool, vouched: bool = False) -> None:
-        node, proven = who[0], vouched or self.proven(*who)
-        with self._lock:
-            if there:
-                if self._announced is not None:
-                    self._announced.add(who)
-                if vouched and self._vouching.get(who):
-                    return  # it has gone while it was looked for
-                if who in self._alive:
-                    return
-                if not proven and len(self._unproven) >= UNPROVEN_TOKENS:
-                    self.ignored_tokens += 1
-                    return
-                self._alive[who] = None
-                if not proven:
-                    self._unproven.add(who)
-                self._nodes[node] = self._nodes.get(node, 0) + 1
-                self._stuck.pop(node, None)
-                kind = "join"
-            else:
-                if who in self._vouching:
-                    self._vouching[who] = True
-                if who not in self._alive:
-                    return
-                del self._alive[who]
-                self._unproven.discard(who)
-                self._nodes[node] -= 1
-                if not self._nodes[node]:
-                    del self._nodes[node]
-                    self._control.put(lambda: self._forget(node), always=True)  # Zenoh's thread must not undeclare
-                kind = "leave"
-            # Within the lock: what is queued here happens in the order in which `alive` changed.
-            self._count.received(kind, 0)
-            self._control.put(
-                lambda: self._guard(kind, self.on_join if kind == "join" else self.on_leave, *who), always=proven
-            )
-
-    def vouch(self, node: str, incarnation: int) -> None:
-        """A node has proven to be one: its sign of life counts, also if it was ignored before."""
-        who = node, incarnation
-        with self._lock:
-            self._unproven.discard(who)
-            session = self._session
-            if session is None or who in self._alive or who in self._vouching:
-                return
-            self._vouching[who] = False
-
-        def took(reply: zenoh.Reply) -> None:
-            if reply.ok is not None:
-                self._took_sign(who, there=True, vouched=True)
-
-        def ended() -> None:
-            with self._lock:
-                self._vouching.pop(who, None)
-
-        try:
-            key = f"{self._root}/alive/{node}/{incarnation}"
-            session.liveliness().get(key, zenoh.handlers.Callback(took, ended, indirect=False), timeout=VOUCH_SECONDS)
-        except zenoh.ZError as error:
-            log.debug("node %s: %s", self.node, plain(error))
-            ended()
+    def _signed_in_or_out(self, there: bool, who: tuple[str, int], proven: bool) -> None:
+        """A node has come, or is gone; what is queued here happens in that order."""
+        node, kind = who[0], "join" if there else "leave"
+        if there:
+            self._stuck.pop(node, None)
+        elif node not in self._nodes:
+            self._control.put(lambda: self._forget(node), always=True)  # Zenoh's thread must not undeclare
+        self._count.received(kind, 0)
+        self._control.put(lambda: self._guard(kind, self.on_join if there else self.on_leave, *who), always=proven)
 
     def _forget(self, node: str) -> None:
         if node not in self._nodes:

@@ -28,7 +28,7 @@ log = logging.getLogger("headwater.federation")
 FIRST_PAUSE_SECONDS = 0.25  # before the first attempt, and its length
 LONGEST_PAUSE_SECONDS = 30.0  # the pause between attempts doubles up to this
 FORGET_SECONDS = 86_400.0  # after which a lost node is given up
-_INTRODUCING = threading.Lock()  # one at a time in a process: see `fabric._OPENING`
+_INTRODUCING = threading.Lock()  # one at a time in a process: see `session.one_at_a_time`
 MOST_LOST = 64  # lost nodes that are looked for; the longest lost are given up first
 
 

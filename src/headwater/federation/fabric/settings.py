@@ -74,7 +74,7 @@ def parse_scout(place: str, scout: object) -> Scouting | ConfigProblem | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class SessionSettings:
     """Everything checked: what `session_config` turns into Zenoh's own configuration."""
 
     mode: Mode
@@ -95,7 +95,7 @@ def check(
     mode: object,
     lease: object,
     settings: Mapping[str, Any],
-) -> Wiring:
+) -> SessionSettings:
     """Judge all settings together; raises `ConfigError` with every problem."""
     problems = [p for p in (name_problem("federation", federation), name_problem("node", node)) if p is not None]
     found: dict[str, list[Locator]] = {"listen": [], "connect": []}
@@ -131,7 +131,7 @@ def check(
         raise ConfigError(problems)
     assert not isinstance(scouting, ConfigProblem) and isinstance(lease, int | float)
     peers = tuple(found["connect"])
-    return Wiring(
+    return SessionSettings(
         mode,  # type: ignore[arg-type]
         tuple(found["listen"]) or default_listen(mode, peers, scouting),
         peers,
@@ -212,22 +212,22 @@ def merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return base
 
 
-def session_config(wiring: Wiring, listen: Sequence[Locator]) -> dict[str, Any]:
+def session_config(settings: SessionSettings, listen: Sequence[Locator]) -> dict[str, Any]:
     """Zenoh's configuration of a node's session."""
-    scout = wiring.scout
+    scout = settings.scout
     config: dict[str, Any] = {
-        "mode": wiring.mode,
+        "mode": settings.mode,
         "listen": {"endpoints": [e.zenoh for e in listen], "exit_on_failure": True, "timeout_ms": 0},
         "connect": {
             # An endpoint where nobody answers yet is tried again and again: first soon, then every two seconds.
-            "endpoints": [e.zenoh for e in wiring.connect],
+            "endpoints": [e.zenoh for e in settings.connect],
             "exit_on_failure": False,
-            "timeout_ms": 0 if wiring.mode == "client" else -1,
+            "timeout_ms": 0 if settings.mode == "client" else -1,
             "retry": {"period_init_ms": 100, "period_max_ms": 2000, "period_increase_factor": 2},
         },
         "scouting": {
             # How long opening waits for a first connection; it goes on without one afterwards.
-            "delay": 200 if wiring.connect or scout else 0,
+            "delay": 200 if settings.connect or scout else 0,
             "multicast": {"enabled": False},
             "gossip": {"enabled": True, "autoconnect": {"router": [], "peer": ["router", "peer"]}},
         },
@@ -237,10 +237,10 @@ def session_config(wiring: Wiring, listen: Sequence[Locator]) -> dict[str, Any]:
             "unicast": {"accept_pending": share_of_files(UNGREETED_SESSIONS)},
             "link": {
                 "tx": {
-                    "lease": max(50, round(wiring.lease * SILENCE * 1000)),
+                    "lease": max(50, round(settings.lease * SILENCE * 1000)),
                     "keep_alive": 4,
                     "queue": {
-                        "congestion_control": {"block": {"wait_before_close": round(wiring.lease * STUCK * 1e6)}}
+                        "congestion_control": {"block": {"wait_before_close": round(settings.lease * STUCK * 1e6)}}
                     },
                 },
                 "rx": {"max_message_size": MESSAGE_BYTES},
@@ -254,10 +254,10 @@ def session_config(wiring: Wiring, listen: Sequence[Locator]) -> dict[str, Any]:
             "interface": scout.interface,
             "autoconnect": {"router": ["router"], "peer": ["router", "peer"], "client": ["router", "peer"]},
         }
-    match merge({}, wiring.settings):
-        case {"transport": {"auth": {"usrpwd": _}}} if wiring.mode == "peer":
-            _let_one_dial(config, wiring.listen)
-    return merge(config, wiring.settings)
+    match merge({}, settings.settings):
+        case {"transport": {"auth": {"usrpwd": _}}} if settings.mode == "peer":
+            _let_one_dial(config, settings.listen)
+    return merge(config, settings.settings)
 
 
 def _let_one_dial(config: dict[str, Any], listen: Sequence[Locator]) -> None:
