@@ -45,7 +45,8 @@ class Node(LocalNode):
     """The event service of this process, alone or in a federation with others.
 
     `listen` and `connect` are endpoints such as "127.0.0.1:7447": nodes that lead to each other in any way find
-    each other, and sinks at one get the events of sources at all. Without them no network is opened. `scout` finds
+    each other, and sinks at one get the events of sources at all. Without them no network is opened; with them it is
+    open when this returns, which takes some hundred milliseconds, whoever is there by then. `scout` finds
     nodes by multicast. `security` has certificates, users and rules, without which nothing but this machine is reached.
     `network` is all of this, and more, as one value. `state` is the file in which durable subscriptions, and the node's
     key, are kept. `log` is a Log, or the path of a folder: what this node's sources publish is logged there, and
