@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -19,8 +19,9 @@ from headwater.channel import report_collection as reporting
 from headwater.channel.annotations import F
 from headwater.channel.channel import Channel
 from headwater.channel.concurrency.bounded_queue import BoundedQueue
-from headwater.channel.correlation.subscription import Correlation
-from headwater.channel.correlation.tree import Condition, Match, Tree
+from headwater.channel.correlation.operator_stage import Operator
+from headwater.channel.correlation.subscription import Correlation, Derivation
+from headwater.channel.correlation.tree import Condition, Match, Part, Tree
 from headwater.channel.dispatch.dispatcher import Dispatcher, DispatchStatus
 from headwater.channel.dispatch.thread_call import in_thread, nothing
 from headwater.channel.names import Pattern, check_name, is_pattern, nearest
@@ -362,8 +363,35 @@ class Node:
         if wrong:
             raise SubscriptionError(f"correlate: {wrong[0]}= has no meaning for matches; remove it")
         made = Tree(tree)
+        chosen = make_options(self.config, handler, **known_options(options))
+        correlation: Correlation = self._start(Correlation, self._inputs(made.leaves), chosen, name, made)
+        return correlation
+
+    def operate(
+        self, operator: Operator, inputs: Sequence[Part], to: Channel, *, name: str | None = None
+    ) -> Derivation:
+        """Run an operator over events of several channels, each `on(...)`, and publish what it makes in a channel.
+
+        It is offered one event at a time, with the number of its input, in order of arrival; see `Operator`. Cancelling
+        what this returns ends it, and closes its source."""
+        for each in inputs:
+            if not isinstance(each, Part):
+                raise SubscriptionError(f"operate: inputs: expected on(...) for each, found {each!r}")
+        if not inputs:
+            raise SubscriptionError("operate: inputs: expected one at least, found none")
+        asked = self._inputs(inputs)
+        source = to.source(name)
+        try:
+            made: Derivation = self._start(Derivation, asked, make_options(self.config, None), name, operator, source)
+        except BaseException:
+            source.close()
+            raise
+        return made
+
+    def _inputs(self, parts: Iterable[Part]) -> list[Asked]:
+        """What is asked for by parts that are put together."""
         asked = []
-        for leaf in made.leaves:
+        for leaf in parts:
             target = leaf.channel
             if isinstance(target, str):
                 target = Pattern(target) if is_pattern(target) else self.channel(target)
@@ -371,9 +399,7 @@ class Node:
                 raise SubscriptionError(f"on: expected a channel, its name or a pattern, found {target!r}")
             type = None if leaf.type is None else as_event_type(leaf.type)
             asked.append(Asked(target, leaf.where, leaf.params, type, str(leaf.name)))
-        chosen = make_options(self.config, handler, **known_options(options))
-        correlation: Correlation = self._start(Correlation, asked, chosen, name, made)
-        return correlation
+        return asked
 
     def _start(self, kind: Any, asked: list[Asked], options: Options, name: str | None, *more: Any) -> Any:
         """Make a subscription and attach it to all channels it asks for, at once; or raise with nothing done."""

@@ -153,7 +153,8 @@ class Ending:
         node = self.node
         with node._wiring.lock:
             subscriptions = [*node.subscriptions.values(), *node._parting]
-        return [each._mailbox for each in subscriptions if each._dispatcher is not None]
+        stages = [mailbox for each in subscriptions for mailbox in each._stages]
+        return stages + [each._mailbox for each in subscriptions if each._dispatcher is not None]
 
     def _published(self) -> int:
         return sum(source.seq for channel in self.node.channels() for source in list(channel.sources.values()))

@@ -71,6 +71,7 @@ class Subscription(Pulling[E_co]):
     """
 
     _calm = True  # what is accepted goes into the queue as it is
+    _stages: tuple[Mailbox, ...] = ()  # where events wait before they come to its own mailbox
     _routes: tuple[tuple[str, ...], ...] = ()  # of one that passes events on: the federations behind it; () for a sink
 
     def __init__(

@@ -2,24 +2,90 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from headwater.channel.correlation.operator_stage import ROOM, Operator, OperatorStage
 from headwater.channel.correlation.tree import Match, Tree
+from headwater.channel.options.config import Inline, Queue
 from headwater.channel.options.subscribe import Asked, Options
+from headwater.channel.queues.mailbox import Mailbox
 from headwater.channel.routing.attachment import Attachment
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Ready
 from headwater.channel.subscription import Subscription
-from headwater.errors import SubscriptionError
+from headwater.errors import HeadwaterError, SubscriptionError
 
 if TYPE_CHECKING:
     from headwater.channel.dispatch.dispatcher import Dispatcher
     from headwater.channel.node import Node
 
 
-class Correlation(Subscription[Match]):
+R = TypeVar("R", covariant=True)
+
+
+class Operated(Subscription[R]):
+    """A subscription whose events go through an operator: each part's interest runs at the sources of its channel."""
+
+    _calm = False
+
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        asked: list[Asked],
+        options: Options,
+        dispatcher: Dispatcher | None,
+        operator: Operator,
+    ) -> None:
+        super().__init__(node, name, asked, options, dispatcher)
+        self._stage = stage = OperatorStage(self, operator)
+        stage.mailbox = Mailbox(
+            f"{name}, its operator", Queue(limit=ROOM), order="arrival", full=node._full, pull=False,
+            deliver=stage.offer,
+        )  # fmt: skip
+        stage.mailbox.dispatched_by(node._dispatcher(Inline()))
+        self._stages = (stage.mailbox,)
+        self._now, self._call_at = node.clock.now, node._timers.call_at
+
+    def _arrive(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+        self._stage.accept(attachment, letter, ready)
+
+    def _arrive_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
+        for letter in chunk.letters(attachment.form.have.arrow_to_records(chunk.taken())):
+            self._arrive(attachment, letter, ready)
+
+    def _began(self, attachment: Attachment) -> None:
+        if attachment.epoch > 1:
+            self._stage.clear(attachment)
+
+    def _made(self, result: Any, attachment: Any, letter: Any, ready: list[Any]) -> None:
+        raise NotImplementedError
+
+    def cancel(self, *, drain: bool = False) -> None:
+        super().cancel(drain=drain)
+        self._stage.close()
+
+
+class Derivation(Operated[Any]):
+    """What an operator makes is published at a source: a channel that is derived from several."""
+
+    def __init__(self, *args: Any) -> None:
+        *rest, self._out = args
+        super().__init__(*rest)
+
+    def _made(self, result: Any, attachment: Any, letter: Any, ready: list[Any]) -> None:
+        try:
+            self._out.publish(result)
+        except HeadwaterError as error:
+            self._handler_failed(error, result)
+
+    def cancel(self, *, drain: bool = False) -> None:
+        super().cancel(drain=drain)
+        self._out.close()
+
+
+class Correlation(Operated[Match]):
     """Each part's interest runs at the sources of its channel; the tree is put together here, at the sink.
 
     Its handler gets a `Match`; `about`, if it takes one, is that of the event which completed it.
@@ -28,28 +94,17 @@ class Correlation(Subscription[Match]):
     def __init__(
         self, node: Node, name: str, asked: list[Asked], options: Options, dispatcher: Dispatcher | None, tree: Tree
     ) -> None:
-        super().__init__(node, name, asked, options, dispatcher)
+        super().__init__(node, name, asked, options, dispatcher, tree)
         self._tree = tree
-        self._tree_lock = threading.Lock()
 
-    _calm = False
-
-    def _arrive(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
-        event = attachment.form.one(letter)
-        with self._tree_lock:
-            matches = self._tree.offer(attachment.part, event, self.node.clock.now())
-        for match in matches:
-            priority, expiry = self._urgency(attachment, letter)
-            self._put((attachment, letter.seen_as(match), 1, priority, expiry), ready)
-
-    def _arrive_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
-        for letter in chunk.letters(attachment.form.have.arrow_to_records(chunk.taken())):
-            self._arrive(attachment, letter, ready)
+    def _made(self, result: Any, attachment: Any, letter: Any, ready: list[Any]) -> None:
+        priority, expiry = self._urgency(attachment, letter)
+        self._put((attachment, letter.seen_as(result), 1, priority, expiry), ready)
 
     @property
     def remembered(self) -> int:
         """How many events wait for others."""
-        with self._tree_lock:
+        with self._stage.lock:
             self._tree.age(self.node.clock.now())
             return self._tree.remembered
 
@@ -74,11 +129,6 @@ class Correlation(Subscription[Match]):
         if part not in names:
             raise SubscriptionError(f"change: expected part= with one of {', '.join(names)}, found {part!r}")
         return names.index(part)
-
-    def _began(self, attachment: Attachment) -> None:
-        if attachment.epoch > 1:
-            with self._tree_lock:
-                self._tree.clear()
 
     def get_batch(self, limit: int = 65_536) -> Any:
         """There is none: a match is no row."""

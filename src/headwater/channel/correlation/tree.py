@@ -318,6 +318,15 @@ class Tree:
         self.expired += gone
         return gone
 
+    def due(self) -> float | None:
+        """Never: what is too old is forgotten when something comes, or is asked for."""
+        return None
+
+    def advance(self, now: float) -> list[Match]:
+        """Time alone satisfies nothing."""
+        self.age(now)
+        return []
+
     def clear(self) -> None:
         """Forget everything, as when the interests change."""
         for node in self._nodes:

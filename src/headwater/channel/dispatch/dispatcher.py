@@ -21,7 +21,7 @@ DEPTH = 8  # how deep items nest in one thread before they wait their turn
 BUDGET = 64  # events that an item may deliver before others have their turn
 
 
-class Runnable(Protocol):
+class Dispatchable(Protocol):
     """Something with events to deliver: a mailbox."""
 
     @property
@@ -72,10 +72,10 @@ class Dispatcher(Protocol):
     def inline(self) -> bool:
         """Whether items run in the thread that makes them ready."""
 
-    def ready(self, item: Runnable) -> None:
+    def ready(self, item: Dispatchable) -> None:
         """An idle item has something to do: from now on the dispatcher owns it, and runs it until it is idle again."""
 
-    def urgent(self, item: Runnable) -> None:
+    def urgent(self, item: Dispatchable) -> None:
         """An item that waits has got something more urgent."""
 
     def here(self) -> bool:
@@ -127,7 +127,7 @@ class _Later:
 
     __slots__ = ("dispatcher", "item")
 
-    def __init__(self, dispatcher: InlineDispatcher, item: Runnable) -> None:
+    def __init__(self, dispatcher: InlineDispatcher, item: Dispatchable) -> None:
         self.dispatcher, self.item = dispatcher, item
 
 
@@ -160,7 +160,7 @@ class InlineDispatcher:
         self._lost = 0
         self._peak = 0
 
-    def ready(self, item: Runnable) -> None:
+    def ready(self, item: Dispatchable) -> None:
         assert not item.coroutine, "a coroutine handler needs an asyncio loop"
         here = _local.here
         if here.depth >= DEPTH:
@@ -172,7 +172,7 @@ class InlineDispatcher:
             if here.later and not here.depth:
                 _catch_up(here)
 
-    def _put_off(self, item: Runnable, here: _Here) -> None:
+    def _put_off(self, item: Dispatchable, here: _Here) -> None:
         later = _Later(self, item)
         self._active[later] = here
         if self._phase >= ENDED:
@@ -182,7 +182,7 @@ class InlineDispatcher:
             here.later.append(later)
             self._peak = max(self._peak, len(here.later))
 
-    def _run(self, item: Runnable, here: _Here, until: Phase) -> None:
+    def _run(self, item: Dispatchable, here: _Here, until: Phase) -> None:
         active = self._active
         outer = here not in active
         if outer:
@@ -219,7 +219,7 @@ class InlineDispatcher:
         with self._ended:
             self._lost += 1
 
-    def urgent(self, item: Runnable) -> None:
+    def urgent(self, item: Dispatchable) -> None:
         """Nothing waits here that could be put first."""
 
     def here(self) -> bool:

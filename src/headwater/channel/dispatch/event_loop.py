@@ -18,9 +18,9 @@ from headwater.channel.dispatch.dispatcher import (
     DRAINING,
     ENDED,
     OPEN,
+    Dispatchable,
     DispatchStatus,
     Phase,
-    Runnable,
     left,
     timed,
 )
@@ -49,7 +49,7 @@ class LoopDispatcher:
         self._progress = threading.Condition(self._lock)
         self._waiters: set[asyncio.Future[None]] = set()  # the same for coroutines
         self._phase: Phase = OPEN
-        self._items: deque[Runnable] = deque()
+        self._items: deque[Dispatchable] = deque()
         self._turn_due = False
         self._running = 0  # items being run, tasks included
         self._closing = 0  # of those, how many are in `close` or `aclose`
@@ -60,7 +60,7 @@ class LoopDispatcher:
 
     # ── in ──
 
-    def ready(self, item: Runnable) -> None:
+    def ready(self, item: Dispatchable) -> None:
         with self._lock:
             if self._phase >= ENDED:
                 self._lost += 1
@@ -99,7 +99,7 @@ class LoopDispatcher:
                 self.name,
             )
 
-    def urgent(self, item: Runnable) -> None:
+    def urgent(self, item: Dispatchable) -> None:
         """Items run in order of arrival."""
 
     def here(self) -> bool:
@@ -134,7 +134,7 @@ class LoopDispatcher:
             if call:
                 self._call_turn()
 
-    def _run(self, item: Runnable) -> None:
+    def _run(self, item: Dispatchable) -> None:
         more, failed = False, True
         self._in_item = True
         try:
@@ -146,7 +146,7 @@ class LoopDispatcher:
             self._in_item = False
             self._done(item, more=more, failed=failed)
 
-    def _start(self, item: Runnable) -> None:
+    def _start(self, item: Dispatchable) -> None:
         def done(task: asyncio.Task[bool]) -> None:
             self._tasks.discard(task)
             error = None if task.cancelled() else task.exception()
@@ -158,7 +158,7 @@ class LoopDispatcher:
         self._tasks.add(task)
         task.add_done_callback(done)  # also runs if the task is cancelled before its first step
 
-    async def _serve(self, item: Runnable) -> bool:
+    async def _serve(self, item: Dispatchable) -> bool:
         """Whether the item has come to rest."""
         while await item.arun(BUDGET):
             if self._phase is ABORTED:
@@ -169,7 +169,7 @@ class LoopDispatcher:
     def _log(self, error: BaseException) -> None:
         log.error("an item of %s raised, which it must not: it is given up", self.name, exc_info=error)
 
-    def _done(self, item: Runnable, *, more: bool, failed: bool) -> None:
+    def _done(self, item: Dispatchable, *, more: bool, failed: bool) -> None:
         with self._lock:
             self._running -= 1
             if more and self._phase is not ABORTED:

@@ -22,9 +22,9 @@ from headwater.channel.dispatch.dispatcher import (
     DRAINING,
     ENDED,
     OPEN,
+    Dispatchable,
     DispatchStatus,
     Phase,
-    Runnable,
     left,
     timed,
 )
@@ -36,15 +36,15 @@ log = logging.getLogger(__name__)
 class Order(Protocol):
     """The queue of ready items. Used under its dispatcher's lock, except `key`."""
 
-    def key(self, item: Runnable) -> float:
+    def key(self, item: Dispatchable) -> float:
         """Where the item belongs: smaller keys first."""
 
-    def put(self, item: Runnable, key: float) -> None: ...
+    def put(self, item: Dispatchable, key: float) -> None: ...
 
-    def take(self) -> Runnable:
+    def take(self) -> Dispatchable:
         """The first item. There is one."""
 
-    def raise_(self, item: Runnable, key: float) -> None:
+    def raise_(self, item: Dispatchable, key: float) -> None:
         """Move an item forward to `key`, if it is in the queue and not as far ahead already."""
 
     def clear(self) -> int:
@@ -59,18 +59,18 @@ class Arrival:
     budget = BUDGET
 
     def __init__(self) -> None:
-        self._items: deque[Runnable] = deque()
+        self._items: deque[Dispatchable] = deque()
 
-    def key(self, item: Runnable) -> float:
+    def key(self, item: Dispatchable) -> float:
         return 0.0
 
-    def put(self, item: Runnable, key: float) -> None:
+    def put(self, item: Dispatchable, key: float) -> None:
         self._items.append(item)
 
-    def take(self) -> Runnable:
+    def take(self) -> Dispatchable:
         return self._items.popleft()
 
-    def raise_(self, item: Runnable, key: float) -> None:
+    def raise_(self, item: Dispatchable, key: float) -> None:
         """All are equal."""
 
     def clear(self) -> int:
@@ -90,30 +90,30 @@ class Urgency:
     def __init__(self, key: Callable[[tuple[int, float]], float]) -> None:
         self._of = key
         self._arrivals = count()
-        self._heap: list[tuple[float, int, Runnable]] = []
-        self._entries: dict[int, tuple[float, int, Runnable]] = {}  # by id(item); what else is in the heap is void
+        self._heap: list[tuple[float, int, Dispatchable]] = []
+        self._entries: dict[int, tuple[float, int, Dispatchable]] = {}  # by id(item); what else is in the heap is void
 
-    def key(self, item: Runnable) -> float:
+    def key(self, item: Dispatchable) -> float:
         return self._of(item.urgency())
 
-    def put(self, item: Runnable, key: float) -> None:
+    def put(self, item: Dispatchable, key: float) -> None:
         self._enter((key, next(self._arrivals), item))
 
-    def _enter(self, entry: tuple[float, int, Runnable]) -> None:
+    def _enter(self, entry: tuple[float, int, Dispatchable]) -> None:
         self._entries[id(entry[2])] = entry
         heappush(self._heap, entry)
         if len(self._heap) > 64 + 2 * len(self._entries):
             self._heap = list(self._entries.values())
             heapify(self._heap)
 
-    def take(self) -> Runnable:
+    def take(self) -> Dispatchable:
         while True:
             entry = heappop(self._heap)
             if self._entries.get(id(entry[2])) is entry:
                 del self._entries[id(entry[2])]
                 return entry[2]
 
-    def raise_(self, item: Runnable, key: float) -> None:
+    def raise_(self, item: Dispatchable, key: float) -> None:
         entry = self._entries.get(id(item))
         if entry is not None and key < entry[0]:
             self._enter((key, entry[1], item))
@@ -178,7 +178,7 @@ class ThreadDispatcher:
 
     # ── in ──
 
-    def ready(self, item: Runnable) -> None:
+    def ready(self, item: Dispatchable) -> None:
         assert not item.coroutine, "a coroutine handler needs an asyncio loop"
         key = self._order.key(item)
         with self._lock:
@@ -188,18 +188,18 @@ class ThreadDispatcher:
             self._put(item, key)
         self._ask_again(item, key)
 
-    def urgent(self, item: Runnable) -> None:
+    def urgent(self, item: Dispatchable) -> None:
         key = self._order.key(item)
         with self._lock:
             self._order.raise_(item, key)
 
-    def _ask_again(self, item: Runnable, key: float) -> None:
+    def _ask_again(self, item: Dispatchable, key: float) -> None:
         """What came between asking for the key and queueing the item was announced in vain."""
         if (again := self._order.key(item)) < key:
             with self._lock:
                 self._order.raise_(item, again)
 
-    def _put(self, item: Runnable, key: float) -> None:
+    def _put(self, item: Dispatchable, key: float) -> None:
         self._order.put(item, key)
         waiting = len(self._order)
         self._peak_waiting = max(self._peak_waiting, waiting)
@@ -234,7 +234,7 @@ class ThreadDispatcher:
         while (item := self._take()) is not None:
             self._run(item, then_spare=1)
 
-    def _take(self) -> Runnable | None:
+    def _take(self) -> Dispatchable | None:
         """The next item to run, or None when this thread is to leave."""
         with self._lock:
             while not self._over():
@@ -257,7 +257,7 @@ class ThreadDispatcher:
             self._progress.notify_all()
             return None
 
-    def _run(self, item: Runnable, *, then_spare: int = 0) -> None:
+    def _run(self, item: Dispatchable, *, then_spare: int = 0) -> None:
         """Run an item a while, and queue it again if it has more. It is among those running when this is called."""
         more, key, failed = False, 0.0, False
         try:
