@@ -65,17 +65,18 @@ class OperatorStage:
 
     mailbox: Any  # set by the owner
 
-    def __init__(self, owner: Owner, operator: Operator) -> None:
+    def __init__(self, owner: Owner, operator: Operator, single: type) -> None:
         self._owner, self.operator = owner, operator
+        self._single, self._now = single, owner._now  # the class of what is one event, and no batch
         self.lock = threading.Lock()  # of the operator; no user code runs under it
         self._results: deque[tuple[Any, Any, Any]] = deque()
         self._leaving = threading.Lock()  # held by who hands results on
         self._timer: Any = None
         self._due: float | None = None
 
-    def accept(self, attachment: Any, letter: Any, ready: list[Any]) -> None:
-        """An event, under the lock of its source."""
-        if self.mailbox.put((attachment, letter, 1, 0, inf)):
+    def accept(self, attachment: Any, letter: Any, n: int, ready: list[Any]) -> None:
+        """An event, or a batch of n, under the lock of its source. (`mailbox.put_quick` does the same, if it can.)"""
+        if self.mailbox.put((attachment, letter, n, 0, inf)):
             ready.append(self.mailbox)
 
     def offer(self, item: Any) -> None:
@@ -83,16 +84,25 @@ class OperatorStage:
         attachment, letter = item[:2]
         if letter is CLEAR:
             self._clear()
-            return
+        elif letter.__class__ is self._single:
+            self._offer_one(attachment, letter)
+        else:  # a batch
+            for each in letter.letters(attachment.form.have.arrow_to_records(letter.taken())):
+                self._offer_one(attachment, each)
+        if self._results:
+            self._hand_on()
+
+    def _offer_one(self, attachment: Any, letter: Any) -> None:
+        operator = self.operator
         try:
             event = attachment.form.one(letter)
             with self.lock:
-                for result in self.operator.offer(attachment.part, event, self._owner._now()):
+                for result in operator.offer(attachment.part, event, self._now()):
                     self._results.append((result, attachment, letter))
-                self._arm()
+                if operator.due() != self._due:
+                    self._arm()
         except Exception as error:  # the operator's fault, or what came was no event
             self._owner._handler_failed(error, letter)
-        self._hand_on()
 
     def _arm(self) -> None:
         """Have a timer go off when the operator is due; its lock is held."""
@@ -111,7 +121,7 @@ class OperatorStage:
     def _tick(self) -> None:
         with self.lock:
             self._due = self._timer = None
-            for result in self.operator.advance(self._owner._now()):
+            for result in self.operator.advance(self._now()):
                 self._results.append((result, None, None))
             self._arm()
         self._hand_on()

@@ -39,23 +39,23 @@ class Operated(Subscription[R]):
         operator: Operator,
     ) -> None:
         super().__init__(node, name, asked, options, dispatcher)
-        self._stage = stage = OperatorStage(self, operator)
+        self._now, self._call_at = node.clock.now, node._timers.call_at
+        self._stage = stage = OperatorStage(self, operator, Letter)
         stage.mailbox = Mailbox(
             f"{name}, its operator", Queue(limit=ROOM), order="arrival", full=node._full, pull=False,
             deliver=stage.offer,
         )  # fmt: skip
         stage.mailbox.dispatched_by(node._dispatcher(Inline()))
         self._stages = (stage.mailbox,)
-        self._now, self._call_at = node.clock.now, node._timers.call_at
 
     def _arrive(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
-        self._stage.accept(attachment, letter, ready)
+        self._stage.accept(attachment, letter, 1, ready)
 
     def _arrive_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
-        for letter in chunk.letters(attachment.form.have.arrow_to_records(chunk.taken())):
-            self._arrive(attachment, letter, ready)
+        self._stage.accept(attachment, chunk, len(chunk), ready)
 
     def _began(self, attachment: Attachment) -> None:
+        attachment.quick = attachment._quick = self._stage.mailbox.put_quick
         if attachment.epoch > 1:
             self._stage.clear(attachment)
 
