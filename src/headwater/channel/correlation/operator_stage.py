@@ -144,7 +144,7 @@ class OperatorStage:
         if self.mailbox.idle:
             self._clear()
         else:
-            self.mailbox.put((attachment, CLEAR, 1, 0, inf), counted=False)  # whoever runs it comes to that
+            self.mailbox.put((attachment, CLEAR, 1, 0, inf))  # whoever runs it comes to that
 
     def _clear(self) -> None:
         with self.lock:
