@@ -60,7 +60,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     "ir": (
         ("domain", "functions", "library", "nodes", "outputs"),
         ("interp", "intervals", "notes", "walk"),
-        ("backend", "functional", "operators", "state"),
+        ("backend", "functional", "inputs", "operators", "state"),
         ("build", "params", "show"),
         ("encode", "flow", "uses", "value", "verify"),
         ("loops", "rebind", "simplify", "unserial"),

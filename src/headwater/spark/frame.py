@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from headwater.errors import ExecutionError
+from headwater.ir.inputs import fields_read
 from headwater.ir.interp import FUEL
 from headwater.ir.nodes import META_TYPES, NOWHERE, Meta, Program, Span
 from headwater.ir.notes import locate
@@ -23,7 +24,6 @@ from headwater.spark import arrow
 from headwater.spark.column import Unsupported, outputs_of, sql_of
 from headwater.spark.columns import bind_columns, bind_meta
 from headwater.spark.sql import name
-from headwater.spark.worker import needed_fields
 
 Kind = Literal["column", "arrow function"]
 
@@ -164,7 +164,7 @@ def _bound(frame: Any, given: _Given, meta: Mapping[str, str] | None) -> tuple[d
                 f"source and seq, found none for {' and '.join(lacking)}; give "
                 'meta={"source": "<column>", "seq": "<column>"}'
             )
-    return bind_columns(frame, given.program.input, needed_fields(given.program)), known
+    return bind_columns(frame, given.program.input, fields_read(given.program)), known
 
 
 def log_meta(columns: Collection[str]) -> dict[str, str]:

@@ -17,14 +17,14 @@ import msgspec
 from headwater.errors import EncodeError
 from headwater.ir import serial
 from headwater.ir.analyse import analyse
+from headwater.ir.inputs import fields_read, narrowed, plain_params
 from headwater.ir.interp import FUEL, Fault
-from headwater.ir.nodes import META_TYPES, CopyOut, Load, Program, Reduce
-from headwater.ir.walk import all_expressions, statements
+from headwater.ir.nodes import META_TYPES, Program
 from headwater.late import np, pa, pc
 from headwater.native.batch import BatchProgram, BatchResult, Counts, compile_batch
 from headwater.native.codegen.output_columns import malformed_rows
 from headwater.spark.schema import from_spark_arrow, to_spark_arrow
-from headwater.types.model import I32, TEXT, TIMESTAMP, Array, Field, List, Record, Type
+from headwater.types.model import TEXT, TIMESTAMP, Array, List, Record, Type
 from headwater.types.model import walk as walk_types
 
 KEPT = 16  # compiled programs kept by a worker
@@ -38,28 +38,11 @@ class _Wire(msgspec.Struct, array_like=True, frozen=True):
     fuel: int
 
 
-def needed_fields(program: Program) -> tuple[str, ...]:
-    """The top fields of the input that the program reads, in the type's order."""
-    used = {e.path.steps[0] for e in all_expressions(program.body) if isinstance(e, Load | Reduce)}
-    used |= {s.source.steps[0] for s in statements(program.body) if isinstance(s, CopyOut)}
-    return tuple(f.name for f in program.input.fields if f.name in used)
-
-
-def narrowed(program: Program) -> Program:
-    """The program over only the fields that it reads; where it reads none, over one that is always missing."""
-    names = needed_fields(program)
-    fields = tuple(f for f in program.input.fields if f.name in names) or (Field("nothing", I32, True),)
-    return replace(program, input=Record(program.input.name, fields))
-
-
 def pack(program: Program, params: Mapping[str, Any], *, fuel: int = FUEL) -> bytes:
     """What travels to the workers: the narrowed program and its raw parameters. Refuses here what workers would."""
-    program = narrowed(program)
+    program = replace(program, input=narrowed(program.input, fields_read(program)))
     analyse(program, fuel=fuel)
-    plain: dict[str, Any] = {}
-    for decl in program.params:
-        value = params[decl.name]
-        plain[decl.name] = list(value) if decl.kind == "set" else list(value.items()) if decl.kind == "map" else value
+    plain = plain_params(program.params, params)
     return msgspec.msgpack.encode(_Wire(serial.dumps(program, with_text=False), plain, fuel))
 
 

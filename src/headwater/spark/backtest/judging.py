@@ -8,7 +8,7 @@ nothing of an event but these fields. What is undecided or faults is counted as 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ import msgspec
 from headwater.interest import Interest
 from headwater.ir import serial
 from headwater.ir.cost import Limits
+from headwater.ir.inputs import fields_read, narrowed, plain_params
 from headwater.ir.nodes import Program
 from headwater.ir.rebind import rebind
 from headwater.late import np, pa
@@ -28,11 +29,10 @@ from headwater.native.record import is_long, uses_meta
 from headwater.spark.backtest.sizes import heap_fields, record_sizes
 from headwater.spark.backtest.subscriptions import Wanted
 from headwater.spark.backtest.tally import Items
-from headwater.spark.worker import needed_fields
 from headwater.types.arrow import arrow_schema, record_from_schema
 from headwater.types.event_type import event_type
 from headwater.types.layout import Layout
-from headwater.types.model import I32, Field, Record
+from headwater.types.model import Record
 
 NEVER_SPLIT = 1 << 40  # entries: undecided is always told apart from rejected
 
@@ -56,7 +56,7 @@ def pack(wanted: Sequence[Wanted], record: Record, *, lacking: Iterable[str] = (
     """What travels to the workers: the event type, and each interest in its serial form over the fields that any of
     them reads. Never a pickled program. `lacking` are required fields that some events do not have after all."""
     programs = [each.interest.program for each in wanted if each.interest is not None]
-    read = {name for program in programs for name in needed_fields(program)}
+    read = {name for program in programs for name in fields_read(program)}
     relaxed = sorted(read.intersection(lacking))
     narrow = narrowed(record, read, relaxed)
     sinks = list(dict.fromkeys(each.at for each in wanted))
@@ -69,25 +69,11 @@ def pack(wanted: Sequence[Wanted], record: Record, *, lacking: Iterable[str] = (
         program = replace(interest.program, input=narrowed(record, read))
         if relaxed:
             program = rebind(program, narrow)
-        plain = {decl.name: _plain(decl.kind, interest.params[decl.name]) for decl in program.params}
+        plain = plain_params(program.params, interest.params)
         made.append(_One(at, serial.dumps(program, with_text=False), plain, interest.limits.fuel))
     schema = arrow_schema(record).serialize().to_pybytes()
     fields = [field.name for field in record.fields if field.name in read]
     return msgspec.msgpack.encode(_Wire(schema, sinks, made, fields, relaxed))
-
-
-def narrowed(record: Record, read: Collection[str], relaxed: Collection[str] = ()) -> Record:
-    """The type with the fields that are read, the relaxed ones optional; if none is, with one always missing."""
-    fields = tuple(
-        Field(field.name, field.type, field.optional or field.name in relaxed)
-        for field in record.fields
-        if field.name in read
-    )
-    return Record(record.name, fields or (Field("nothing", I32, True),))
-
-
-def _plain(kind: str, value: Any) -> Any:
-    return list(value) if kind == "set" else list(value.items()) if kind == "map" else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import StoreError
 from headwater.interest import Interest
-from headwater.ir.nodes import CopyOut, Load, Program, Reduce
-from headwater.ir.walk import all_expressions, statements
+from headwater.ir.inputs import fields_read
 from headwater.late import np, pa
 from headwater.native.record import uses_meta
 from headwater.store.log.ordered_merge import joined, ranks, take
@@ -106,13 +105,6 @@ def by_source(batch: pa.RecordBatch) -> list[tuple[tuple[str, str], Any]]:
     starts = np.flatnonzero(np.diff(codes[order], prepend=codes[order[0]] - 1))
     groups = np.split(order, starts[1:])
     return [((nodes[int(rows[0])].as_py(), sources[int(rows[0])].as_py()), rows) for rows in groups]
-
-
-def fields_read(program: Program) -> list[str]:
-    """The fields of the event that a program reads, in the type's order."""
-    used = {e.path.steps[0] for e in all_expressions(program.body) if isinstance(e, Load | Reduce)}
-    used |= {s.source.steps[0] for s in statements(program.body) if isinstance(s, CopyOut)}
-    return [field.name for field in program.input.fields if field.name in used]
 
 
 def check_columns(columns: list[str] | tuple[str, ...], known: list[str]) -> list[str]:
