@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headwater import Event, Interest, i64
 from headwater.errors import FederationError
-from headwater.federation.arrive.deduplication import Seen, federation_of, node_of, origin_of
+from headwater.federation.arrive.deduplication import SeenOnce, federation_of, node_of, origin_of
 from headwater.federation.gateway.gateway import Gateway
 from headwater.federation.interests.conjunction import combined
 from headwater.federation.node import Node
@@ -508,7 +508,7 @@ def test_what_is_wrong_is_said() -> None:
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 2)), max_size=200))
 @settings(deadline=None, max_examples=200)
 def test_seen_is_a_set(numbers: list[tuple[int, int]]) -> None:
-    seen, known = Seen(), set()
+    seen, known = SeenOnce(), set()
     for number, tag in numbers:
         assert seen.first_time(number, tag) == ((number, tag) not in known)
         known.add((number, tag))

@@ -24,7 +24,7 @@ from headwater.federation.multicast.datagram import (
     OVERHEAD,
     VERSION,
     WINDOW_DATAGRAMS,
-    Seen,
+    ReceivedCounts,
     Window,
     federation_number,
 )
@@ -589,7 +589,7 @@ def test_offenders_are_bounded(net: Net) -> None:
 @given(st.lists(st.integers(1, 3_000) | st.integers(1, 30), max_size=60))
 @settings(max_examples=examples(200), deadline=None)
 def test_no_counter_is_taken_twice(counters: list[int]) -> None:
-    seen, window = Seen(), None
+    seen, window = ReceivedCounts(), None
     taken: list[int] = []
     for counter in counters:
         if window is None:

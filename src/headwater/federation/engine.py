@@ -1,16 +1,20 @@
-"""The network of one node: who else is there, the links to them, and the thread that keeps it all going.
+"""The network of one node: makes the parts of a federation, gives each what it needs, and joins and leaves with them.
 
-    Membership   who is there, and what each has                          (peers/membership.py)
-    Links        a stream to each, or Zenoh's path                         (transport/connections.py)
-    Installing   what other nodes ask of this one's sources                (interests/installer.py)
-    Asking       what this node asks of other nodes' sources               (interests/requester.py)
-    Permissions  whether it may subscribe to what they do not tell it of   (peers/permissions.py)
-    Contacts     the endpoints to connect to, and whether they are reached  (peers/contacts.py)
-    Keeping      the thread that keeps it going, and waiting for things    (scheduler.py)
-    Engine       this file: holds them together
+    Context       who this node is, its settings, its scheduler: what all parts share        (context.py)
+    Fabric        everything Zenoh                                                           (fabric/fabric.py)
+    Demands       what sinks here want                                                       (demand/demand.py)
+    Arrivals      sources of other nodes, as they come                                       (arrive/arrivals.py)
+    Membership    who is there, and what each has                                            (peers/membership.py)
+    Connections   a stream to each, or Zenoh's path                                          (peers/connections.py)
+    Installer     what other nodes ask of this one's sources                                 (interests/installer.py)
+    Requester     what this node asks of other nodes' sources                                (interests/requester.py)
+    Groups        channels that go to multicast groups                                       (multicast/groups.py)
 
-Zenoh's threads, the readers of streams, publishers and users all come in here. `Wiring.lock` is taken before `lock`,
-never the other way round; nobody waits for the network while holding either.
+Parts do not know the engine, nor parts above them: what those are to do, they declare as protocols and hooks, which are
+set here. Directions are in tools/check_imports.py.
+
+Zenoh's threads, the readers of streams, publishers and users all come in here. `Wiring.lock` is taken before the lock
+of `Peers`, never the other way round; nobody waits for the network while holding either.
 """
 
 from __future__ import annotations

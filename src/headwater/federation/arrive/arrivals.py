@@ -11,7 +11,7 @@ from headwater.federation.control_events import owns
 if TYPE_CHECKING:
     from headwater.federation.arrive.log_positions import LogPositions
     from headwater.federation.arrive.paths import Origins
-    from headwater.federation.arrive.sending_peer import SendingPeer
+    from headwater.federation.arrive.upstream import Upstream
     from headwater.federation.context import Context
     from headwater.federation.demand.demand import Demands
     from headwater.federation.wire.control import SourceAd
@@ -25,7 +25,7 @@ class Arrivals:
         self._context = context
         self._demands, self._positions, self._origins = demands, positions, origins
 
-    def source(self, peer: SendingPeer, ad: SourceAd, type: EventType | None) -> RemoteSource | None:
+    def source(self, peer: Upstream, ad: SourceAd, type: EventType | None) -> RemoteSource | None:
         """A source of a peer, as it is announced on the link; None if nobody here has its channel."""
         node, security = self._context.node, self._context.security
         decision = None if peer.principal is None else security.decide(peer.principal, "advertise", ad.channel)

@@ -100,7 +100,7 @@ class PlacesOfTerm:
         """Nothing of an order is held: it comes from one, or not at all."""
 
 
-class Seen:
+class SeenOnce:
     """Of one origin, at one node; shared by all sources whose events have that origin.
 
     Remembered are stretches of numbers without a gap, so that it takes little memory as long as everything comes by

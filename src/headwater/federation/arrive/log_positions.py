@@ -15,7 +15,7 @@ from headwater.federation.demand.demand import sinks_behind
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.node import Node
-    from headwater.federation.arrive.sending_peer import SendingPeer
+    from headwater.federation.arrive.upstream import Upstream
     from headwater.federation.demand.demand import Demand, Demands, InterestRequest
 
 MOST_SOURCES = 65_536  # sources that are remembered
@@ -43,7 +43,7 @@ def _streams(demand: Demand) -> list[int]:
 class _Remote(Protocol):
     """A source of another node, as far as it matters here."""
 
-    peer: SendingPeer
+    peer: Upstream
     sid: int
 
 
@@ -91,7 +91,7 @@ class LogPositions:
         with self._lock:
             return {unquote(key.removeprefix(prefix)): each for key, each in self._of.items() if key.startswith(prefix)}
 
-    def installed(self, peer: SendingPeer, channel: str, demand: Demand, points: dict[int, int]) -> None:
+    def installed(self, peer: Upstream, channel: str, demand: Demand, points: dict[int, int]) -> None:
         """A peer has put wishes in force after these events of its sources, by their numbers there."""
         tags = [wish.tag for wish in demand.tagged]
         if not tags:
@@ -111,7 +111,7 @@ class LogPositions:
 
     # ── what a node that has its log again is told ──
 
-    def said(self, channel: Channel, peer: SendingPeer, demand: Demand) -> tuple[BySource, BySource, list[str]]:
+    def said(self, channel: Channel, peer: Upstream, demand: Demand) -> tuple[BySource, BySource, list[str]]:
         """By name of the peer's source and tag of the wish: up to which event all has come, and from where on the state
         of the interest counts; and which durable sinks have had events of it. The wiring's lock is held.
 

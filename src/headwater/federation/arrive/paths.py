@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from headwater.channel.queues.mailbox import dispatch_all
-from headwater.federation.arrive.deduplication import Fence, PlacesOfTerm, Seen, Verdict, order_of
+from headwater.federation.arrive.deduplication import Fence, PlacesOfTerm, SeenOnce, Verdict, order_of
 from headwater.federation.wire.kinds import PAST
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Origin:
 
     def __init__(self, scheduler: Scheduler, lease: float) -> None:
         self._scheduler, self._lease = scheduler, lease
-        self.seen = Seen()
+        self.seen = SeenOnce()
         self.turn = self.seen.turn
         self.ways: list[Way] = []
         self._chosen: list[Way] = []

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.routing.route import Entry
     from headwater.federation.arrive.paths import Origins
-    from headwater.federation.arrive.sending_peer import SendingPeer
+    from headwater.federation.arrive.upstream import Upstream
     from headwater.federation.demand.demand import Demands
     from headwater.federation.security.offences import Offences
     from headwater.federation.wire.control import SourceAd
@@ -61,7 +61,7 @@ class RemoteSource(AcknowledgedSource):
     def __init__(
         self,
         channel: Channel,
-        peer: SendingPeer,
+        peer: Upstream,
         ad: SourceAd,
         type: EventType | None,
         *,

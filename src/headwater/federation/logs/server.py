@@ -69,7 +69,7 @@ class LogReads:
         return asdict(self)
 
 
-class Refused(FederationError):
+class LogRefused(FederationError):
     """A question is not answered, and why."""
 
 
@@ -177,10 +177,10 @@ class LogServer(Service):
         return log_messages.join(envelope, data)
 
     def _allow(self, principal: Principal, action: Any, channel: str, what: str) -> Interest | None:
-        """What of the channel it may have, if not all of it; Refused, if nothing."""
+        """What of the channel it may have, if not all of it; LogRefused, if nothing."""
         verdict = self._context.security.decide(principal, action, channel)
         if not verdict:
-            raise Refused(f"not allowed to {what}: {verdict.why}")
+            raise LogRefused(f"not allowed to {what}: {verdict.why}")
         return verdict.interest if isinstance(verdict, Restrict) else None
 
     # ── what there is ──
@@ -204,7 +204,7 @@ class LogServer(Service):
             return None
         spans = part.sources()
         if len(spans) > log_messages.MAX_SOURCES:
-            raise Refused(f"expected at most {log_messages.MAX_SOURCES:,} sources of {name}, found {len(spans):,}")
+            raise LogRefused(f"expected at most {log_messages.MAX_SOURCES:,} sources of {name}, found {len(spans):,}")
         sources = [SourceLog(span.source, span.first, span.last, span.events) for span in spans]
         return ChannelLogged(name, part.id, pack_type(part.type), part.schema.serialize().to_pybytes(), sources)
 
@@ -213,13 +213,13 @@ class LogServer(Service):
     def _read(self, opened: Opened, question: Read) -> tuple[Head, Any]:
         limit = self._allow(opened.principal, "subscribe", check_name(question.channel), "read the log")
         if question.compress not in _COMPRESSIONS:
-            raise Refused(f"compress: expected nothing, lz4 or zstd, found {question.compress!r}")
+            raise LogRefused(f"compress: expected nothing, lz4 or zstd, found {question.compress!r}")
         cursor = self._cursor(opened, question, limit)
         try:
             batches, evaluated = cursor.page(question.max_bytes)
             data, rows = _packed(batches, cursor.wanted, question.compress)
             if len(data) > log_messages.ANSWER_BYTES:
-                raise Refused(
+                raise LogRefused(
                     f"source {question.source!r} of {question.channel}: event {cursor.after:,} takes {len(data):,} "
                     f"bytes, more than the {log_messages.ANSWER_BYTES:,} that an answer may have; read the range after "
                     "it, or without the column that is so large"
@@ -283,21 +283,21 @@ class LogServer(Service):
     def _begin(self, principal: Principal, question: Read, limit: Interest | None, key: tuple[Any, ...]) -> _Cursor:
         part = self._shelf.part(question.channel)
         if part is None:
-            raise Refused(f"there is no log of channel {question.channel!r} here")
+            raise LogRefused(f"there is no log of channel {question.channel!r} here")
         last = part.last(question.source)
         if last is None:
-            raise Refused(f"the log of {question.channel} here has no source {question.source!r}")
+            raise LogRefused(f"the log of {question.channel} here has no source {question.source!r}")
         upto = last if question.upto is None else question.upto
         if upto > last:
-            raise Refused(
+            raise LogRefused(
                 f"source {question.source!r} of {question.channel}: expected a range up to {last}, where its log ends, "
                 f"found {upto}; what was there before is lost, or another log was there"
             )
         if question.after > upto:
-            raise Refused(f"expected a range that begins at or before {upto}, found one after {question.after}")
+            raise LogRefused(f"expected a range that begins at or before {upto}, found one after {question.after}")
         judged = None
         if question.program is None and question.params is not None:
-            raise Refused("parameters came without an interest")
+            raise LogRefused("parameters came without an interest")
         if question.program is not None or limit is not None:
             judged = self._judge(principal, question, limit, part)
             needs: list[str] | None = judged.judge.needs
@@ -309,14 +309,14 @@ class LogServer(Service):
         if question.columns is not None:
             wanted = question.columns
         if len(set(wanted)) != len(wanted):
-            raise Refused("columns: expected each once, found some twice")
+            raise LogRefused("columns: expected each once, found some twice")
         batches = part.scan(question.source, question.after, upto, needs)
         return _Cursor(key, batches, judged, wanted, question.after, upto)
 
     def _judge(self, principal: Principal, question: Read, limit: Interest | None, part: Any) -> _Judged:
         """What judges the events: the interest that was sent, as far as the policy lets its sender have them."""
         if part.type is None:
-            raise Refused(f"channel {question.channel} carries bytes here, which no interest can look into")
+            raise LogRefused(f"channel {question.channel} carries bytes here, which no interest can look into")
         columns = None if question.columns is None else tuple(question.columns)
         asked = question.program, question.params, question.fuel, _identity(limit)
         key = question.channel, asked, columns, part.schema.to_string()
@@ -341,7 +341,7 @@ class LogServer(Service):
     def _check_cost(self, interest: Interest, channel: str) -> None:
         cost, most = interest.cost.estimated, self._context.network.budget.each
         if cost > most:
-            raise Refused(
+            raise LogRefused(
                 f"too costly: this interest in {channel} would take about {cost:,} native operations an event, more "
                 f"than {most:,}"
             )
@@ -358,11 +358,11 @@ def _interest(question: Read, schema: pa.Schema) -> Interest:
     fuel = question.fuel
     most = Limits().fuel
     if fuel is not None and fuel > most:
-        raise Refused(f"fuel: expected at most {most:,}, found {fuel:,}")
+        raise LogRefused(f"fuel: expected at most {most:,}, found {fuel:,}")
     limits = None if fuel is None else Limits(fuel=fuel)
     interest = Interest.loads(question.program, unpack_params(question.params), limits=limits)
     if interest.stateful:
-        raise Refused(
+        raise LogRefused(
             "an interest with state cannot be run over part of a log, for what it remembers of the events before is "
             "not there; read without it, and run it where all events of a source come in order"
         )

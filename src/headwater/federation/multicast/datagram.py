@@ -93,7 +93,7 @@ def node_number(node: str) -> int:
     return int.from_bytes(blake2b(node.encode(), digest_size=8, person=b"hw-node").digest(), "little")
 
 
-class Sent:
+class SentCounts:
     """Counts of what was sent."""
 
     __slots__ = ("bytes_out", "sent", "unsent", "unwanted")
@@ -102,7 +102,7 @@ class Sent:
         self.sent = self.bytes_out = self.unwanted = self.unsent = 0
 
 
-class Seen:
+class ReceivedCounts:
     """Counts of what has arrived; one thread writes them."""
 
     __slots__ = (
@@ -180,7 +180,7 @@ class Window:
         self._since = since
         self._bits = 1
 
-    def take(self, counter: int, since: int, seen: Seen) -> bool:
+    def take(self, counter: int, since: int, seen: ReceivedCounts) -> bool:
         """Whether this one is new."""
         ahead = counter - self._top
         if ahead > 0:

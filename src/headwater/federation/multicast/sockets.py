@@ -39,9 +39,9 @@ from headwater.federation.multicast.datagram import (
     Counters,
     Datagram,
     Offence,
+    ReceivedCounts,
     Seal,
-    Seen,
-    Sent,
+    SentCounts,
     Window,
     federation_number,
     node_number,
@@ -98,8 +98,8 @@ class Multicast:
         self._outgoing: dict[Group, _Outgoing] = {}
         self._closed = False
         self._sending = threading.Lock()  # counters of what is sent
-        self._sent = Sent()
-        self._seen = Seen()  # belongs to the receiving thread
+        self._sent = SentCounts()
+        self._seen = ReceivedCounts()  # belongs to the receiving thread
         self._windows: OrderedDict[tuple[Group, int, int], Window] = OrderedDict()
         self._joins = 0
         self._thread: threading.Thread | None = None
@@ -350,7 +350,7 @@ class Multicast:
     def counters(self) -> Counters:
         """What has become of all datagrams so far."""
         sent, seen = self._sent, self._seen
-        counts = {name: getattr(seen, name) for name in Seen.__slots__ if name != "offenders"}
+        counts = {name: getattr(seen, name) for name in ReceivedCounts.__slots__ if name != "offenders"}
         offenders = MappingProxyType(dict(list(seen.offenders.items())))
         with self._sending:
             return Counters(

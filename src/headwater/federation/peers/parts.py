@@ -59,7 +59,7 @@ class GroupReceiver(Protocol):
         """Wishes are in force, once everything is here that was sent before that."""
 
 
-class Multicasting(Protocol):
+class MulticastPort(Protocol):
     """Channels that go to multicast groups, as far as links have a part in it."""
 
     @property
@@ -84,9 +84,9 @@ class Parts:
     pulse: Pulse
     arrivals: Arrivals
     barriers: Barriers
-    groups: Multicasting | None
+    groups: MulticastPort | None
     registrar: Registrar | None = None
     requests: Requests | None = None
 
 
-__all__ = ["GroupReceiver", "Multicasting", "Parts", "Registrar", "Requests"]
+__all__ = ["GroupReceiver", "MulticastPort", "Parts", "Registrar", "Requests"]

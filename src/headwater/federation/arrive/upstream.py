@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from headwater.federation.wire.control import SourceAd
 
 
-class SendingPeer(Protocol):
+class Upstream(Protocol):
     """Another node that sends events here."""
 
     id: str
@@ -42,4 +42,4 @@ class SendingPeer(Protocol):
         """Until every sink that may want the source's next events has room for them."""
 
 
-__all__ = ["SendingPeer"]
+__all__ = ["Upstream"]
