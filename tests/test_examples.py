@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+FOLDER = Path(__file__).parent.parent / "examples"
+EXAMPLES = sorted(FOLDER.glob("*.py"))
 ARGUMENTS = {"four_executions.py": ["20000"]}
 PROMISES = {
     "backtest.py": ["visitors would receive 600 of 1800 events", "What would cross between nodes", "merging saves"],
@@ -56,12 +57,49 @@ PROMISES = {
 }
 
 
-@pytest.mark.timeout(660)  # some start Spark several times, on machines that do other work
-@pytest.mark.parametrize("path", EXAMPLES, ids=[path.name for path in EXAMPLES])
-def test_example_runs(path: Path) -> None:
-    command = [sys.executable, "-W", "error::DeprecationWarning:__main__", str(path), *ARGUMENTS.get(path.name, [])]
+IN_ONE = ["four_executions.py", "ingest.py", "spark_stream.py", "study.py"]  # processes: Java is started once
+RUN = """
+import runpy, sys
+for given in sys.argv[1:]:
+    sys.argv = given.split("|")
+    sys.stdout.write(f"\\n>>>>{sys.argv[0]}\\n")
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as ended:
+        if ended.code:
+            raise
+    sys.stdout.flush()
+"""
+
+
+def run(*arguments: str) -> str:
+    command = [sys.executable, "-W", "error::DeprecationWarning:__main__", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    for promise in PROMISES[path.name]:
-        assert promise in ran.stdout
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
     assert "Traceback" not in ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def in_one() -> dict[str, str]:
+    """What the examples say that run one after the other in one process."""
+    given = ["|".join([str(FOLDER / name), *ARGUMENTS.get(name, [])]) for name in IN_ONE]
+    parts = run("-c", RUN, *given).split("\n>>>>")[1:]
+    return {Path(part.partition("\n")[0]).name: part.partition("\n")[2] for part in parts}
+
+
+def check(name: str, said: str) -> None:
+    for promise in PROMISES[name]:
+        assert promise in said, said
+
+
+@pytest.mark.timeout(660)  # on machines that do other work
+@pytest.mark.parametrize("name", IN_ONE)
+def test_example_with_spark_runs(name: str, in_one: dict[str, str]) -> None:
+    check(name, in_one[name])
+
+
+@pytest.mark.timeout(660)  # some start Spark several times
+@pytest.mark.parametrize("name", [path.name for path in EXAMPLES if path.name not in IN_ONE])
+def test_example_runs(name: str) -> None:
+    check(name, run(str(FOLDER / name), *ARGUMENTS.get(name, [])))

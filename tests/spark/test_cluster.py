@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.spark.cluster import cluster
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.timeout(900)  # several processes of Java, on machines that do other work
 def test_the_whole_pipeline_on_a_cluster(tmp_path: Path) -> None:
     given = [str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*given, str(ROOT)])}
@@ -22,7 +25,7 @@ def test_the_whole_pipeline_on_a_cluster(tmp_path: Path) -> None:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=800,
             check=False,
         )
     assert done.returncode == 0, done.stdout + done.stderr[-6000:]

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.timeout(900)  # Java starts, on machines that do other work
 def test_spark_connect_gives_the_same_answers_reads_streams_and_publishes(tmp_path: Path) -> None:
     # The server's workers start in another folder, so relative entries would be lost.
     given = [str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
@@ -21,7 +24,7 @@ def test_spark_connect_gives_the_same_answers_reads_streams_and_publishes(tmp_pa
         env={**os.environ, "PYTHONPATH": path, "SPARK_TESTING": "1"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
         check=False,
     )
     assert done.stdout.endswith("agreed\n"), done.stdout + done.stderr

@@ -19,6 +19,7 @@ from headwater_studies.scale import TOPOLOGIES
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.timeout(900)  # it starts processes, on machines that do other work
 def test_model_is_computed_and_agrees_with_real_nodes(bench: Bench) -> None:
     found = model(bench)
     assert not found.not_run

@@ -10,6 +10,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headwater import event_type
 from headwater.interest import as_event_type
 from headwater.store.log import ChannelLog, Log
@@ -40,6 +42,7 @@ def batches(out: Path) -> int:
     return len([entry for entry in commits.iterdir() if entry.name.isdigit()]) if commits.is_dir() else 0
 
 
+@pytest.mark.timeout(900)  # Java starts, on machines that do other work
 def test_a_driver_killed_in_the_middle(spark: Any, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     out.mkdir()
