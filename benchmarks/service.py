@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from headwater.channel.queues.gate import Gate
 
 import matching
 from headwater import Event, Node, Queue, f32, f64, timestamp, u32
+from headwater.channel.concurrency.gate import Gate
 from headwater.dispatch import AsyncLoop, Pool
 from headwater_studies.harness.benchmark import Report, times, versus
 
