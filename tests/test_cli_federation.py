@@ -27,7 +27,7 @@ from headwater.signals import End
 from headwater.types import EventType, event_type
 from tests.federation.nodes import Log
 
-GUARD = 60
+GUARD = 240
 TYPE = "level: f64, network: text?, at: timestamp?, raw: bytes?"
 
 

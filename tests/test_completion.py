@@ -41,7 +41,7 @@ def choices(file: Path, *words: str, cwd: Path | None = None) -> set[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
         cwd=cwd,
         env={"PATH": os.environ["PATH"]},
     )

@@ -58,7 +58,7 @@ def test_the_first_program_of_the_readme_prints_what_is_shown(tmp_path: Path) ->
     program, output = (block.text for block in blocks("README.md")[:2])
     script = tmp_path / "readme.py"  # a lambda's source is read from its file
     script.write_text(program, encoding="utf-8")
-    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=480, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == output
 

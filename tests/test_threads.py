@@ -18,7 +18,7 @@ from headwater.threads import PROCESS, Crashes, Supervised
 from tests.federation.nodes import eventually
 
 SOURCES = [Path(package.__file__).parent for package in (headwater, headwater_studies)]
-GUARD = 30.0
+GUARD = 120.0
 # Where threads may be made in another way, and why nothing is lost there.
 JUSTIFIED = {
     ("threads.py", "Thread"): "what supervises",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "examples" / "two_processes"
-GUARD = 60.0
+GUARD = 240.0
 
 
 def test_what_readme_shows_is_what_the_files_say() -> None:

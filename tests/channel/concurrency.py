@@ -13,7 +13,7 @@ from headwater import Channel, Event, Node, Subscription, i64
 from headwater.channel.options.config import Dispatch
 from headwater.dispatch import AsyncLoop, ByDeadline, ByPriority, Inline, Pool
 
-GUARD = 30.0  # seconds, against hanging; nothing here takes long
+GUARD = 120.0  # seconds, against hanging; nothing here takes long
 
 STRATEGIES: dict[str, Dispatch] = {
     "inline": Inline(),

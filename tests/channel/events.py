@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater import Event, f32, u8, u32
 
-GUARD = 10.0  # seconds after which a test that waits for another thread gives up
+GUARD = 60.0  # seconds after which a test that waits for another thread gives up
 
 
 class Sighting(Event, name="ie.tcd.Sighting"):

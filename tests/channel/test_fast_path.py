@@ -669,5 +669,5 @@ print("ends")
 
 
 def test_the_process_ends_while_a_daemon_is_in_a_handler() -> None:
-    ended = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=600, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ends\n", "")

@@ -12,7 +12,7 @@ import pytest
 from headwater.channel.concurrency import gate as gate_module
 from headwater.channel.concurrency.gate import Gate
 
-GUARD = 30.0
+GUARD = 120.0
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from headwater.errors import StoreError
 from headwater.store.log import LogFiles
 from headwater.store.log import channel_log as writing
 
-CHANNEL, GUARD = "test.numbers", 30.0
+CHANNEL, GUARD = "test.numbers", 120.0
 
 
 class Number(Event, name="test.Number"):

@@ -16,7 +16,7 @@ from headwater.channel import source
 from headwater.channel.routing import past as history
 from headwater.store.log import wal_writer as appending
 
-CHANNEL, GUARD = "test.numbers", 30.0
+CHANNEL, GUARD = "test.numbers", 120.0
 
 
 class Number(Event, name="test.Number"):

@@ -17,7 +17,7 @@ from headwater.dispatch import Pool
 from headwater.errors import ChannelError
 from headwater.threads import Supervised
 
-GUARD = 30.0  # seconds, against hanging
+GUARD = 120.0  # seconds, against hanging
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 

@@ -15,7 +15,7 @@ from headwater.channel.time.clock import ManualClock, SystemClock
 from headwater.channel.time.timer_engine import Timers
 from headwater.errors import ClosedError
 
-GUARD = 30.0  # against hanging; nothing here takes long
+GUARD = 120.0  # against hanging; nothing here takes long
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from headwater.federation.wire.kinds import U32
 from headwater.federation.wire.requests import pack_type
 from headwater.types import EventType
 
-GUARD = 30.0
+GUARD = 120.0
 START = 1_790_000_000_000_000_000  # nanoseconds: when the first frame says to be made
 
 

@@ -10,7 +10,7 @@ from headwater.federation.node import Node
 from headwater.testing import Recorder as Log
 from headwater.testing import eventually
 
-GUARD = 30.0  # seconds, against hanging
+GUARD = 120.0  # seconds, against hanging
 
 
 class Nodes:

@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.federation.nursery import AVAILABLE, Forked, environment
 
-GUARD = 60.0  # seconds, against hanging
+GUARD = 240.0  # seconds, against hanging
 START = 600.0  # the same for a process that starts: a machine with much else to do may take long to load everything
 ANSWER = 3 * GUARD  # what is asked of a process waits for GUARD at most; more than once, it may be
 _ROOT = Path(__file__).parents[2]

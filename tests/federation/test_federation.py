@@ -600,7 +600,7 @@ threading.Thread(target=later, args=(source,)).start()
 def test_a_program_that_closes_nothing_ends(last: str, code: int) -> None:
     """Its nodes are closed when its own threads have ended, and deliver what was published by then."""
     program = PROGRAM.format(last=last)
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=480, check=False)
     assert ran.returncode == code, ran.stderr
     assert ran.stdout.split("\n") == ["before the end", "after the main thread", ""]
 
@@ -631,5 +631,5 @@ assert now == links, f"they had to connect again: {links}, {now}"
 
 
 def test_a_forked_process_leaves_the_nodes_of_its_parent_alone() -> None:
-    ran = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=480, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -66,5 +66,5 @@ def test_what_a_forked_process_publishes_reaches_nobody(path: str) -> None:
         PROGRAM.replace("os._exit(0)", "sys.stdout.flush(); os._exit(0)"),
         path,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=480)
     assert done.stdout.splitlines()[-1:] == ["True 0 {} {}"], done.stdout + done.stderr

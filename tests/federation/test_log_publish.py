@@ -231,7 +231,7 @@ def attempt(root: Path, batch: int, before: int) -> bool:
     path = str(Path(headwater.__file__).parents[1])
     command = [sys.executable, "-c", KILLED, str(root), CHANNEL, QUERY, TYPE, str(batch), str(before)]
     environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=False)
     assert "open" in done.stdout, done.stderr
     return "done" in done.stdout
 

@@ -741,7 +741,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), client.channels())
 def test_a_forked_process_says_that_it_cannot(lab: Lab) -> None:
     path = str(Path(headwater.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", FORKED, lab[0].endpoints[0]], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", FORKED, lab[0].endpoints[0]], capture_output=True, text=True, timeout=300,
         env={**os.environ, "PYTHONPATH": path}, check=False,
     )  # fmt: skip
     assert done.stdout.split() == ["7", f"['{CHANNEL}']"], done.stderr

@@ -227,7 +227,7 @@ from headwater.network import Budget
 from headwater.security import Rule, Security
 print(headwater.Network.__name__, Security.__name__, Rule.__name__, Budget.__name__)
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=True)
     assert ran.stdout.splitlines() == ["[]", "Network Security Rule Budget"]
 
 

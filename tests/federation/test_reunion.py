@@ -134,4 +134,4 @@ def test_many_nodes_of_one_process_come_together(monkeypatch: pytest.MonkeyPatch
             thread.start()
         for thread in threads:
             thread.join()
-        eventually(lambda: all(len(node.peers) == MANY - 1 for node in make.opened), "all nodes together", timeout=120)
+        eventually(lambda: all(len(node.peers) == MANY - 1 for node in make.opened), "all nodes together", timeout=480)

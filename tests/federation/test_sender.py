@@ -21,7 +21,7 @@ from headwater.federation.transport.listener import Listener
 from headwater.federation.transport.sender import Pulse, Sender
 from headwater.federation.transport.stream import Stream, dial
 
-GUARD = 20.0
+GUARD = 120.0
 NUMBER = struct.Struct("<II")  # who, and which of its events
 
 

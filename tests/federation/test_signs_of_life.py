@@ -28,7 +28,7 @@ from headwater.spark.live.publisher import Publisher
 from headwater.types import event_type
 from tests.federation.nodes import Log, eventually, nodes
 
-GUARD = 90.0  # seconds, against hanging: Zenoh takes its time with thousands of tokens on a busy machine
+GUARD = 240.0  # seconds, against hanging: Zenoh takes its time with thousands of tokens on a busy machine
 
 
 class Sighting(Event, name="ie.tcd.LifeSighting"):

@@ -24,7 +24,7 @@ from headwater.federation.transport.link import Endpoint, parse_endpoint
 from headwater.federation.transport.listener import Listener
 from headwater.federation.transport.stream import GREETING_BYTES, UNSENT_BYTES, Stream, dial, hold_little
 
-GUARD = 20.0  # seconds, against hanging; nothing here takes long
+GUARD = 120.0  # seconds, against hanging; nothing here takes long
 MOST = 32  # strangers at a time
 
 

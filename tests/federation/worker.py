@@ -29,7 +29,7 @@ from headwater.channel.options.delivery import BestEffort, Reliable
 from headwater.federation.network import Network
 from headwater.federation.node import Node
 
-GUARD = 60.0
+GUARD = 240.0
 PAUSE = 0.004  # seconds between two bursts of a flow
 
 

@@ -66,7 +66,7 @@ def test_one_that_was_ended_before_its_first_sync_stands_on_the_disk_all_the_sam
     tmp_path: Path, synced: list[str]
 ) -> None:
     root = tmp_path / "log"
-    subprocess.run([sys.executable, "-c", ENDED, str(root)], check=True, cwd=Path(__file__).parents[3], timeout=60)
+    subprocess.run([sys.executable, "-c", ENDED, str(root)], check=True, cwd=Path(__file__).parents[3], timeout=600)
     with open_log(root, sync="roll") as log:
         synced.clear()
         log.append("a", 2, NOON, record(2))

@@ -20,7 +20,7 @@ from tests.store.log.logs import as_type
 
 CHANNEL = "ie.tcd.sighting"
 TYPE = as_type("badge: u32")
-GUARD = 30.0
+GUARD = 120.0
 
 
 def fill(log: ChannelLog, first: int) -> None:
