@@ -27,7 +27,7 @@ BATCH = 200.0  # seconds that a process shall take
 NOTHING = 5  # pytest's exit code where no test was chosen
 UNKNOWN = 3.0  # seconds that a file takes of which nothing is known
 SHOWN = 1.0  # seconds of a file that has a line of its own
-SESSION = re.compile(r"\b(spark: Any|ansi: str)\b")  # fixtures of all that share a session
+SESSION = re.compile(r"""\b(spark: Any|ansi: str)\b|usefixtures\("spark"\)""")  # all that share a session
 
 Costs = dict[str, tuple[float, float]]  # by file: seconds of processor time, seconds in all
 
