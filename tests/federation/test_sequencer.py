@@ -17,7 +17,8 @@ from headwater.federation.node import Node
 from headwater.federation.order import sequencer
 from headwater.federation.order.placing import runs
 from headwater.federation.order.sequencer import Sequencer
-from headwater.federation.send.lane import Lane
+from headwater.federation.send.frame_builder import FrameBuilder
+from headwater.federation.send.pending import Numbered
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 
 CHANNEL = "ie.tcd.move"
@@ -328,9 +329,13 @@ def test_nodes_whose_clocks_differ() -> None:
 
 def test_a_frame_ends_where_clocks_are_too_far_apart() -> None:
     now, back = time_ns(), 30_000_000_000
-    items = [(1, now, b"a"), (2, now - back, b"b"), (3, now, b"c")]
-    lane: Any = None
-    assert [Lane._run_end(lane, items, start, 3) for start in range(3)] == [1, 2, 3]
+    items = [Numbered(1, now, b"a"), Numbered(2, now - back, b"b"), Numbered(3, now, b"c"), Numbered(4, now, b"d")]
+    builder: Any = None
+    assert [[item.seq for item in FrameBuilder._run(builder, items, start)] for start in (0, 1, 2)] == [
+        [1],
+        [2],
+        [3, 4],
+    ]
 
 
 def test_of_several_that_are_made_at_once_one_is_active() -> None:
