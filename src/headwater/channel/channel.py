@@ -15,7 +15,7 @@ from headwater.channel.options.subscribe import Asked, make_options, parted
 from headwater.channel.reports.report import ChannelReport
 from headwater.channel.reports.tally import Tally
 from headwater.channel.routing.attachment import Stage
-from headwater.channel.routing.past import Remembers
+from headwater.channel.routing.contract import Remembers
 from headwater.channel.routing.route import Entry, Flow, Lineup
 from headwater.channel.subscription import Subscription
 from headwater.interest import Interest, Unchanged, as_event_type
@@ -84,6 +84,16 @@ class Channel(Generic[E]):
         """Of every source whose events come through here."""
         for lineup in self.lineups:
             yield from lineup.flows
+
+    def join_parent(self) -> None:
+        """It is there: the sources of its parent flow through it from now on."""
+        assert self.parent is not None
+        self.parent.derived.append(self)
+
+    def leave_parent(self) -> None:
+        """It is closed."""
+        assert self.parent is not None
+        self.parent.derived.remove(self)
 
     @overload
     def source(

@@ -31,9 +31,7 @@ from headwater.channel.options.settings import Name
 from headwater.channel.options.subscribe import (
     Asked,
     Options,
-    attach,
     check_label,
-    check_params,
     interest_for,
     known_options,
     make_options,
@@ -41,7 +39,7 @@ from headwater.channel.options.subscribe import (
     spoken,
 )
 from headwater.channel.queues.mailbox import dispatch_all
-from headwater.channel.registration import advertise
+from headwater.channel.registration import advertise, attach, check_params
 from headwater.channel.reports.counters import Counts
 from headwater.channel.reports.report import NodeReport
 from headwater.channel.routing.attachment import Attachment
@@ -75,6 +73,7 @@ if TYPE_CHECKING:
     from typing import Literal, Unpack
 
     from headwater.channel.annotations import HandOver
+    from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.letter import About
     from headwater.types import EventType
 
@@ -530,7 +529,7 @@ class Node:
         subscription.refused[channel.name] = str(error)
         log.warning("subscription %r is not attached to channel %s: %s", subscription.name, channel.name, error)
 
-    def _leave(self, subscription: Subscription, keys: Iterable[tuple[Channel, int]]) -> None:
+    def _leave(self, subscription: Subscription, keys: Iterable[tuple[RoutedChannel, int]]) -> None:
         gone = [subscription._attachments.pop(key) for key in keys]
         self._wiring.move([Move(each.channel, each.entry, each, joins=False) for each in gone])
 
@@ -580,7 +579,7 @@ class Node:
 
     def _foresee(
         self, subscription: Subscription, part: int, *, where: Any, params: Mapping[str, object] | None, zones: Any
-    ) -> list[tuple[Channel, Entry]]:
+    ) -> list[tuple[RoutedChannel, Entry]]:
         """The entries that such a change would lead to; nothing is changed. The wiring's lock is held."""
         asked, options = subscription._asked[part], subscription._options
         if where is not ...:

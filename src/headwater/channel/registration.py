@@ -1,20 +1,28 @@
-"""How a source comes: everything about it is checked, then it is made and advertised, or nothing is done."""
+"""How a source, and a subscription to a channel, comes: everything is checked, then it is made, or nothing is done."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headwater.channel.names import nearest
 from headwater.channel.options.delivery import check_zones
+from headwater.channel.options.expression import Expression
 from headwater.channel.options.subscribe import check_label, check_priority, check_seconds, resolve_facts
-from headwater.channel.queues.forms import BytesIntake, Intake
+from headwater.channel.queues.forms import BytesForm, BytesIntake, Form, Intake
+from headwater.channel.routing.attachment import Attachment
+from headwater.channel.routing.wiring import Wiring
 from headwater.channel.source import Source
-from headwater.errors import ChannelError, ClosedError, SubscriptionError
+from headwater.channel.subscription import Subscription
+from headwater.errors import ChannelError, ClosedError, ParameterError, SubscriptionError
 from headwater.interest import as_event_type
+from headwater.types import EventType
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.node import Node
+
+_NOTHING = as_event_type("nothing: bool?")  # the type of a constant expression on a channel without one
 
 
 def advertise(
@@ -68,3 +76,50 @@ def advertise(
     if period is not None:
         source._timer = node._timers.every(period, lambda due, missed: source.ask(), priority=priority)
     return source
+
+
+def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiring) -> Attachment:
+    """A subscription at a channel, ready to be moved in; raises where it does not fit."""
+    asked, options = subscription._asked[part], subscription._options
+    interest = asked.interest(channel)
+    if interest is not None:
+        interest.prepare()  # so that no source waits for it
+    if channel.type is None:
+        for what, given in (("type", asked.type), ("priority", options.priority), ("lifetime", options.lifetime)):
+            if given is not None and not isinstance(given, (int, float)):
+                raise SubscriptionError(f"{what}: channel {channel.name!r} has no type and carries bytes; remove it")
+        if options.batch:
+            raise SubscriptionError(f"batch: channel {channel.name!r} carries bytes, which are no rows; remove it")
+    type = interest.output if interest is not None and interest.output is not None else channel.type
+    form = BytesForm() if type is None else Form(type, asked.type or type)
+    return Attachment(
+        subscription,
+        channel,
+        wiring.entry(channel, interest, zones=options.zones),
+        form,
+        priority=_number(options.priority, type, "priority"),
+        lifetime=_number(options.lifetime, type, "lifetime"),
+        part=part,
+    )
+
+
+def _number(definition: Any, type: EventType | None, what: str) -> Expression | None:
+    if definition is None:
+        return None
+    made = Expression(definition, type or _NOTHING, what=what)
+    if what == "lifetime" and made.constant is not None and made.constant <= 0:
+        raise SubscriptionError(f"lifetime: expected a number of seconds above 0, found {definition!r}; leave it out")
+    return made
+
+
+def check_params(subscription: Subscription, part: int, params: Mapping[str, object]) -> None:
+    """New values are for parameters that there are; a wrong name would else change nothing, and nobody see it."""
+    for key, attachment in subscription._attachments.items():
+        if key[1] == part and (interest := attachment.entry.interest) is not None:
+            for name in params:
+                if name not in interest.params:
+                    near = nearest(name, interest.params, count=1)
+                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    raise ParameterError(
+                        f"change: params: expected {', '.join(interest.params) or 'none'}, found {name!r}{hint}"
+                    )

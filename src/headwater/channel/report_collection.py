@@ -32,6 +32,7 @@ from headwater.threads import PROCESS
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.node import Node
+    from headwater.channel.routing.contract import RoutedChannel, RoutedSource
     from headwater.channel.source import Source
     from headwater.channel.subscription import Subscription
 
@@ -49,9 +50,9 @@ class _Look:
         self._whys: dict[tuple[Lineup, Entry], tuple[str, str]] = {}
 
     @cached_property
-    def queued(self) -> Counter[Channel | Source]:
+    def queued(self) -> Counter[RoutedChannel | RoutedSource]:
         """How many events of each wait in queues."""
-        found: Counter[Channel | Source] = Counter()
+        found: Counter[RoutedChannel | RoutedSource] = Counter()
         for subscription in (*self._node.subscriptions.values(), *self._node._parting, *self._node._pulling):
             if subscription._calm:
                 waiting = [(item[0], item[1], item[2]) for item in subscription._mailbox.contents()]
@@ -140,7 +141,7 @@ def subscription(it: Subscription) -> SubscriptionReport:
         return _subscription(it, _Look(it.node, [it], ()))
 
 
-def _attachments(it: Channel) -> list[Attachment]:
+def _attachments(it: RoutedChannel) -> list[Attachment]:
     members = [member for entry in it.entries.values() for member in entry.members]
     return [member for member in members if isinstance(member, Attachment)]
 

@@ -31,6 +31,7 @@ from headwater.native.python.publish import FastPath, SourceSlots, offered
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.reports.report import SourceReport
+    from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.route import Entry
     from headwater.store.log.channel_log import ChannelLog
 
@@ -107,7 +108,7 @@ class Source(SourceSlots, Generic[E_contra]):
         self.writing = threading.Lock()
         self.stated: dict[str, object] = {}  # its facts, as they were given
         self.closed = self.withdrawn = False  # closed: nothing may be published; withdrawn: it is no longer there
-        self.flows: dict[Channel, Flow] = {}
+        self.flows: dict[RoutedChannel, Flow] = {}
         self.past = Tally()  # of channels derived from its own that are no more
         self._intake, self._ask = intake, ask
         self._asking = threading.Lock()
@@ -128,18 +129,27 @@ class Source(SourceSlots, Generic[E_contra]):
         if fast is not None:
             self.publish = fast  # type: ignore[method-assign]
 
-    def flow(self, channel: Channel, lineup: Lineup) -> Flow:
+    def enlist(self) -> None:
+        """Its flows are there: it is one of its channel's sources, and may publish."""
+        self.start()
+        self.channel.sources[self.key] = self
+
+    def delist(self) -> None:
+        """It is withdrawn."""
+        self.channel.sources.pop(self.key, None)
+
+    def flow(self, channel: RoutedChannel, lineup: Lineup) -> Flow:
         """Its flow in a channel."""
         return Flow(self, channel, lineup)
 
     def ask_again(self) -> None:
         """Sinks that were paused, and could not keep what came, want it now."""
 
-    def logged_upto(self, channel: Channel) -> int:
+    def logged_upto(self, channel: RoutedChannel) -> int:
         """The number of its last event in the log when it comes, as far as a channel is concerned: it goes on there."""
         return 0 if self.log is None or channel is not self.channel else self.log.last(self.name)
 
-    def placed(self, channel: Channel, entry: Entry) -> tuple[str, str] | None:
+    def placed(self, channel: RoutedChannel, entry: Entry) -> tuple[str, str] | None:
         """Where an interest in its events runs, and why there; None if here, like all others."""
         return None
 
@@ -437,7 +447,7 @@ class Source(SourceSlots, Generic[E_contra]):
 
     # ── state ──
 
-    def fates(self, channel: Channel) -> Fates:
+    def fates(self, channel: RoutedChannel) -> Fates:
         """Where to count what becomes of its events in a channel."""
         flow = self.flows.get(channel)
         if flow is None:  # a derived channel that is closed by now

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from headwater.channel.dispatch.dispatcher import Dispatcher
     from headwater.channel.node import Node
     from headwater.channel.options.subscribe import Asked, Options
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import RoutedChannel
+    from headwater.channel.routing.contract import RoutedSource as Source
 
 log = logging.getLogger("headwater")
 _NUMBERS = count(1)
@@ -70,6 +71,7 @@ class Subscription(Pulling[E_co]):
     Made by `channel.subscribe(...)` and `node.subscribe(...)`. It is also a context manager that cancels at the end.
     """
 
+    node: Node
     _calm = True  # what is accepted goes into the queue as it is
     _stages: tuple[Mailbox, ...] = ()  # where events wait before they come to its own mailbox
     _routes: tuple[tuple[str, ...], ...] = ()  # of one that passes events on: the federations behind it; () for a sink
@@ -81,7 +83,7 @@ class Subscription(Pulling[E_co]):
         self.node, self.name, self._asked, self._options = node, name, asked, options
         self._handler = options.handler
         self.epoch = 1
-        self._attachments: dict[tuple[Channel, int], Attachment] = {}
+        self._attachments: dict[tuple[RoutedChannel, int], Attachment] = {}
         self.warnings: list[str] = []  # what is allowed and hardly meant
         self.refused: dict[str, str] = {}  # channels of the pattern that it cannot attach to, and why
         self._latency = Latency()

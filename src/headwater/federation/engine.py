@@ -73,8 +73,8 @@ from headwater.federation.transport.sender import Pulse
 from headwater.federation.wire import requests as messages
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
     from headwater.channel.node import Node
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.federation.multicast.sockets import Multicast
 
 log = logging.getLogger("headwater.federation")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import builtins
 
     from headwater.channel.options.subscribe import Asked, Options
+    from headwater.channel.routing.contract import RoutedChannel
     from headwater.federation.engine import Engine
     from headwater.federation.logs.server import LogReads
     from headwater.federation.network import Network
@@ -167,7 +168,7 @@ class Node(LocalNode):
         async with self._engine.requester.achanging(subscription, part, **what):
             return await super()._achange(subscription, part, **what)
 
-    def _remote(self, channel: Channel) -> bool:
+    def _remote(self, channel: RoutedChannel) -> bool:
         assert self._engine is not None
         return any(peer.gone is None and peer.has(channel.name) for peer in self._engine.everyone())
 

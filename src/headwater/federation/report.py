@@ -24,8 +24,8 @@ from headwater.text_tables import Cell, block, table
 from headwater.threads import PROCESS
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
     from headwater.channel.node import Node
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
     from headwater.federation.engine import Engine

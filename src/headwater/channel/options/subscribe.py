@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 from weakref import WeakKeyDictionary
 
 from headwater.channel.names import Pattern, nearest
@@ -21,35 +21,36 @@ from headwater.channel.options.delivery import (
     check_order,
     check_zones,
 )
-from headwater.channel.options.expression import Expression
-from headwater.channel.queues.forms import BytesForm, Form
-from headwater.channel.routing.attachment import Attachment
-from headwater.channel.routing.wiring import Wiring
-from headwater.errors import HeadwaterError, ParameterError, SubscriptionError
+from headwater.errors import HeadwaterError, SubscriptionError
 from headwater.extras import require
-from headwater.interest import Interest, as_event_type
+from headwater.interest import Interest
 from headwater.late import asyncio
 from headwater.types import EventType
 
-if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
-    from headwater.channel.subscription import Subscription
-
 BATCH = 4096
 FIRST = 2**62  # the highest priority there is
+
+
+class AskedChannel(Protocol):
+    """A channel, as those who ask for its events know it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> EventType | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """The events of one channel, or of all whose names fit a pattern, that pass an interest, in the type wanted."""
 
-    target: Channel | Pattern
+    target: AskedChannel | Pattern
     where: Any = None
     params: Mapping[str, object] | None = None
     type: EventType | None = None
     name: str = ""  # of a part of a filter tree
 
-    def wants(self, channel: Channel) -> bool:
+    def wants(self, channel: AskedChannel) -> bool:
         if isinstance(self.target, Pattern):
             return self.target.matches(channel.name)
         return channel is self.target
@@ -58,7 +59,7 @@ class Asked:
     def text(self) -> str:
         return str(self.target) if isinstance(self.target, Pattern) else self.target.name
 
-    def interest(self, channel: Channel) -> Interest | None:
+    def interest(self, channel: AskedChannel) -> Interest | None:
         """The interest for a channel's type."""
         return interest_for(channel, self.where, self.params)
 
@@ -275,7 +276,7 @@ def is_coroutine(handler: Any) -> bool:
 
 
 def interest_for(
-    channel: Channel, where: Any, params: Mapping[str, object] | None = None, *, output: Any = None
+    channel: AskedChannel, where: Any, params: Mapping[str, object] | None = None, *, output: Any = None
 ) -> Interest | None:
     """An interest on a channel's events; an InterestError or ParameterError says what is wrong with it."""
     if where is None:
@@ -297,31 +298,6 @@ def interest_for(
     return Interest.from_program(interest.program, {**interest.params, **params}, limits=interest.limits)
 
 
-def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiring) -> Attachment:
-    """A subscription at a channel, ready to be moved in; raises where it does not fit."""
-    asked, options = subscription._asked[part], subscription._options
-    interest = asked.interest(channel)
-    if interest is not None:
-        interest.prepare()  # so that no source waits for it
-    if channel.type is None:
-        for what, given in (("type", asked.type), ("priority", options.priority), ("lifetime", options.lifetime)):
-            if given is not None and not isinstance(given, (int, float)):
-                raise SubscriptionError(f"{what}: channel {channel.name!r} has no type and carries bytes; remove it")
-        if options.batch:
-            raise SubscriptionError(f"batch: channel {channel.name!r} carries bytes, which are no rows; remove it")
-    type = interest.output if interest is not None and interest.output is not None else channel.type
-    form = BytesForm() if type is None else Form(type, asked.type or type)
-    return Attachment(
-        subscription,
-        channel,
-        wiring.entry(channel, interest, zones=options.zones),
-        form,
-        priority=_number(options.priority, type, "priority"),
-        lifetime=_number(options.lifetime, type, "lifetime"),
-        part=part,
-    )
-
-
 def spoken(type: EventType | None) -> str:
     """A channel's type, in words."""
     return "bytes" if type is None else f"type {type.name} ({', '.join(str(field) for field in type.record.fields)})"
@@ -333,19 +309,6 @@ def check_label(what: str, name: object) -> None:
         raise SubscriptionError(
             f"{what}: name: expected a text of 1 to 255 printable characters, found {name!r}; or leave it out"
         )
-
-
-def check_params(subscription: Subscription, part: int, params: Mapping[str, object]) -> None:
-    """New values are for parameters that there are; a wrong name would else change nothing, and nobody see it."""
-    for key, attachment in subscription._attachments.items():
-        if key[1] == part and (interest := attachment.entry.interest) is not None:
-            for name in params:
-                if name not in interest.params:
-                    near = nearest(name, interest.params, count=1)
-                    hint = f"; did you mean {near[0]!r}?" if near else ""
-                    raise ParameterError(
-                        f"change: params: expected {', '.join(interest.params) or 'none'}, found {name!r}{hint}"
-                    )
 
 
 def check_priority(what: str, priority: object) -> None:
@@ -367,19 +330,7 @@ def check_seconds(what: str, value: object, *, zero: bool = False) -> float:
     raise SubscriptionError(f"{what}: expected a number of seconds, {least}, or a timedelta, found {value!r}")
 
 
-_NOTHING = as_event_type("nothing: bool?")  # the type of a constant expression on a channel without one
-
-
-def _number(definition: Any, type: EventType | None, what: str) -> Expression | None:
-    if definition is None:
-        return None
-    made = Expression(definition, type or _NOTHING, what=what)
-    if what == "lifetime" and made.constant is not None and made.constant <= 0:
-        raise SubscriptionError(f"lifetime: expected a number of seconds above 0, found {definition!r}; leave it out")
-    return made
-
-
-def resolve_facts(facts: Any, channel: Channel) -> Interest | None:
+def resolve_facts(facts: Any, channel: AskedChannel) -> Interest | None:
     """What a source states of all its events, as a condition: from a dict of values, text, or an interest."""
     if facts is None:
         return None
@@ -402,7 +353,7 @@ def resolve_facts(facts: Any, channel: Channel) -> Interest | None:
     return made
 
 
-def _facts_of(facts: Mapping[str, object], channel: Channel) -> Interest | None:
+def _facts_of(facts: Mapping[str, object], channel: AskedChannel) -> Interest | None:
     """Equality of each of these fields, whatever their names, with its value."""
     assert channel.type is not None
     text = " and ".join(f"input.{name} == :p{number}" for number, name in enumerate(facts))
@@ -425,9 +376,7 @@ __all__ = [
     "FIRST",
     "Asked",
     "Options",
-    "attach",
     "check_label",
-    "check_params",
     "check_priority",
     "check_seconds",
     "interest_for",

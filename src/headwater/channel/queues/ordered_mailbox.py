@@ -14,10 +14,10 @@ Should the wall clock be set back, an event counts as no older than the one befo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headwater.channel.queues.mailbox import Item, Mailbox, part_of
 from headwater.errors import ClosedError
@@ -25,10 +25,25 @@ from headwater.errors import ClosedError
 if TYPE_CHECKING:
     from headwater.channel.concurrency.bounded_queue import BoundedQueue
     from headwater.channel.concurrency.gate import Gate
-    from headwater.channel.node import Node
     from headwater.channel.routing.attachment import Attachment
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.channel.routing.letter import Chunk, Letter
-    from headwater.channel.source import Source
+    from headwater.channel.routing.wiring import Wiring
+    from headwater.channel.time.timer_engine import Timers
+
+
+class TimedNode(Protocol):
+    """A node, as events wait there for their turn by time."""
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def _wiring(self) -> Wiring: ...
+    @property
+    def _timers(self) -> Timers: ...
+    @property
+    def _stamp(self) -> Callable[[], int]: ...
+
 
 TICK = 0.002  # seconds until it is looked again whether an event of this very moment may go
 Place = tuple[int, str]  # in the order: a time in nanoseconds, and the id of a source
@@ -50,7 +65,7 @@ class OrderedMailbox(Mailbox):
     token; `dispatch` does, after seeing what may be released."""
 
     def __init__(
-        self, *args: Any, node: Node, attachments: Mapping[tuple[Any, int], Attachment], **options: Any
+        self, *args: Any, node: TimedNode, attachments: Mapping[tuple[Any, int], Attachment], **options: Any
     ) -> None:
         super().__init__(*args, **options)
         self._node, self._attachments = node, attachments

@@ -27,9 +27,12 @@ from headwater.late import asyncio, np
 from headwater.store import NodeState, WithinConnection
 
 if TYPE_CHECKING:
+    from headwater.channel.options.subscribe import Options
+    from headwater.channel.queues.mailbox import Mailbox
     from headwater.channel.routing.attachment import Attachment
-    from headwater.channel.source import Source
-    from headwater.channel.subscription import Subscription
+    from headwater.channel.routing.contract import RoutedChannel
+    from headwater.channel.routing.contract import RoutedSource as Source
+    from headwater.channel.time.timer_engine import Timers
 
 Points = dict[str, int]  # by position key, a sequence number
 RETRY_SECONDS = 1.0  # after which it is tried again to write what could not be written
@@ -111,10 +114,66 @@ class InTransaction:
         return self._within.positions()  # the handler may have committed by itself before it raised
 
 
+class DurableNode(Protocol):
+    """A node, as durable sinks know it."""
+
+    @property
+    def state(self) -> NodeState | None: ...
+    @property
+    def _timers(self) -> Timers: ...
+
+
+class HandlerCall(Protocol):
+    """The call of a handler that is due."""
+
+    event: Any
+    items: list[Item]
+
+    def __call__(self) -> Any: ...
+
+
+class DurableSink(Protocol):
+    """A subscription of which it is kept how far it is."""
+
+    _handling: Letter | Chunk | None  # what its handler has just now
+    _trouble: str | None  # the last failure of its handler
+    _failures: int  # in a row
+    _calm: bool
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def node(self) -> DurableNode: ...
+    @property
+    def cancelled(self) -> bool: ...
+    @property
+    def paused(self) -> str | None: ...
+    @property
+    def _options(self) -> Options: ...
+    @property
+    def _in_order(self) -> str: ...
+    @property
+    def _mailbox(self) -> Mailbox: ...
+    @property
+    def _attachments(self) -> Mapping[tuple[RoutedChannel, int], Attachment]: ...
+    @property
+    def _caught(self) -> type[BaseException]: ...
+
+    def _prepared(self, item: Item) -> HandlerCall | None: ...
+    def _leave_out(self, item: Item, events: int) -> None: ...
+    def _finish(self, event: Any, result: Any) -> None: ...
+    def _hand_back(self, items: list[Item]) -> None: ...
+    def _handler_failed(self, error: BaseException, what: Any) -> None: ...
+    def _await_failed(self, error: asyncio.CancelledError, what: Any) -> None: ...
+    def _went_well(self) -> None: ...
+    def _hold(self, why: str) -> None: ...
+    def _let_go(self, why: str) -> None: ...
+
+
 class Progress:
     """Of one subscription. Its handler is called by one thread at a time; others say what has come, and acknowledge."""
 
-    def __init__(self, subscription: Subscription, keeper: Keeper, *, manual: bool = False) -> None:
+    def __init__(self, subscription: DurableSink, keeper: Keeper, *, manual: bool = False) -> None:
         self.subscription, self._keeper, self.manual = subscription, keeper, manual
         self.duplicates = 0  # events that came again and were not shown
         self._lock = threading.Lock()
@@ -451,7 +510,7 @@ class KeptAbout(About):
         self.progress.acknowledge(self)
 
 
-def progress_of(subscription: Subscription) -> Progress | None:
+def progress_of(subscription: DurableSink) -> Progress | None:
     """Kept for a subscription that is durable; raises where it cannot be."""
     delivery = subscription._options.delivery
     if not isinstance(delivery, Reliable) or not delivery.durable:

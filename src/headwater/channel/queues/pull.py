@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from headwater.channel.annotations import E_co
 from headwater.channel.queues.mailbox import Item, Mailbox
@@ -15,7 +15,6 @@ from headwater.extras import require
 from headwater.late import asyncio, pa
 
 if TYPE_CHECKING:
-    from headwater.channel.node import Node
     from headwater.channel.options.subscribe import Options
     from headwater.channel.queues.positions import Progress
     from headwater.channel.routing.letter import About
@@ -23,10 +22,22 @@ if TYPE_CHECKING:
 ASKING = 0.001  # seconds after which a source that waits to be asked is asked again, at first
 
 
+class PulledNode(Protocol):
+    """A node, as sinks know it that pull."""
+
+    def _may_ask(self, subscription: Any) -> bool:
+        """Whether its events may come from sources that wait to be asked."""
+        ...
+
+    def _ask_sources(self, subscription: Any) -> bool:
+        """Ask them; whether any gave an event."""
+        ...
+
+
 class Pulling(Generic[E_co]):
     """The part of a subscription by which its events are pulled."""
 
-    node: Node
+    node: PulledNode
     name: str
     _options: Options
     _mailbox: Mailbox
@@ -59,7 +70,7 @@ class Pulling(Generic[E_co]):
             left = end - monotonic()
             if left <= 0:
                 return None
-            if self.node._may_ask(self):  # type: ignore[arg-type] # sources that wait to be asked are, ever more slowly
+            if self.node._may_ask(self):  # sources that wait to be asked are, ever more slowly
                 left, pace = min(left, pace), min(2 * pace, 64 * ASKING)
             self._mailbox.wait(self._something, None if left == math.inf else left)
 
@@ -79,7 +90,7 @@ class Pulling(Generic[E_co]):
         require("arrow", "get_batch()")
         batches: list[Any] = []
         form: Any = None
-        self.node._ask_sources(self)  # type: ignore[arg-type]
+        self.node._ask_sources(self)
         taken: list[Item] = []
         with self._pulling:
             self._settle()
@@ -128,7 +139,7 @@ class Pulling(Generic[E_co]):
             left = end - monotonic()
             if left <= 0:
                 return None
-            if self.node._may_ask(self):  # type: ignore[arg-type]
+            if self.node._may_ask(self):
                 left, pace = min(left, pace), min(2 * pace, 64 * ASKING)
             changed = self._mailbox.change(loop)
             try:
@@ -160,7 +171,7 @@ class Pulling(Generic[E_co]):
 
     def _next(self) -> tuple[Any] | None:
         found = self._pulled()
-        if found is None and not self._mailbox.closed and self.node._ask_sources(self):  # type: ignore[arg-type]
+        if found is None and not self._mailbox.closed and self.node._ask_sources(self):
             found = self._pulled()
         return found
 

@@ -15,9 +15,8 @@ from headwater.channel.routing.past import Recollection
 from headwater.channel.routing.route import Bystander, Entry, Lineup, Quick, Ready
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
-    from headwater.channel.source import Source
-    from headwater.channel.subscription import Subscription
+    from headwater.channel.routing.contract import RoutedChannel, RoutedSource
+    from headwater.channel.routing.sink import Sink
 
 
 class Attachment:
@@ -28,8 +27,8 @@ class Attachment:
 
     def __init__(
         self,
-        subscription: Subscription,
-        channel: Channel,
+        subscription: Sink,
+        channel: RoutedChannel,
         entry: Entry,
         form: Any,
         *,
@@ -82,7 +81,7 @@ class Attachment:
         if self.quick is None or not self.quick(self, chunk, n, ready):
             self.subscription._arrive_chunk(self, chunk, ready)
 
-    def reaches(self, source: Source, record: bytes | None) -> Iterable[BoundedQueue]:
+    def reaches(self, source: RoutedSource, record: bytes | None) -> Iterable[BoundedQueue]:
         yield self.mailbox
 
     # ── what has come of it ──
@@ -128,7 +127,7 @@ class Attachment:
         self.repeated += events
         self._recalled_by(letter.source, -events)
 
-    def _recalled_by(self, source: Source, events: int) -> None:
+    def _recalled_by(self, source: RoutedSource, events: int) -> None:
         flow = source.flows.get(self.channel)
         if flow is not None:  # else the source is gone, and its counts are made up
             flow.recalled += events
@@ -137,16 +136,16 @@ class Attachment:
         """It must hear of what comes: events do not go into its queue by themselves."""
         self.quick = self._quick = None
 
-    def gap(self, source: Source) -> int | None:
+    def gap(self, source: RoutedSource) -> int | None:
         """Of what came while a durable sink was paused, the last event that it could keep, if it wants the rest now."""
         progress = self.subscription._progress
         return None if progress is None or self.mailbox.held else progress.gap(self.channel, source)
 
-    def hears(self, source: Source) -> bool:
+    def hears(self, source: RoutedSource) -> bool:
         """Whether it was here when a source of another node was."""
         return source.position_key in self.heard
 
-    def meet(self, source: Source, live: int, came: int = 0, *, anew: bool = False) -> None:
+    def meet(self, source: RoutedSource, live: int, came: int = 0, *, anew: bool = False) -> None:
         """A source of another node is there; the source stands still. If it sends what earlier sinks have missed, up to
         event `live`, that is for this one only if it was here before, and what has not come before, after `came`; or,
         if it begins `anew` for sinks that could not keep what came, after what this one has kept."""
@@ -165,7 +164,7 @@ class Attachment:
         if floor:
             self.floors[key], self.quick = floor, None
 
-    def caught_up(self, source: Source) -> None:
+    def caught_up(self, source: RoutedSource) -> None:
         """All have what they missed of a source."""
         if self.floors.pop(source.position_key or "", None) is not None and not self.floors:
             self.quick = self._quick
@@ -236,7 +235,7 @@ class Stage(Bystander):
     quick = None
     width = 0
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: RoutedChannel) -> None:
         self.channel = channel
 
     @property
@@ -249,5 +248,5 @@ class Stage(Bystander):
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
         chunk.source.flows[self.channel].accept_chunk(chunk, ready)
 
-    def reaches(self, source: Source, record: bytes | None) -> Iterable[BoundedQueue]:
+    def reaches(self, source: RoutedSource, record: bytes | None) -> Iterable[BoundedQueue]:
         return source.flows[self.channel].reaches(record)

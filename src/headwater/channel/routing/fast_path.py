@@ -43,7 +43,7 @@ from headwater.errors import HeadwaterError
 from headwater.native.python.publish import BypassSlots
 
 if TYPE_CHECKING:
-    from headwater.channel.routing.attachment import Attachment
+    from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.letter import Letter
     from headwater.channel.routing.route import Flow, Ready
     from headwater.match.counters import Ledger
@@ -85,6 +85,49 @@ class Bypass(BypassSlots):
         """An event has taken the slow path; under the source's lock."""
 
 
+class Handled(Protocol):
+    """A subscription whose handler is called."""
+
+    _failures: int  # in a row
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def _handler(self) -> Callable[..., Any] | None: ...
+
+    def _handler_failed(self, error: BaseException, what: Any) -> None: ...
+    def _went_well(self) -> None: ...
+    def _put_off(self, items: list[Any]) -> None: ...
+
+
+class HandlerQueue(Protocol):
+    """The mailbox of such a subscription: its token, what waits, and what keeps events from going past it."""
+
+    token: list[None]
+    blocks_bypass: list[None]
+
+    @property
+    def items(self) -> Any: ...
+    @property
+    def delivers(self) -> bool: ...
+    def after_bypass(self) -> None: ...
+
+
+class HandlerMember(Protocol):
+    """An attachment of such a subscription."""
+
+    @property
+    def subscription(self) -> Handled: ...
+    @property
+    def mailbox(self) -> HandlerQueue: ...
+    @property
+    def channel(self) -> RoutedChannel: ...
+    @property
+    def form(self) -> Any: ...
+    @property
+    def cls(self) -> Any: ...
+
+
 class HandlerBypass(Bypass):
     """To a function that takes events in the publisher's thread. All sources of an attachment share it."""
 
@@ -92,10 +135,10 @@ class HandlerBypass(Bypass):
 
     remote = False
 
-    def __init__(self, member: Attachment) -> None:
+    def __init__(self, member: HandlerMember) -> None:
         self.attachment = member
         self.mailbox = mailbox = member.mailbox
-        self.token, self.items, self.blocks_bypass = mailbox.token, mailbox.items, mailbox.blocks_bypass  # type: ignore[assignment]
+        self.token, self.items, self.blocks_bypass = mailbox.token, mailbox.items, mailbox.blocks_bypass
         self.after_bypass, self.thread = mailbox.after_bypass, bytearray(8)
         self.subscription = member.subscription
         self.handler: Any = member.subscription._handler
@@ -181,7 +224,7 @@ class HandlerBypass(Bypass):
         return malformed, len(records) - length_hint(rest)
 
 
-def _failed(member: Attachment, error: Exception, event: Any) -> None:
+def _failed(member: HandlerMember, error: Exception, event: Any) -> None:
     """Machine code has caught what a handler raised: go on as in the `except` clause that it has none of."""
     context, type = error.__context__, member.channel.type
     if event.__class__ is not member.cls and type is not None:  # what the handler saw was decoded

@@ -10,7 +10,7 @@ from headwater.errors import SubscriptionError
 from headwater.late import np
 
 if TYPE_CHECKING:
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import RoutedSource
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -23,7 +23,9 @@ class Letter:
 
     __slots__ = ("event", "priority", "record", "sent", "seq", "source", "stamp")
 
-    def __init__(self, event: Any, record: Any, source: Source, seq: int, stamp: int, sent: int, priority: int) -> None:
+    def __init__(
+        self, event: Any, record: Any, source: RoutedSource, seq: int, stamp: int, sent: int, priority: int
+    ) -> None:
         self.event = event  # the instance that was published, or None
         self.record = record  # its bytes; None if the event is already as its sink is to see it
         self.source = source
@@ -46,7 +48,7 @@ class Chunk:
 
     __slots__ = ("_asked", "_events", "_seqs", "batch", "first", "priority", "sent", "source", "stamp")
 
-    def __init__(self, batch: Any, source: Source, first: int, stamp: int, sent: int, priority: int) -> None:
+    def __init__(self, batch: Any, source: RoutedSource, first: int, stamp: int, sent: int, priority: int) -> None:
         self.batch, self.first = batch, first  # first: the sequence number of the first row
         self._seqs: Any = None
         self._asked, self._events = 0, dict[Any, list[Any]]()

@@ -16,7 +16,7 @@ from headwater.late import np, pc
 from headwater.store.log.settings import Log
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
+    from headwater.channel.routing.contract import RoutedChannel
     from headwater.store.log.channel_log import ChannelLog
     from headwater.types import EventType
 
@@ -45,7 +45,7 @@ class NodeLogs(Service):
         """Whether a channel of that name is logged."""
         return not channel.startswith(OWN) and any(each.matches(channel) for each in self._patterns)
 
-    def of(self, channel: Channel) -> ChannelLog | None:
+    def of(self, channel: RoutedChannel) -> ChannelLog | None:
         """The log of a channel, if it has one; StoreError if it cannot be opened."""
         if not self.wants(channel.name):
             return None
@@ -148,7 +148,7 @@ class Logged(NamedTuple):
         return found
 
 
-def read(found: ChannelLog, channel: Channel, source: str, after: int, upto: int) -> Iterator[Logged]:
+def read(found: ChannelLog, channel: RoutedChannel, source: str, after: int, upto: int) -> Iterator[Logged]:
     """Events of a source, after < number <= upto. Those that are none of the channel's present type, because they lack
     a field that it must have or have a value that it cannot, are left out."""
     if after >= upto:

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.node_logs import Logged, read
@@ -15,8 +15,7 @@ from headwater.late import np, pa
 from headwater.native.record import uses_meta
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import Recalled, Remembers, RoutedChannel, RoutedSource
 
 Past = deque[tuple[int, int, Any]]  # sequence number, time, record
 WINDOW = 4096  # events that are read at first, where only the last are wanted
@@ -28,28 +27,7 @@ ROUNDS = 8  # times that it is tried to come so near to a source that goes on pu
 Turn = tuple[int, int, int, Letter]  # when, which source, its sequence number: letters in order of time
 
 
-class Recalled(Protocol):
-    """What an interest makes of one source's past."""
-
-    def more(self) -> list[Letter]:
-        """What it passes of the events since this was last asked for, up to the present; and of all before at first."""
-        ...
-
-    def behind(self) -> int:
-        """About how many events there are since."""
-        ...
-
-    def settle(self) -> None:
-        """The interest goes on here with what comes; the source stands still."""
-
-
-class Remembers(Protocol):
-    """What knows the past of a channel's own sources."""
-
-    def of(self, flow: Flow, entry: Entry, wanted: int) -> Recalled: ...
-
-
-def own_flows(channel: Channel) -> list[Flow]:
+def own_flows(channel: RoutedChannel) -> list[Flow]:
     """Of the sources that the channel has itself, in this process."""
     return [flow for flow in channel.flows() if flow.source.local and flow.source.channel is channel]
 
@@ -60,11 +38,11 @@ class Recollection:
     Reading and judging takes its time: `ahead` does most of it while sources go on, so that there is little left for
     `all`, for which they stand still."""
 
-    def __init__(self, channel: Channel, remembers: Remembers, entry: Entry, wanted: int) -> None:
+    def __init__(self, channel: RoutedChannel, remembers: Remembers, entry: Entry, wanted: int) -> None:
         self._channel, self._remembers, self._entry, self._wanted = channel, remembers, entry, wanted
         self._parts: dict[Flow, Recalled] = {}
         self._turns: list[Turn] = []
-        self._latest: dict[Source, int] = {}
+        self._latest: dict[RoutedSource, int] = {}
 
     def ahead(self) -> None:
         """Judge what there is, and what comes meanwhile. No lock is needed that publishers need."""
@@ -115,7 +93,7 @@ class Recollection:
 class LogPast:
     """The past of a channel whose sources are logged: all that the log has of those that are open."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: RoutedChannel) -> None:
         self._channel = channel
 
     def of(self, flow: Flow, entry: Entry, wanted: int) -> Recalled:
@@ -140,7 +118,7 @@ class Nothing:
 class _FromLog:
     """Of a source that is logged: its lock is needed only for `settle`."""
 
-    def __init__(self, channel: Channel, flow: Flow, entry: Entry, wanted: int) -> None:
+    def __init__(self, channel: RoutedChannel, flow: Flow, entry: Entry, wanted: int) -> None:
         self._channel, self._flow, self._entry, self._wanted = channel, flow, entry, wanted
         self._native = None if entry.interest is None else entry.interest.start(flow.channel.node.clock)
         self._stateful = entry.interest is not None and entry.interest.stateful
@@ -211,9 +189,9 @@ class Recorder(Bystander):
     bypass = None
     quick = None
 
-    def __init__(self, channel: Channel, events: int) -> None:
+    def __init__(self, channel: RoutedChannel, events: int) -> None:
         self._channel, self._events = channel, events
-        self._past: dict[Source, Past] = {}
+        self._past: dict[RoutedSource, Past] = {}
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         source = letter.source
@@ -227,20 +205,20 @@ class Recorder(Bystander):
             rows = zip(last.seqs.tolist(), type.arrow_to_records(last.taken()), strict=True)
             self._of(source).extend((seq, chunk.stamp, record) for seq, record in rows)
 
-    def _of(self, source: Source) -> Past:
+    def _of(self, source: RoutedSource) -> Past:
         found = self._past.get(source)
         if found is None:
             found = self._past[source] = deque(maxlen=self._events)
         return found
 
-    def past(self, source: Source) -> list[tuple[int, int, Any]]:
+    def past(self, source: RoutedSource) -> list[tuple[int, int, Any]]:
         """What it has of a source now. Copying is one step, which no publisher divides."""
         return list(self._past.get(source, ()))
 
     def of(self, flow: Flow, entry: Entry, wanted: int) -> Recalled:
         return Nothing() if not wanted or flow.lineup.judges(entry) == "never" else _Remembered(self, flow, entry)
 
-    def reaches(self, source: Source, record: bytes | None) -> Iterable[Any]:
+    def reaches(self, source: RoutedSource, record: bytes | None) -> Iterable[Any]:
         return ()
 
 

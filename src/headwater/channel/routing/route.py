@@ -24,10 +24,9 @@ from headwater.native.python.publish import FlowSlots
 from headwater.native.record import uses_meta
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
     from headwater.channel.concurrency.bounded_queue import BoundedQueue
+    from headwater.channel.routing.contract import RoutedChannel, RoutedSource
     from headwater.channel.routing.fast_path import BypassRoute
-    from headwater.channel.source import Source
     from headwater.match.counters import Ledger
     from headwater.native.program import Native
     from headwater.native.record import Result
@@ -79,7 +78,7 @@ class Member(Protocol):
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None: ...
 
-    def reaches(self, source: Source, record: bytes | None) -> Iterable[BoundedQueue]:
+    def reaches(self, source: RoutedSource, record: bytes | None) -> Iterable[BoundedQueue]:
         """The queues that may get this record, or (None) any record, told without changing anything."""
         ...
 
@@ -164,7 +163,7 @@ EMPTY = Route((), None, ())
 class Lineup:
     """The entries of a channel as sources with these facts, in these zones (none: everywhere), see them."""
 
-    def __init__(self, channel: Channel, facts: Interest | None, zones: frozenset[str] = frozenset()) -> None:
+    def __init__(self, channel: RoutedChannel, facts: Interest | None, zones: frozenset[str] = frozenset()) -> None:
         self.channel, self.facts, self.zones = channel, facts, zones
         self.flows: list[Flow] = []
         self.retired = 0  # events of flows that have ended
@@ -315,7 +314,7 @@ class Lineup:
         can wait, and it often does not come before many more interests have."""
         return any(flow.source.local for flow in self.flows)
 
-    def expect(self, source: Source) -> None:
+    def expect(self, source: RoutedSource) -> None:
         """A source is about to come: of this node, it finds everything made."""
         if source.local and isinstance(self.route.matching, Later):
             self.route = replace(self.route, matching=self.route.matching.now)
@@ -411,7 +410,7 @@ class Flow(FlowSlots):
 
     bypass: Any
 
-    def __init__(self, source: Source, channel: Channel, lineup: Lineup) -> None:
+    def __init__(self, source: RoutedSource, channel: RoutedChannel, lineup: Lineup) -> None:
         self.source, self.channel, self.lineup = source, channel, lineup
         # The number of the last event; and of the last one before this process, if its source is logged.
         self.seen = self.base = source.logged_upto(channel)

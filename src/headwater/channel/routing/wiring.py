@@ -18,15 +18,14 @@ from headwater.errors import ClosedError
 from headwater.interest import Interest
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import RoutedChannel, RoutedSource
 
 
 @dataclass(frozen=True)
 class Move:
     """A member joins an entry, or leaves it."""
 
-    channel: Channel
+    channel: RoutedChannel
     entry: Entry
     member: Member
     joins: bool
@@ -39,15 +38,15 @@ class Wiring:
         self.lock = threading.RLock()
         self.version = 0  # counts changes, each before it takes effect
         # Told, under the lock, of channels whose members or sources have changed: quick, and without waiting.
-        self.changed: Callable[[Iterable[Channel]], None] = lambda channels: None
+        self.changed: Callable[[Iterable[RoutedChannel]], None] = lambda channels: None
         # Told, under the lock, of interests whose members have changed, channel by channel, before `changed` is.
-        self.rearranged: Callable[[Channel, Iterable[Entry]], None] = lambda channel, entries: None
+        self.rearranged: Callable[[RoutedChannel, Iterable[Entry]], None] = lambda channel, entries: None
         # Told, under the lock of the source as well, that it has gone to other zones.
-        self.moved: Callable[[Source], None] = lambda source: None
+        self.moved: Callable[[RoutedSource], None] = lambda source: None
         self.reserved: list[Entry] = []  # of interests with state: made already for a subscription that is changing
 
     @contextmanager
-    def still(self, channels: Iterable[Channel]) -> Iterator[None]:
+    def still(self, channels: Iterable[RoutedChannel]) -> Iterator[None]:
         """No source of these channels publishes meanwhile. Do not wait, and run no user code, inside."""
         found = {id(flow.source): flow.source for channel in channels for flow in channel.flows()}
         with ExitStack() as stack:
@@ -57,7 +56,7 @@ class Wiring:
 
     # ── members ──
 
-    def entry(self, channel: Channel, interest: Interest | None, *, zones: frozenset[str] | None = None) -> Entry:
+    def entry(self, channel: RoutedChannel, interest: Interest | None, *, zones: frozenset[str] | None = None) -> Entry:
         """The entry of an interest in some zones (None: in all): the one it shares, or one of its own."""
         for entry in self.reserved:
             if interest is not None and entry.interest is not None and _same(entry, interest, zones):
@@ -81,7 +80,7 @@ class Wiring:
                     now.append(move.member)
                 else:
                     now.remove(move.member)
-            touched: dict[Channel, dict[Entry, int]] = {}  # by channel: its entries, and how wide each was
+            touched: dict[RoutedChannel, dict[Entry, int]] = {}  # by channel: its entries, and how wide each was
             for move in todo:
                 touched.setdefault(move.channel, {})[move.entry] = move.entry.width
             self._prepare(todo)
@@ -109,7 +108,7 @@ class Wiring:
     def _with_stages(self, moves: list[Move]) -> list[Move]:
         """A derived channel joins its parent with its first member and leaves with its last."""
         todo = list(moves)
-        gains: Counter[Channel] = Counter()  # by derived channel, of what is counted so far
+        gains: Counter[RoutedChannel] = Counter()  # by derived channel, of what is counted so far
         for move in todo:
             if move.channel.stage is not None:
                 gains[move.channel] += 1 if move.joins else -1
@@ -132,7 +131,7 @@ class Wiring:
 
     def _prepare(self, moves: list[Move]) -> None:
         """New entries enter the line-ups; nobody consults them yet."""
-        fresh: dict[Channel, list[Entry]] = {}
+        fresh: dict[RoutedChannel, list[Entry]] = {}
         for move in moves:
             channel, entry = move.channel, move.entry
             if move.joins and channel.entries.get(entry.key) is not entry:
@@ -144,7 +143,7 @@ class Wiring:
                 lineup.add_many(entries)
                 lineup.prepare()
 
-    def _renew(self, channel: Channel, touched: dict[Entry, int]) -> None:
+    def _renew(self, channel: RoutedChannel, touched: dict[Entry, int]) -> None:
         """Exchange the routes after members of these entries have changed; with each, how wide it was."""
         for entry in touched:
             if not entry.members:
@@ -162,16 +161,15 @@ class Wiring:
 
     # ── sources ──
 
-    def advertise(self, source: Source) -> None:
+    def advertise(self, source: RoutedSource) -> None:
         """A source comes, with its flow in its channel and in all that are derived from it."""
         with self.lock:
             self.version += 1
             self._add_flow(source, source.channel, source.facts)
-            source.start()
-            source.channel.sources[source.key] = source
+            source.enlist()
             self.changed([source.channel])
 
-    def _add_flow(self, source: Source, channel: Channel, facts: Interest | None) -> None:
+    def _add_flow(self, source: RoutedSource, channel: RoutedChannel, facts: Interest | None) -> None:
         lineup = self._lineup(channel, facts, source.zones)
         lineup.expect(source)
         flow = source.flow(channel, lineup)
@@ -180,7 +178,7 @@ class Wiring:
         for derived in channel.derived:
             self._add_flow(source, derived, facts if derived.keeps_facts else None)
 
-    def _lineup(self, channel: Channel, facts: Interest | None, zones: frozenset[str]) -> Lineup:
+    def _lineup(self, channel: RoutedChannel, facts: Interest | None, zones: frozenset[str]) -> Lineup:
         for lineup in channel.lineups:
             if lineup.zones == zones and key_of(lineup.facts) == key_of(facts):
                 return lineup
@@ -193,16 +191,16 @@ class Wiring:
                 member.joined(lineup)
         return lineup
 
-    def derive(self, channel: Channel) -> None:
+    def derive(self, channel: RoutedChannel) -> None:
         """A derived channel comes: the sources of its parent flow through it from now on."""
         assert channel.parent is not None
         with self.lock, self.still([channel.parent]):
             self.version += 1
-            channel.parent.derived.append(channel)
+            channel.join_parent()
             for flow in channel.parent.flows():
                 self._add_flow(flow.source, channel, flow.lineup.facts if channel.keeps_facts else None)
 
-    def withdraw(self, source: Source) -> None:
+    def withdraw(self, source: RoutedSource) -> None:
         """A source goes."""
         with self.lock:
             with source.between():
@@ -215,10 +213,10 @@ class Wiring:
                     flow.lineup.retire(flow)
             for channel, flow in source.flows.items():
                 self._drop(channel, flow.lineup)
-            source.channel.sources.pop(source.key, None)
+            source.delist()
             self.changed([source.channel])
 
-    def rezone(self, source: Source, zones: frozenset[str]) -> int:
+    def rezone(self, source: RoutedSource, zones: frozenset[str]) -> int:
         """A source goes to other zones, between two of its events: the sequence number of the last before that."""
         with self.lock:
             if source.closed:
@@ -240,7 +238,7 @@ class Wiring:
             self.changed([source.channel])
             return point
 
-    def _drop(self, channel: Channel, lineup: Lineup) -> None:
+    def _drop(self, channel: RoutedChannel, lineup: Lineup) -> None:
         """A line-up goes if it is for facts or zones that no source has any more."""
         if lineup.flows or lineup not in channel.lineups or (lineup.facts is None and not lineup.zones):
             return
@@ -250,11 +248,11 @@ class Wiring:
         channel.past.inherit(lineup.past, lineup.past.fates)
         channel.lineups.remove(lineup)
 
-    def remove_derived(self, channel: Channel) -> None:
+    def remove_derived(self, channel: RoutedChannel) -> None:
         """A derived channel goes; it has no members and no sources of its own any more."""
         assert channel.parent is not None
         with self.lock, self.still([channel]):
-            channel.parent.derived.remove(channel)
+            channel.leave_parent()
             for lineup in channel.lineups:
                 for flow in lineup.flows:
                     flow.source.past.inherit(flow.tally(), flow.fates)

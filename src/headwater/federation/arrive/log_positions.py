@@ -13,8 +13,8 @@ from urllib.parse import quote, unquote
 from headwater.federation.demand.demand import sinks_behind
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
     from headwater.channel.node import Node
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.federation.arrive.upstream import Upstream
     from headwater.federation.demand.demand import Demand, Demands, InterestRequest
 

@@ -18,7 +18,6 @@ from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.routing.attachment import Stage
 from headwater.channel.routing.letter import Chunk, Letter, Rows
 from headwater.channel.routing.route import Entry, Flow, Lineup, Member, Ready, Route
-from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.errors import HeadwaterError
 from headwater.federation.arrive.deduplication import PlacesOfTerm, Verdict
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
     from headwater.channel.options.subscribe import Asked, Options
     from headwater.channel.queues.mailbox import Item
     from headwater.channel.routing.attachment import Attachment
+    from headwater.channel.routing.contract import RoutedChannel
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.federation.arrive.paths import Way
 
 ROOM_SECONDS = 10.0  # for which an event waits for room, after which it goes in all the same
@@ -164,7 +165,7 @@ class RelaySource(ForeignSource):
             self._come_by(way)
         self.passed = 0  # events that were passed on
 
-    def flow(self, channel: Channel, lineup: Lineup) -> Flow:
+    def flow(self, channel: RoutedChannel, lineup: Lineup) -> Flow:
         return RelayFlow(self, channel, lineup)
 
     @property

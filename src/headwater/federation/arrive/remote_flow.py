@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headwater.channel.routing.route import Flow, Lineup, Ready
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.channel.routing.letter import Chunk, Letter
     from headwater.channel.routing.route import Entry
     from headwater.federation.arrive.remote_source import RemoteSource

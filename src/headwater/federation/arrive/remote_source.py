@@ -31,6 +31,7 @@ from headwater.types.layout import HEADER_SIZE
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.route import Entry
     from headwater.federation.arrive.paths import Origins
     from headwater.federation.arrive.upstream import Upstream
@@ -114,7 +115,7 @@ class RemoteSource(AcknowledgedSource):
     def reachable(self) -> bool:
         return not self.closed and self.peer.gone is None
 
-    def flow(self, channel: Channel, lineup: Lineup) -> Flow:
+    def flow(self, channel: RoutedChannel, lineup: Lineup) -> Flow:
         return RemoteFlow(self, channel, lineup) if channel is self.channel else Flow(self, channel, lineup)
 
     @property
@@ -150,7 +151,7 @@ class RemoteSource(AcknowledgedSource):
         """Whether an interest runs at the source, so that it must not run here."""
         return self.demands.runs_at(self.peer, self.channel.name, entry)
 
-    def placed(self, channel: Channel, entry: Entry) -> tuple[str, str] | None:
+    def placed(self, channel: RoutedChannel, entry: Entry) -> tuple[str, str] | None:
         return self.demands.placed(self.peer, channel.name, entry) if channel is self.channel else None
 
     def resent(self, seq: int) -> bool:

@@ -22,8 +22,8 @@ from headwater.federation.demand.wishes import EVERYTHING, HERE, Changed, Wanted
 from headwater.federation.wire.requests import Wish
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
     from headwater.channel.node import Node
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
 

@@ -16,7 +16,7 @@ from headwater.federation.demand.cover import Cover
 from headwater.federation.wire.requests import Wish, pack_params
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
     from headwater.federation.demand.demand import Demands

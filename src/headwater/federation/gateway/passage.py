@@ -30,8 +30,8 @@ from headwater.threads import Supervised
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.channel.routing.route import Entry
-    from headwater.channel.source import Source
     from headwater.federation.engine import Engine
     from headwater.federation.node import Node
     from headwater.interest import Interest

@@ -15,7 +15,7 @@ from headwater.ir import walk
 from headwater.match.lower import is_plain
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.channel.routing.route import Entry
     from headwater.federation.context import Context
     from headwater.federation.peers.table import Peers
@@ -154,8 +154,8 @@ class Granting:
             if now - when >= RATE_SECONDS or channel not in self._rates:
                 self._rates[channel] = now, seen, max(0, seen - before) / (now - when) if now > when else 0.0
         there = set(channels)
-        for channel in [each for each in self._rates if each not in there]:
-            del self._rates[channel]
+        for gone in [each for each in self._rates if each not in there]:
+            del self._rates[gone]
 
 
 def _plain(channel: Channel, interest: Interest) -> bool:

@@ -23,9 +23,9 @@ from headwater.federation.wire.control import Ends
 from headwater.federation.wire.requests import Ask, Install, Installed, Told, Wish, unpack_wishes
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
+    from headwater.channel.routing.contract import RoutedChannel as Channel
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.channel.routing.route import Entry
-    from headwater.channel.source import Source
     from headwater.federation.context import Context
     from headwater.federation.control_events import ControlEvents
     from headwater.federation.multicast.groups import Groups

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import count
@@ -20,7 +20,8 @@ from headwater.federation.demand.wishes import Changed
 from headwater.federation.wire.requests import Install, Installed, Wish, pack_wishes, unpack_interest, unpack_type
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
+    from headwater.channel.channel import Channel as OpenChannel
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
     from headwater.federation.arrive.log_positions import LogPositions
@@ -115,7 +116,7 @@ class Requester:
             if peer.gone is None:
                 self.advertised(peer)
 
-    def declare(self, peer: Peer, name: str) -> Channel:
+    def declare(self, peer: Peer, name: str) -> OpenChannel:
         """A channel as a peer has it: with its type, and derived as it is there."""
         ad = peer.channel(name)
         if ad is None:
@@ -518,7 +519,7 @@ class Requester:
 
     # ── waiting for it ──
 
-    def settled(self, channels: list[Channel], *, barriers: bool = False) -> bool:
+    def settled(self, channels: Iterable[Channel], *, barriers: bool = False) -> bool:
         """Whether all peers that are there have answered what is wanted of these channels (and it is in force)."""
         for channel in channels:
             for peer in self._peers.everyone():

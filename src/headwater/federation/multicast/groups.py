@@ -35,8 +35,8 @@ from headwater.federation.wire.kinds import GROUP
 from headwater.federation.wire.requests import Install
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import RoutedChannel as Channel
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.federation.address_map import Group
     from headwater.federation.context import Context
     from headwater.federation.multicast.lane import GroupLane

@@ -29,7 +29,7 @@ from headwater.federation.wire import frames as wire
 from headwater.federation.wire.kinds import GROUP
 
 if TYPE_CHECKING:
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.federation.address_map import Group
     from headwater.federation.multicast.share import GroupCrossing, Outlet
     from headwater.federation.multicast.sockets import Multicast

@@ -17,7 +17,7 @@ from headwater.federation.wire.control import Announce, Barrier, Sent
 from headwater.federation.wire.kinds import BATCH, BODY, EVENT, EVENTS, GROUP, REBODY, RETOLD
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.federation.arrive.remote_source import RemoteSource
     from headwater.federation.demand.demand import Demand
     from headwater.federation.multicast.groups import Groups

@@ -16,9 +16,9 @@ from headwater.federation.wire.control import Announce, Ends, Sent
 from headwater.federation.wire.requests import pack_type
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
+    from headwater.channel.routing.contract import RoutedChannel as Channel
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.channel.routing.route import Entry
-    from headwater.channel.source import Source
     from headwater.federation.address_map import Group
     from headwater.federation.multicast.groups import Groups
     from headwater.federation.multicast.sockets import Multicast

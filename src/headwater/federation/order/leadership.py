@@ -15,8 +15,8 @@ from headwater.federation.order.reach import Reach, heard_all
 from headwater.federation.wire.requests import ORDERING, Lead, Stand, Vote
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
     from headwater.channel.node import Node
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.federation.order.federated import Federated
     from headwater.federation.peers.peer import Peer
     from headwater.federation.send.lane import Lane

@@ -16,9 +16,9 @@ from headwater.federation.order.placing import Key, Placing
 from headwater.federation.wire.requests import ORDERED
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
     from headwater.channel.node import Node
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import RoutedChannel as Channel
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.federation.order.federated import Federated
 
 EVENTS_HELD = 262_144  # events that may be held, for want of their places; then sources wait

@@ -57,8 +57,8 @@ from headwater.federation.wire.requests import ORDERED, ORDERING
 from headwater.threads import Supervised
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
     from headwater.channel.node import Node
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.federation.order.federated import Federated
     from headwater.federation.peers.peer import Peer
 

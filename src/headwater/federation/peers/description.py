@@ -27,8 +27,8 @@ from headwater.federation.wire.kinds import takes_columns
 from headwater.federation.wire.requests import ORDERED, ORDERING, Card, ChannelAd, Cursor, State, pack_params, pack_type
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import RoutedChannel as Channel
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.federation.context import Context
     from headwater.federation.security.rules import Principal
     from headwater.types import EventType

@@ -25,7 +25,7 @@ from headwater.federation.wire.control import SourceAd
 from headwater.federation.wire.requests import Accepted, Card, Describe, News, State, pack
 
 if TYPE_CHECKING:
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.federation.arrive.remote_source import RemoteSource
     from headwater.federation.context import Context
     from headwater.federation.control_events import ControlEvents

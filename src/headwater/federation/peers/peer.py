@@ -21,7 +21,7 @@ from headwater.federation.wire import frames as wire
 from headwater.federation.wire.control import Bye
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.federation.peers.parts import Parts
     from headwater.federation.transport.link import Link
 

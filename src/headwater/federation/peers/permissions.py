@@ -27,8 +27,8 @@ from headwater.federation.peers.dialogue import ANSWER_SECONDS, Answered, Dialog
 from headwater.federation.wire.requests import MAX_NAMES, MayNot, MaySubscribe
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
     from headwater.channel.options.subscribe import Asked
+    from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
     from headwater.federation.context import Context

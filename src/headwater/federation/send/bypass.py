@@ -13,7 +13,7 @@ from headwater.channel.routing.route import Flow, Ready
 from headwater.federation.send.pending import Gap, Pending
 
 if TYPE_CHECKING:
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.match.counters import Ledger
 
 

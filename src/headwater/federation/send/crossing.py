@@ -18,8 +18,8 @@ from headwater.federation.send.pending import Numbered, PendingRows
 from headwater.federation.send.remote_counts import Counting
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import RoutedChannel as Channel
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.federation.send.destination import Destination
     from headwater.federation.wire.requests import Wish
     from headwater.types import EventType

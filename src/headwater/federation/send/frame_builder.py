@@ -16,7 +16,7 @@ from headwater.native.python.row_picker import Picker
 from headwater.types.model import Enum, walk
 
 if TYPE_CHECKING:
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.types import EventType
 
 MAX_ROWS = 8192  # rows in a frame

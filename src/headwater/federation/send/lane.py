@@ -34,7 +34,7 @@ from headwater.federation.wire import frames as wire
 from headwater.late import asyncio
 
 if TYPE_CHECKING:
-    from headwater.channel.source import Source
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.federation.send.crossing import Crossing
 
 log = logging.getLogger("headwater.federation")

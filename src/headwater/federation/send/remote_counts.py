@@ -9,8 +9,8 @@ from headwater.channel.routing.counts import Readings
 from headwater.federation.wire.requests import Told
 
 if TYPE_CHECKING:
+    from headwater.channel.routing.contract import RoutedSource as Source
     from headwater.channel.routing.route import Entry, Flow, Lineup
-    from headwater.channel.source import Source
     from headwater.federation.send.crossing import Crossing
 
 
