@@ -7,7 +7,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 from weakref import WeakValueDictionary
 
-from headwater.channel import report_collection as reporting
 from headwater.channel.annotations import E, F, Judged, Where, shown
 from headwater.channel.options.config import Dispatch, Queue
 from headwater.channel.options.delivery import Delivery, Order
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from headwater.channel.annotations import HandOver
-    from headwater.channel.node import Node
+    from headwater.channel.contract import NodeContract
     from headwater.channel.routing.letter import About
     from headwater.channel.source import Source
 
@@ -56,7 +55,7 @@ class Channel(Generic[E]):
 
     def __init__(
         self,
-        node: Node,
+        node: NodeContract,
         name: str,
         type: EventType | None,
         *,
@@ -447,7 +446,7 @@ class Channel(Generic[E]):
 
     def report(self) -> ChannelReport:
         """Its sources and subscriptions, and what has come of its events."""
-        return reporting.channel(self)
+        return self.node._channel_report(self)
 
     def __dir__(self) -> list[str]:
         return shown(self, SHOWN)

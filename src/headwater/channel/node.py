@@ -41,7 +41,7 @@ from headwater.channel.options.subscribe import (
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.registration import advertise, attach, check_params
 from headwater.channel.reports.counters import Counts
-from headwater.channel.reports.report import NodeReport
+from headwater.channel.reports.report import ChannelReport, NodeReport, SourceReport, SubscriptionReport
 from headwater.channel.routing.attachment import Attachment
 from headwater.channel.routing.node_logs import NodeLogs
 from headwater.channel.routing.past import LogPast, Recorder
@@ -689,6 +689,15 @@ class Node:
     def report(self) -> NodeReport:
         """Everything: channels, sources, subscriptions, their counts, and where each interest runs and why."""
         return replace(reporting.node(self), services=self.services.report())
+
+    def _channel_report(self, channel: Channel) -> ChannelReport:
+        return reporting.channel(channel)
+
+    def _source_report(self, source: Source) -> SourceReport:
+        return reporting.source(source)
+
+    def _subscription_report(self, subscription: Subscription) -> SubscriptionReport:
+        return reporting.subscription(subscription)
 
     def _counts_of(self, subscription: Subscription) -> Counts:
         with self._wiring.lock:

@@ -20,13 +20,13 @@ from headwater.types import EventType
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
-    from headwater.channel.node import Node
+    from headwater.channel.contract import NodeContract
 
 _NOTHING = as_event_type("nothing: bool?")  # the type of a constant expression on a channel without one
 
 
 def advertise(
-    node: Node,
+    node: NodeContract,
     channel: Channel,
     name: str | None,
     *,

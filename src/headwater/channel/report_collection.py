@@ -31,7 +31,7 @@ from headwater.threads import PROCESS
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
-    from headwater.channel.node import Node
+    from headwater.channel.contract import NodeContract
     from headwater.channel.routing.contract import RoutedChannel, RoutedSource
     from headwater.channel.source import Source
     from headwater.channel.subscription import Subscription
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class _Look:
     """One look at a node, for all that is reported of it together. The wiring's lock is held."""
 
-    def __init__(self, node: Node, subscriptions: Iterable[Subscription], channels: Iterable[Channel]) -> None:
+    def __init__(self, node: NodeContract, subscriptions: Iterable[Subscription], channels: Iterable[Channel]) -> None:
         self._node = node
         self._outcomes = {each: each._outcomes() for each in subscriptions}
         self.readings = Readings()
@@ -98,7 +98,7 @@ class _Look:
         return tuple(place for each, lineup in pairs for place in self.placed(each, lineup, lineup.flows))
 
 
-def node(it: Node) -> NodeReport:
+def node(it: NodeContract) -> NodeReport:
     """Everything at a node."""
     with it._wiring.lock:
         channels = it.channels()

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from headwater.channel.concurrency.reentrancy import in_handler, running
+from headwater.channel.contract import NodeContract
 from headwater.channel.dispatch.event_loop import LoopDispatcher
 from headwater.channel.dispatch.thread_call import in_thread
 from headwater.errors import ChannelError
@@ -23,7 +24,9 @@ from headwater.late import asyncio
 from headwater.signals import end_signals
 
 if TYPE_CHECKING:
-    from headwater.channel.node import Node
+    import threading
+
+    from headwater.channel.dispatch.dispatcher import Dispatcher
     from headwater.channel.queues.mailbox import Mailbox
 
 log = logging.getLogger("headwater")
@@ -41,7 +44,7 @@ class Closing:
     dropped: Mapping[str, int]
 
 
-def stay(node: Node) -> Closing:
+def stay(node: EndingNode) -> Closing:
     """Until Ctrl-C, SIGTERM or the end of the node; then it is closed."""
     if _on_a_loop():
         raise ChannelError(
@@ -58,10 +61,22 @@ def stay(node: Node) -> Closing:
             raise
 
 
+class EndingNode(NodeContract, Protocol):
+    """A node that ends."""
+
+    closed: bool
+    _draining: bool
+    _ended: Closing | None
+    _over: threading.Event
+
+    def close(self, *, drain: bool = True, timeout: float | None = None) -> Closing: ...
+    def _started_dispatchers(self) -> list[Dispatcher]: ...
+
+
 class Ending:
     """One end of one node, as whoever closes it goes through it."""
 
-    def __init__(self, node: Node, *, drain: bool, timeout: float | None) -> None:
+    def __init__(self, node: EndingNode, *, drain: bool, timeout: float | None) -> None:
         self.node, self.drained = node, drain
         self._end = monotonic() + (node.config.close_timeout if timeout is None else timeout)
         self._dropped: dict[str, int] = {}

@@ -10,7 +10,6 @@ from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from headwater.channel import report_collection as reporting
 from headwater.channel.annotations import E_contra, shown
 from headwater.channel.concurrency.bounded_queue import BoundedQueue
 from headwater.channel.concurrency.gate import Gate
@@ -507,7 +506,7 @@ class Source(SourceSlots, Generic[E_contra]):
 
     def report(self) -> SourceReport:
         """What it has published, and its state."""
-        return reporting.source(self)
+        return self.channel.node._source_report(self)
 
     def __enter__(self) -> Self:
         return self

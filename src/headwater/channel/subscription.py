@@ -13,7 +13,6 @@ from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from headwater.channel import report_collection as reporting
 from headwater.channel.annotations import E_co
 from headwater.channel.options.subscribe import FIRST
 from headwater.channel.queues.mailbox import Item, Mailbox, Order, dispatch_all, lose, part_of
@@ -32,8 +31,8 @@ from headwater.late import asyncio
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.contract import NodeContract
     from headwater.channel.dispatch.dispatcher import Dispatcher
-    from headwater.channel.node import Node
     from headwater.channel.options.subscribe import Asked, Options
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.contract import RoutedSource as Source
@@ -71,13 +70,13 @@ class Subscription(Pulling[E_co]):
     Made by `channel.subscribe(...)` and `node.subscribe(...)`. It is also a context manager that cancels at the end.
     """
 
-    node: Node
+    node: NodeContract
     _calm = True  # what is accepted goes into the queue as it is
     _stages: tuple[Mailbox, ...] = ()  # where events wait before they come to its own mailbox
     _routes: tuple[tuple[str, ...], ...] = ()  # of one that passes events on: the federations behind it; () for a sink
 
     def __init__(
-        self, node: Node, name: str, asked: list[Asked], options: Options, dispatcher: Dispatcher | None
+        self, node: NodeContract, name: str, asked: list[Asked], options: Options, dispatcher: Dispatcher | None
     ) -> None:
         super().__init__()
         self.node, self.name, self._asked, self._options = node, name, asked, options
@@ -587,7 +586,7 @@ class Subscription(Pulling[E_co]):
 
     def report(self) -> SubscriptionReport:
         """Counts, latency, where the interest runs and why."""
-        return reporting.subscription(self)
+        return self.node._subscription_report(self)
 
     def _counted(self) -> Counts:
         """Everything counted; the wiring's lock is held.

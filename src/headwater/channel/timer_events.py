@@ -15,7 +15,7 @@ from headwater.errors import ChannelError, ClosedError
 from headwater.types import Event, event_type, timestamp, u64
 
 if TYPE_CHECKING:
-    from headwater.channel.node import Node
+    from headwater.channel.contract import NodeContract
     from headwater.channel.source import Source
     from headwater.channel.subscription import Subscription
 
@@ -34,7 +34,7 @@ class Timeout(Event, name="headwater.Timeout"):
 class Timer:
     """Publishes a Timeout on a channel, once or periodically, until it is cancelled."""
 
-    def __init__(self, node: Node, name: str, source: Source, priority: int) -> None:
+    def __init__(self, node: NodeContract, name: str, source: Source, priority: int) -> None:
         self.node, self.name, self.channel, self.priority = node, name, source.channel, priority
         self.fired = 0
         self._source = source
@@ -84,7 +84,9 @@ class Timer:
 class Deadline(Timer):
     """Publishes a Timeout when no event of an interest has come for some time."""
 
-    def __init__(self, node: Node, name: str, source: Source, priority: int, *, within: float, repeat: bool) -> None:
+    def __init__(
+        self, node: NodeContract, name: str, source: Source, priority: int, *, within: float, repeat: bool
+    ) -> None:
         super().__init__(node, name, source, priority)
         self.within, self.repeat = within, repeat
         self._lock = threading.Lock()
@@ -136,7 +138,7 @@ class Deadline(Timer):
 class Timing:
     """The timers of a node."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeContract) -> None:
         self.node = node
         self._numbers = count(1)
 

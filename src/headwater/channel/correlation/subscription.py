@@ -17,8 +17,8 @@ from headwater.channel.subscription import Subscription
 from headwater.errors import HeadwaterError, SubscriptionError
 
 if TYPE_CHECKING:
+    from headwater.channel.contract import NodeContract
     from headwater.channel.dispatch.dispatcher import Dispatcher
-    from headwater.channel.node import Node
 
 
 R = TypeVar("R", covariant=True)
@@ -31,7 +31,7 @@ class Operated(Subscription[R]):
 
     def __init__(
         self,
-        node: Node,
+        node: NodeContract,
         name: str,
         asked: list[Asked],
         options: Options,
@@ -92,7 +92,13 @@ class Correlation(Operated[Match]):
     """
 
     def __init__(
-        self, node: Node, name: str, asked: list[Asked], options: Options, dispatcher: Dispatcher | None, tree: Tree
+        self,
+        node: NodeContract,
+        name: str,
+        asked: list[Asked],
+        options: Options,
+        dispatcher: Dispatcher | None,
+        tree: Tree,
     ) -> None:
         super().__init__(node, name, asked, options, dispatcher, tree)
         self._tree = tree

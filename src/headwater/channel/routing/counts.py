@@ -29,9 +29,10 @@ _NO_FAULTS: Mapping[Fault, int] = MappingProxyType({})
 class Source(Protocol):
     """Publishes: what it counts does not change while its lock is held."""
 
-    lock: Any
     flows: dict[Any, Any]
 
+    @property
+    def lock(self) -> Any: ...
     @property
     def seq(self) -> int: ...
 
