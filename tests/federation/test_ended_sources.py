@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,42 @@ def test_a_link_breaks_while_a_sink_still_has_events_of_a_source_that_has_ended(
         assert log.events == [b"0", b"1", b"2", b"3", b"4", b"last", b"very last"]
         eventually(lambda: [each.name for each in here.remote_sources.values()] == ["other"])
         assert [lane.source.name for lane in there.lanes()] == ["other"]
+
+
+class _Slow(dict[int, Any]):
+    """Holds up who puts something in, the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def __setitem__(self, key: int, value: Any) -> None:
+        if not self.reached.is_set():
+            self.reached.set()
+            self.go_on.wait(GUARD)
+        super().__setitem__(key, value)
+
+
+def test_a_link_is_replaced_just_when_a_source_ends_whose_events_a_sink_still_has() -> None:
+    log, go = Log(), threading.Event()
+    with nodes() as make:
+        source, a, there, here = pair(make, bytes, lambda event: (go.wait(GUARD), log(event)))
+        other = a.channel("c").source("other")
+        for n in range(5):
+            source.publish(b"%d" % n)
+        eventually(lambda: any(each.received == 5 for each in here.remote_sources.values()))
+        here.over = ended = _Slow()
+        source.close()
+        assert ended.reached.wait(GUARD)
+        eventually(lambda: not any(each.name == "s" for each in here.sources))
+        cut(there, here)  # what it has is said now, by another thread
+        ended.go_on.set()
+        other.publish(b"last")
+        go.set()
+        log.until(lambda events: b"last" in events)
+        assert a.flush(GUARD)
+        assert log.events == [b"0", b"1", b"2", b"3", b"4", b"last"]
+        eventually(lambda: [each.name for each in here.remote_sources.values()] == ["other"])
 
 
 def test_flushing_waits_for_the_next_link_of_a_node_that_is_there() -> None:

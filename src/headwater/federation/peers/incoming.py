@@ -264,9 +264,11 @@ class Incoming(Outgoing):
 
     def withdrawn(self, sid: int) -> None:
         """A source of it is no more, and everything it sent has come."""
-        source = self.remote_sources.pop(sid, None)
+        source = self.remote_sources.get(sid)
         if source is not None:
-            self.ended(sid, source)
+            self.ended(sid, source)  # first: a link that comes up just now says of every source what has come
+            if self.remote_sources.pop(sid, None) is None:
+                return  # by the reader of another link, just now
             self._context.wiring.withdraw(source)
             if self.acknowledge([source]):  # sinks may still have events of it
                 self.scheduler.tick_soon()
