@@ -97,10 +97,13 @@ def test_flushing_waits_for_the_next_link_of_a_node_that_is_there() -> None:
         eventually(lambda: there.link is None and here.link is None)
         source.publish(b"1")
         flushed: list[bool] = []
+        lane = there.by_sid[source.number]
+        looks, wait = list[None](), lane.wait
+        lane.wait = lambda *args: (looks.append(None), wait(*args))[1]  # type: ignore[method-assign]
         flushing = threading.Thread(target=lambda: flushed.append(a.flush(GUARD)))
         flushing.start()
         flushing.join(0.3)  # it would have given up by now
-        assert flushed == []
+        assert flushed == [] and len(looks) < 50, "it waits, and does not look again and again"
         for node in make.opened:
             node._engine.links.connect = connects[node.name]
         connects["b"](here)

@@ -284,7 +284,7 @@ class Engine:
                 while lane.waiting and lane.crossing.reliable and _there(peer) and monotonic() < end:
                     if given_up.is_set():
                         return False
-                    lane.wait(partial(_settled, lane), min(0.2, end - monotonic()))
+                    lane.wait(partial(_settled, lane, peer), min(0.2, end - monotonic()))
         shared = self.groups is None or self.groups.flush(end, given_up)
         return shared and not any(
             lane.waiting for peer in self.everyone() for lane in peer.lanes() if lane.crossing.reliable
@@ -430,5 +430,5 @@ def _there(peer: Peer) -> bool:
     return peer.link is not None or peer.present
 
 
-def _settled(lane: Lane) -> bool:
-    return not lane.waiting or lane.peer.link is None
+def _settled(lane: Lane, peer: Peer) -> bool:
+    return not lane.waiting or not _there(peer)
