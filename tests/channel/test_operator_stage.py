@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from headwater import Node
+from headwater.channel.correlation.operator_stage import ROOM
 from headwater.channel.time.clock import ManualClock
 from headwater.correlation import on
 from headwater.errors import SubscriptionError
+from headwater.testing import eventually
 
 TYPE, MADE = "n: i64", "part: i64, n: i64, at: f64"
 
@@ -254,3 +256,37 @@ def test_bad_inputs_are_refused_and_leave_nothing() -> None:
             with pytest.raises((SubscriptionError, ValueError)):
                 node.operate(Numbered(), bad, to=made)  # type: ignore[arg-type]
         assert not made.sources and not node.subscriptions
+
+
+def test_publishers_wait_for_an_operator_that_cannot_keep_up() -> None:
+    busy, go = threading.Event(), threading.Event()
+
+    def stand(event: Any) -> None:
+        busy.set()
+        assert go.wait(60)
+
+    published = 0
+
+    def publish_many(source: Any) -> None:
+        nonlocal published
+        for n in range(3 * ROOM):
+            source.publish(n=n)
+            published += 1
+
+    operator = Numbered(stand)
+    with Node() as node:
+        a, b = inputs(node)
+        run = node.operate(operator, [on("t.a"), on("t.b")], to=node.channel("t.made", MADE))
+        first = threading.Thread(target=a.publish, kwargs={"n": 0})
+        first.start()
+        assert busy.wait(60)
+        others = threading.Thread(target=publish_many, args=(b,))
+        others.start()
+        try:
+            eventually(lambda: bool(run._stages[0].waiters.threads) or not others.is_alive(), "waiting for room")
+            assert published <= ROOM + 1
+        finally:
+            go.set()
+        first.join(60)
+        others.join(60)
+        assert operator.count == 1 + 3 * ROOM

@@ -6,7 +6,7 @@
     Derivation      one whose results are published: a channel that is derived from several
 
 Publishers put events into the stage's mailbox under the locks of their sources, which is quick; whoever holds the
-mailbox's token offers them, in their order of arrival. An operator that has to act when nothing comes says when it is
+mailbox's token offers them, in their order of arrival; should it not keep up, publishers wait. An operator that has to act when nothing comes says when it is
 due: one timer of the node's serves it. Results leave in the order in which they were made, under no lock.
 """
 
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from headwater.errors import ClosedError
 
 CLEAR = object()  # in the place of an event
-ROOM = 2**31 - 1  # events in a stage's mailbox: what is bounded is what comes out of it
+ROOM = 1024  # events in a stage's mailbox: while one thread offers, others must not publish without end
 
 
 class Operator(Protocol):

@@ -83,6 +83,7 @@ class Attachment:
 
     def reaches(self, source: RoutedSource, record: bytes | None) -> Iterable[BoundedQueue]:
         yield self.mailbox
+        yield from self.subscription._stages
 
     # ── what has come of it ──
 
