@@ -156,3 +156,60 @@ def test_what_one_service_cannot_close_keeps_no_other_open() -> None:
     with pytest.raises(StoreError, match="it is stuck"):
         node.close()
     assert said[-1] == "counter stops, node closed"
+
+
+class Failing(Service):
+    """Cannot do anything, and does not say so in Headwater's own words."""
+
+    name = "failing"
+
+    @property
+    def busy(self) -> bool:
+        raise ZeroDivisionError("busy")
+
+    def drain(self, until: float) -> None:
+        raise ZeroDivisionError("drain")
+
+    def stop(self) -> None:
+        raise ZeroDivisionError("stop")
+
+    def report(self) -> Mapping[str, Any]:
+        raise ZeroDivisionError("report")
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_service_that_fails_at_everything_keeps_no_other_from_anything(asynchronous: bool) -> None:
+    said: list[str] = []
+    node = LocalNode()
+    node.services.add(Counter(node, said))
+    node.services.add(Failing())
+    found = node.report().services
+    assert found["counter"] == {"count": 0}
+    assert found["failing"] == {"problem": "it could not report: ZeroDivisionError: report"}
+    with pytest.raises(ZeroDivisionError, match="stop"):
+        asyncio.run(node.aclose()) if asynchronous else node.close()
+    assert said == ["counter starts", "counter drains, node open", "counter stops, node closed"]
+    assert node.closed
+
+
+def test_a_service_that_did_not_start_answers_nothing(make: Nodes) -> None:
+    class Broken(Counter):
+        def start(self) -> None:
+            raise StoreError("it cannot")
+
+    class Twice(Counter):
+        def requests(self) -> Iterable[tuple[Any, Callable[..., Any]]]:
+            return (*super().requests(), *super().requests())
+
+    lab, desk = make("lab"), make("desk")
+    make.together()
+    assert desk._engine is not None
+    peer = desk._engine.peers[lab.id]
+    with pytest.raises(StoreError, match="it cannot"):
+        lab.services.add(Broken(lab, []))
+    with pytest.raises(FederationError, match="'HowMany' are answered already"):
+        lab.services.add(Twice(lab, []))
+    with pytest.raises(FederationError, match="needs the service that answers this"):
+        desk._engine.dialogue.ask(peer, HowMany("t.counter"), GUARD)
+    lab.services.add(Counter(lab, []))
+    assert desk._engine.dialogue.ask(peer, HowMany("t.counter"), GUARD) == Count(0)

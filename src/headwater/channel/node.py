@@ -134,8 +134,9 @@ class Node:
         self._numbers = count(1)
         self.services.start()
 
-    def _service_added(self, service: Service) -> None:
-        """Other nodes may ask something of it, where there are any."""
+    def _service_added(self, service: Service) -> Callable[[], None]:
+        """Other nodes may ask something of it, where there are any; what is returned has them ask no more."""
+        return lambda: None
 
     # ── channels ──
 
@@ -738,9 +739,11 @@ class Node:
 
     def _leave_all(self, drain: bool, until: float) -> None:
         """The last part of the end: other nodes, and what services hold."""
-        self._depart(drain, until)
-        if self._over.is_set():  # else another thread is about to
-            self.services.stop()
+        try:
+            self._depart(drain, until)
+        finally:
+            if self._over.is_set():  # else another thread is about to
+                self.services.stop()
 
     def _depart(self, drain: bool, until: float) -> None:
         """Leave the other nodes, where there are any."""

@@ -9,16 +9,20 @@ A room that gives a node something of its own (a log, a naming service, triggers
     report      what `node.report().services` says of it
     requests    what other nodes may ask of it (`federation/peers/request_registry.py`)
 
-Services start in the order in which they were added, and drain and stop in the opposite one.
+Services start in the order in which they were added, and drain and stop in the opposite one. One that fails to drain,
+stop or report keeps no other from doing so, and no node from closing.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from headwater.errors import ChannelError, ClosedError, HeadwaterError
+from headwater.errors import ChannelError, ClosedError
+
+log = logging.getLogger("headwater")
 
 
 class Service:
@@ -55,7 +59,8 @@ S = TypeVar("S", bound=Service)
 class Services:
     """Those of one node, by name, in the order in which they start."""
 
-    def __init__(self, node: str, added: Callable[[Service], None]) -> None:
+    def __init__(self, node: str, added: Callable[[Service], Callable[[], None]]) -> None:
+        """`added` is told of each service; what it returns undoes that, should the service not start."""
         self._node, self._added = node, added
         self._all: dict[str, Service] = {}
         self._lock = threading.Lock()
@@ -70,13 +75,16 @@ class Services:
                 raise ChannelError(f"service {service.name!r}: node {self._node!r} has one of that name already")
             self._all = {**self._all, service.name: service}
             started = self._started
+        undo: Callable[[], None] | None = None
         try:
-            self._added(service)
+            undo = self._added(service)
             if started:
                 service.start()
         except BaseException:
             with self._lock:
                 self._all = {name: each for name, each in self._all.items() if each is not service}
+            if undo is not None:
+                undo()
             raise
         return service
 
@@ -106,28 +114,48 @@ class Services:
 
     @property
     def busy(self) -> bool:
-        return any(service.busy for service in self)
+        """Whether there is anything to drain, or one that cannot say."""
+        return any(self._is_busy(service) for service in self)
 
     def drain(self, until: float) -> None:
+        """All of them, also if one cannot: a node is closed whatever its services say."""
         for service in reversed(list(self)):
-            if service.busy:
-                service.drain(until)
+            try:
+                if self._is_busy(service):
+                    service.drain(until)
+            except Exception:
+                log.exception("node %s: service %r could not drain", self._node, service.name)
+
+    def _is_busy(self, service: Service) -> bool:
+        try:
+            return bool(service.busy)
+        except Exception:
+            log.exception("node %s: service %r could not say whether it is busy", self._node, service.name)
+            return True
 
     def stop(self) -> None:
         """All of them, also if one cannot; what the first of those has said is raised in the end."""
         with self._lock:
             self._stopped = True
-        problem: HeadwaterError | None = None
+        problem: Exception | None = None
         for service in reversed(list(self)):
             try:
                 service.stop()
-            except HeadwaterError as error:
+            except Exception as error:
+                if problem is not None:
+                    log.exception("node %s: service %r could not stop", self._node, service.name)
                 problem = problem or error
         if problem is not None:
             raise problem
 
     def report(self) -> dict[str, Mapping[str, Any]]:
-        return {service.name: service.report() for service in self}
+        return {service.name: self._report(service) for service in self}
+
+    def _report(self, service: Service) -> Mapping[str, Any]:
+        try:
+            return service.report()
+        except Exception as error:
+            return {"problem": f"it could not report: {type(error).__name__}: {error}"}
 
 
 __all__ = ["Service", "Services"]

@@ -107,9 +107,10 @@ class Node(LocalNode):
             super().close(drain=False)
             raise
 
-    def _service_added(self, service: Service) -> None:
-        if self._engine is not None:
-            self._engine.requests.register_all(service.requests())
+    def _service_added(self, service: Service) -> Callable[[], None]:
+        if self._engine is None:
+            return super()._service_added(service)
+        return self._engine.requests.register_all(service.requests())
 
     def _in_federation(self) -> Federated | None:
         return None if self._engine is None else self._engine.federated

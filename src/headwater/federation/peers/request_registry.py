@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -55,14 +56,24 @@ class RequestRegistry:
 
     def register(self, type: type[Request], answer: Answer) -> None:
         """Have requests of a type answered by a function, which may raise: who asks is told what."""
-        kind = msgspec.inspect.type_info(type).tag  # type: ignore[attr-defined]
-        if kind in self._known:
-            raise FederationError(f"node {self._node}: requests {kind!r} are answered already; each type is, by one")
-        self._known = {**self._known, kind: (decoder(type), answer)}
+        self.register_all([(type, answer)])
 
-    def register_all(self, requests: Iterable[tuple[type[Request], Answer]]) -> None:
+    def register_all(self, requests: Iterable[tuple[type[Request], Answer]]) -> Callable[[], None]:
+        """The same for several, all or none; calling what is returned takes them away again."""
+        made: dict[str, tuple[Callable[[bytes], Any], Answer]] = {}
         for type, answer in requests:
-            self.register(type, answer)
+            kind = str(msgspec.inspect.type_info(type).tag)  # type: ignore[attr-defined]
+            if kind in self._known or kind in made:
+                raise FederationError(
+                    f"node {self._node}: requests {kind!r} are answered already; each type is, by one"
+                )
+            made[kind] = decoder(type), answer
+        self._known = {**self._known, **made}
+        return partial(self._forget, made.keys())
+
+    def _forget(self, kinds: Iterable[str]) -> None:
+        gone = set(kinds)
+        self._known = {kind: found for kind, found in self._known.items() if kind not in gone}
 
     def decode(self, data: bytes) -> Request:
         """A request that is answered here; UnknownRequest or FrameError if it is none."""
@@ -79,5 +90,7 @@ class RequestRegistry:
 
     def answer(self, caller: Caller, request: Request) -> Reply:
         """What its function says to a request that was decoded here."""
-        kind = request.__struct_config__.tag
-        return self._known[str(kind)][1](caller, request)
+        kind = str(request.__struct_config__.tag)
+        if kind not in self._known:
+            raise FederationError(f"requests {kind!r} are not answered any more")
+        return self._known[kind][1](caller, request)
