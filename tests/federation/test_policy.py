@@ -27,7 +27,8 @@ NODE = Principal("desk", "certificate", "0" * 64)
 
 
 class Rooms:
-    """Of badges, everybody gets what is seen in room 7; of what is for Ann, all of it; and for Eve, nothing."""
+    """Of badges, every node gets what is seen in room 7. Of those who are said to be behind one, Ann may have all, Bob
+    install nothing, Joe have what is loud, Eve nothing; that gives no node more than it would get itself."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str]] = []
@@ -36,6 +37,10 @@ class Rooms:
         self.asked.append((action, channel, on_behalf_of))
         if channel == HIDDEN:
             return Deny("it is nobody's business")
+        if on_behalf_of == "bob" and action != "advertise":
+            return Deny("no code of Bob's") if action == "install" else Allow("his")
+        if on_behalf_of == "joe" and action == "subscribe":
+            return Restrict(Interest("level > :least", BOUND, params={"least": 0.9}), "only what is loud")
         if action != "subscribe" or channel != CHANNEL or on_behalf_of == "ann":
             return Allow("why not")
         if on_behalf_of == "eve":
@@ -146,15 +151,23 @@ def test_each_wish_says_whom_it_is_for(make: Nodes) -> None:
         Wish(2, program, tagged=True, on_behalf_of="eve"),
         Wish(3, program, on_behalf_of="ann"),
         Wish(4, program),
+        Wish(5, program, tagged=True, on_behalf_of="bob"),
+        Wish(6, program, tagged=True, on_behalf_of="joe"),
     ]
     answer = desk._engine.dialogue.ask(desk._engine.peers[lab.id], Install(CHANNEL, 1, wishes))
-    assert set(answer.refused) == {2, 3}
+    assert set(answer.refused) == {2, 3, 5}
+    assert answer.refused[5] == "not allowed to install code: no code of Bob's"
     assert answer.refused[2] == "not allowed: Eve is not welcome"
     assert "for 'ann' must come with a tag" in answer.refused[3]
     assert {("subscribe", CHANNEL, who) for who in ("", "ann", "eve")} <= set(policy.asked)
     installed = lab._engine.peers[desk.id].crossings[CHANNEL].wishes  # type: ignore[union-attr]
     interests = {tag: entry.interest for tag, (entry, _) in installed.items()}
-    assert "room" not in str(interests[1]) and "room" in str(interests[4])
+    assert all("room" in str(interest) for interest in interests.values())  # it says that it is for Ann, and no more
+    for tag, passing in ((1, 0.6), (4, 0.6), (6, 0.95)):
+        native = interests[tag].native()
+        found = [native.test(BOUND.encode({"badge": 1, "room": room, "level": level}))
+                 for room in (6, 7) for level in (0.6, 0.95)]  # fmt: skip
+        assert found == [False, False, passing <= 0.6, True]
 
 
 def badges(client: LogClient, where: Interest | None = None) -> list[int]:
@@ -187,6 +200,30 @@ def test_what_a_policy_leaves_open_is_closed(make: Nodes, answer: Any) -> None:
     security = Security(policy=Vague())
     verdict = security.decide(NODE, "subscribe", CHANNEL)
     assert not verdict and "the policy" in verdict.why
+
+
+def test_a_policy_that_fails_at_everything_hides_everything(make: Nodes) -> None:
+    class Failing:
+        def __getattribute__(self, name: str) -> Any:
+            def fail(*_: Any, **__: Any) -> Any:
+                raise ZeroDivisionError(name)
+
+            return object.__getattribute__(self, name) if name.startswith("__") else fail
+
+    class Odd(Failing):
+        def __getattribute__(self, name: str) -> Any:
+            return object.__getattribute__(self, name) if name.startswith("__") else lambda *_, **__: "of course"
+
+    class Sees(Rooms):
+        def seen_by(self, principal: Principal) -> Callable[[str], bool]:
+            return lambda name: {}[name]
+
+    for policy in (Failing(), Odd()):
+        security = Security(policy=policy)  # type: ignore[arg-type]
+        assert not security.decide(NODE, "subscribe", CHANNEL) and not security.decide_named(NODE, "subscribe", "t.*")
+        assert not security.open_to_all("subscribe", CHANNEL) and not security.seen_by(NODE)(CHANNEL)
+        assert security.hides_from(NODE) and not security.deals_with(NODE)
+    assert not Security(policy=Sees()).seen_by(NODE)(CHANNEL)
 
 
 @pytest.mark.parametrize("action", ["advertise", "install"])

@@ -6,8 +6,9 @@
     Derivation      one whose results are published: a channel that is derived from several
 
 Publishers put events into the stage's mailbox under the locks of their sources, which is quick; whoever holds the
-mailbox's token offers them, in their order of arrival; should it not keep up, publishers wait. An operator that has to act when nothing comes says when it is
-due: one timer of the node's serves it. Results leave in the order in which they were made, under no lock.
+mailbox's token offers them, in their order of arrival; should it not keep up, publishers wait. An operator that has to
+act when nothing comes says when it is due: one timer of the node's serves it. Results leave in the order in which they
+were made, under no lock.
 """
 
 from __future__ import annotations

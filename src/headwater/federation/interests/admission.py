@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.errors import HeadwaterError
 from headwater.federation.interests.conjunction import restricted
-from headwater.federation.security.policy import Restrict
+from headwater.federation.security.policy import Action, Restrict, Verdict
 from headwater.federation.wire.requests import Wish, unpack_wish
 from headwater.interest import Interest
 from headwater.ir import walk
@@ -49,20 +49,34 @@ class Granting:
     def read(self, principal: Principal, channel: Channel, wish: Wish) -> Grant:
         """What a wish says, and all that takes time to find out about it; raises if it cannot or may not run here.
         Where the policy restricts what may be subscribed to, it is the wish so restricted. Needs no lock."""
-        verdict = self._context.security.decide(principal, "subscribe", channel.name, wish.on_behalf_of)
-        if not verdict:
-            raise Refused(f"not allowed: {verdict.why}")
+        verdicts = self._ask(principal, "subscribe", channel, wish.on_behalf_of)
         if wish.on_behalf_of and not wish.tagged:
             raise Refused(f"what is for {wish.on_behalf_of!r} must come with a tag, so that nobody else gets it")
         granted = self._read(principal, channel, wish)
-        if not isinstance(verdict, Restrict):
+        limits = [verdict for verdict in verdicts if isinstance(verdict, Restrict)]
+        if not limits:
             return granted
-        try:
-            interest = restricted(granted.interest, verdict.interest, channel.type)
-        except HeadwaterError as error:
-            raise Refused(f"not allowed: {verdict.why}, which cannot be said here: {error}") from None
+        interest = granted.interest
+        for limit in limits:
+            try:
+                interest = restricted(interest, limit.interest, channel.type)
+            except HeadwaterError as error:
+                raise Refused(f"not allowed: {limit.why}, which cannot be said here: {error}") from None
+        assert interest is not None
         interest.prepare()
         return granted._replace(interest=interest, cost=interest.cost.estimated)
+
+    def _ask(self, principal: Principal, action: Action, channel: Channel, on_behalf_of: str) -> list[Verdict]:
+        """What the node itself may, and what the one may on whose behalf it says that it asks: it has not proven that,
+        and so gets nothing by it that it would not get itself."""
+        verdicts = []
+        for name in dict.fromkeys(("", on_behalf_of)):
+            verdict = self._context.security.decide(principal, action, channel.name, name)
+            if not verdict:
+                what = "not allowed to install code" if action == "install" else "not allowed"
+                raise Refused(f"{what}: {verdict.why}")
+            verdicts.append(verdict)
+        return verdicts
 
     def _read(self, principal: Principal, channel: Channel, wish: Wish) -> Grant:
         """What the wish itself says."""
@@ -80,9 +94,7 @@ class Granting:
         if interest.type.record != channel.type.record:
             interest = interest.on(channel.type)
         if wish.tagged or not _plain(channel, interest):
-            decision = self._context.security.decide(principal, "install", channel.name)
-            if not decision:
-                raise Refused(f"not allowed to install code: {decision.why}")
+            self._ask(principal, "install", channel, wish.on_behalf_of)
         if wish.tagged and not wish.tag:
             raise Refused("what comes with a tag needs one that is not 0")
         if not wish.tagged and (interest.stateful or interest.output is not None):

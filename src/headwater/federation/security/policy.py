@@ -5,12 +5,12 @@
     Restrict(interest, why)    it may subscribe to, and read, what the interest passes, and to nothing else
 
 `Rules` (rules.py) is a policy. Another one is any object with these methods: `Security(policy=...)`. All that asks goes
-through `Security.decide`, which closes what a policy leaves open: one that raises, or answers with anything else,
-denies.
+through `Security`, which closes what a policy leaves open (`Closed`): one that raises, or answers with anything else,
+denies, hides, and lets nothing be open to all.
 
 `on_behalf_of` is whom the node says that a wish is for, signed with its message; "" is the node itself. What the node
-has proven is the principal. A policy that does not know users decides by that alone: a node never gets more for
-somebody else than it would get itself.
+has proven is the principal; whom it is for it only says. So both are asked about, and a node never gets more for
+somebody else than it would get itself (`Granting.read`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 from headwater.channel.names import Pattern
 from headwater.interest import Interest
@@ -94,22 +94,62 @@ class Policy(Protocol):
         ...
 
 
-def ask(policy: Policy, principal: Principal, action: Action, channel: str, on_behalf_of: str = "") -> Verdict:
-    """What a policy decides; closed where it does not."""
-    try:
-        verdict = policy.decide(principal, action, channel, on_behalf_of)
-    except Exception as error:  # whatever it is, nothing is let through
-        log.exception("the policy could not decide whether %s may %s %s", principal, action, channel)
-        return Deny(f"the policy could not decide: {type(error).__name__}: {error}")
-    match verdict:
-        case Allow() | Deny():
-            return verdict
-        case Restrict() if action == "subscribe":
-            return verdict
-        case Restrict():
-            return Deny(f"{verdict.why}, and only what is subscribed to can be restricted")
-        case _:
-            return Deny(f"the policy has not decided: expected Allow, Deny or Restrict, found {verdict!r}")
+T = TypeVar("T")
 
 
-__all__ = ["ACTIONS", "Action", "Allow", "Deny", "Policy", "Restrict", "Verdict", "ask"]
+class Closed:
+    """A policy as it is asked: closed where it does not answer as it should."""
+
+    __slots__ = ("_policy",)
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def decide(self, principal: Principal, action: Action, channel: str, on_behalf_of: str = "") -> Verdict:
+        return self._verdict(action, lambda policy: policy.decide(principal, action, channel, on_behalf_of))
+
+    def decide_some(self, principal: Principal, action: Action, pattern: Pattern) -> Verdict:
+        return self._verdict(action, lambda policy: policy.decide_some(principal, action, pattern))
+
+    def open_to_all(self, action: Action, channel: str) -> bool:
+        return self._said(lambda policy: policy.open_to_all(action, channel), otherwise=False)
+
+    def seen_by(self, principal: Principal) -> Callable[[str], bool]:
+        sees = self._asked(lambda policy: policy.seen_by(principal), lambda error: _sees_nothing)
+        return lambda channel: self._said(lambda _: sees(channel), otherwise=False)
+
+    def hides_from(self, principal: Principal) -> bool:
+        return self._said(lambda policy: policy.hides_from(principal), otherwise=True)
+
+    def deals_with(self, principal: Principal, action: Action | None = None) -> bool:
+        return self._said(lambda policy: policy.deals_with(principal, action), otherwise=False)
+
+    def _verdict(self, action: Action, ask: Callable[[Policy], Verdict]) -> Verdict:
+        verdict = self._asked(ask, lambda error: Deny(f"the policy could not decide: {type(error).__name__}: {error}"))
+        match verdict:
+            case Allow() | Deny():
+                return verdict
+            case Restrict() if action == "subscribe":
+                return verdict
+            case Restrict():
+                return Deny(f"{verdict.why}, and only what is subscribed to can be restricted")
+            case _:
+                return Deny(f"the policy has not decided: expected Allow, Deny or Restrict, found {verdict!r}")
+
+    def _said(self, ask: Callable[[Policy], bool], *, otherwise: bool) -> bool:
+        said: Any = self._asked(ask, lambda error: otherwise)
+        return said if isinstance(said, bool) else otherwise
+
+    def _asked(self, ask: Callable[[Policy], T], otherwise: Callable[[Exception], T]) -> T:
+        try:
+            return ask(self._policy)
+        except Exception as error:  # whatever it is, nothing is let through
+            log.exception("a policy, %s, could not decide", type(self._policy).__name__)
+            return otherwise(error)
+
+
+def _sees_nothing(channel: str) -> bool:
+    return False
+
+
+__all__ = ["ACTIONS", "Action", "Allow", "Closed", "Deny", "Policy", "Restrict", "Verdict"]

@@ -47,7 +47,7 @@ from headwater.federation.endpoints import (
     protocol,
 )
 from headwater.federation.security.identity import Identity, read_certificates
-from headwater.federation.security.policy import ACTIONS, Action, Policy, Verdict, ask
+from headwater.federation.security.policy import ACTIONS, Action, Closed, Policy, Verdict
 from headwater.federation.security.proof import Credential, VouchError, vouched
 from headwater.federation.security.rules import Principal, Rule, Rules
 from headwater.federation.security.tls import tls_contexts, zenoh_settings
@@ -242,9 +242,9 @@ class Security:
         return self.rules is not None or self.policy is not None
 
     def decide(self, principal: Principal, action: Action, channel: str, on_behalf_of: str = "") -> Verdict:
-        """Whether a principal may advertise, subscribe to or install code on a channel, and why. The one place where a
-        policy is asked."""
-        return ask(self._policy(), principal, action, channel, on_behalf_of)
+        """Whether a principal may advertise, subscribe to or install code on a channel, and why; and, if it
+        says that it does so on behalf of somebody, whether that one may."""
+        return self._policy().decide(principal, action, channel, on_behalf_of)
 
     def decide_named(self, principal: Principal, action: Action, name: str) -> Verdict:
         """As `decide`; of a pattern of names, whether that may be so of some channel that it fits."""
@@ -268,7 +268,11 @@ class Security:
         """Whether there is anything at all that a principal may do; or any channel on which it may do this."""
         return self._policy().deals_with(principal, action)
 
-    def _policy(self) -> Policy:
+    def _policy(self) -> Closed:
+        """The one way to ask: what the policy leaves open is closed."""
+        return Closed(self._chosen())
+
+    def _chosen(self) -> Policy:
         if self.policy is not None:
             return self.policy
         if self.rules is not None:
