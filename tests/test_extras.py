@@ -121,3 +121,28 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXTRAS, "spark", ("no_such_package_anywhere",))
     with pytest.raises(MissingExtra, match=r"a test.*no_such_package_anywhere.*headwater\[spark\]"):
         require("spark", "a test")
+
+
+def test_without_federations_every_module_that_needs_none_is_there(tmp_path: Path) -> None:
+    alone = Without(tmp_path / "packages", "zenoh", "eclipse_zenoh", "cryptography")
+    program = """
+from importlib import import_module
+from headwater import Node
+from headwater.errors import MissingExtra
+from headwater.reports import Closing, Counts, NodeReport
+
+for name in ("correlation", "dispatch", "errors", "interest", "logs", "testing", "timers", "types"):
+    import_module(f"headwater.{name}")
+for module, name in (("reports", "PeerReport"), ("reports", "LogReads"), ("logs", "LogClient"), ("network", "Network"),
+                     ("security", "Security")):
+    try:
+        getattr(import_module(f"headwater.{module}"), name)
+    except MissingExtra as error:
+        print(name, error.extra)
+with Node() as node:
+    assert isinstance(node.report(), NodeReport)
+"""
+    done = alone.python("-c", program)
+    assert done.returncode == 0, done.stderr
+    names = ("PeerReport", "LogReads", "LogClient", "Network", "Security")
+    assert done.stdout.splitlines() == [f"{name} federation" for name in names]

@@ -53,6 +53,8 @@ class Sink(Protocol):
     _starters: Ready
 
     @property
+    def _stages(self) -> Sequence[BoundedQueue]: ...  # where events wait before they come to its own queue
+    @property
     def name(self) -> str: ...
     @property
     def epoch(self) -> int: ...
