@@ -84,6 +84,30 @@ def test_a_link_is_replaced_just_when_a_source_ends_whose_events_a_sink_still_ha
         eventually(lambda: [each.name for each in here.remote_sources.values()] == ["other"])
 
 
+def test_a_link_is_replaced_before_it_is_known_that_a_source_is_no_more_whose_events_a_sink_still_has() -> None:
+    log, go = Log(), threading.Event()
+    with nodes() as make:
+        source, a, there, here = pair(make, bytes, lambda event: (go.wait(GUARD), log(event)))
+        other = a.channel("c").source("other")
+        for n in range(5):
+            source.publish(b"%d" % n)
+        eventually(lambda: any(each.received == 5 for each in here.remote_sources.values()))
+        eventually(lambda: any(each.name == "s" for each in here.sources))
+        membership = make.opened[1]._engine.membership
+        take = membership._take_state
+        membership._take_state = lambda *args: False  # what it has is heard of later
+        source.close()
+        eventually(lambda: not any(each.name == "s" for each in here.remote_sources.values()))
+        assert any(each.name == "s" for each in here.sources)
+        cut(there, here)
+        membership._take_state = take
+        other.publish(b"last")
+        go.set()
+        log.until(lambda events: b"last" in events)
+        assert a.flush(GUARD)
+        assert log.events == [b"0", b"1", b"2", b"3", b"4", b"last"]
+
+
 def test_flushing_waits_for_the_next_link_of_a_node_that_is_there() -> None:
     log, held = Log(), list[Peer]()
     with nodes() as make:

@@ -101,6 +101,7 @@ class RemoteSource(AcknowledgedSource):
         self.malformed = 0  # records that were none
         self.dropped = 0  # events that the other end dropped
         self.linked = False  # it was announced over the link
+        self.over = False  # its node has said that it is no more
         self.track: Track | None = None  # what comes of it from a multicast group
         self.promise: int | None = None  # no later event is older; None while that is not known
         self.repeated = 0  # frames that came again

@@ -19,7 +19,6 @@ from headwater.federation.send.crossing import Crossing, FilteredMember, TaggedM
 from headwater.federation.send.past import recollect, send_past
 from headwater.federation.send.pending import ControlFrame
 from headwater.federation.wire import frames as wire
-from headwater.federation.wire.control import Ends
 from headwater.federation.wire.requests import Ask, Install, Installed, Told, Wish, unpack_wishes
 
 if TYPE_CHECKING:
@@ -278,7 +277,7 @@ class Installer:
                     peer.control.append(peer._announce(lane, first))
                     peer.control.extend(again)
                     if lane.ended and not lane.pending and not lane.behind:
-                        peer.control.append(wire.encode_control(Ends(lane.sid)))
+                        peer.control.append(lane.end_frame())
                     if lane.pending or lane.behind:
                         peer.add_dirty(lane)
                 else:

@@ -68,12 +68,14 @@ class Incoming(Outgoing):
 
     def _ended(self) -> list[tuple[int, RemoteSource]]:
         """Sources that are no more, of which not all may be acknowledged yet: none of it is to come again. One that
-        only was not wanted any more may come anew, from its first frame on."""
+        only was not wanted any more may come anew, from its first frame on. That cannot be if its node has said that
+        it is over, or does not have it any more."""
         if not self.over or len(self.remote_sources) > MOST_SOURCES // 2:  # there is a limit to what can be said
             return []
         there = {each.sid for each in self.sources}
-        there.update(self.remote_sources)
-        return [(sid, source) for sid, source in list(self.over.items()) if sid not in there]
+        here = set(self.remote_sources)
+        ended = list(self.over.items())
+        return [(sid, each) for sid, each in ended if sid not in here and (each.over or sid not in there)]
 
     def on_frame(self, frame: bytes | memoryview, link: Link) -> None:
         """A frame from the other end; FrameError if it is not one."""
@@ -138,8 +140,8 @@ class Incoming(Outgoing):
                 self.on_resume(positions, link, memory)
             case Announce():
                 self._on_announce(message)
-            case Ends(source=sid):
-                self._on_ends(sid)
+            case Ends(source=sid, over=over):
+                self._on_ends(sid, over)
             case Barrier():
                 if groups is None:
                     self._on_barrier(message)
@@ -174,7 +176,7 @@ class Incoming(Outgoing):
                 source.passed_by(seq)
         self.requests.barrier_came(self, message.channel, message.version)
 
-    def _on_ends(self, sid: int) -> None:
+    def _on_ends(self, sid: int, over: bool) -> None:
         """No more of a source comes this way; it is gone if it comes in no other."""
         if sid & GROUP:
             if self.groups is not None:
@@ -182,7 +184,7 @@ class Incoming(Outgoing):
             return
         source = self.remote_sources.get(sid)
         if source is not None:
-            source.linked = False
+            source.linked, source.over = False, over
             if source.track is None:
                 self.withdrawn(sid)
 

@@ -173,7 +173,7 @@ class Outgoing(PeerRecord):
         """A source is no more: what it has sent is still delivered, then the peer forgets it."""
         lane.ended = True
         if lane.announced or lane.pending or lane.behind:
-            lane.put(ControlFrame(wire.encode_control(Ends(lane.sid))), 0)
+            lane.put(ControlFrame(lane.end_frame()), 0)
             lane.dispatch()
         elif not lane.kept:  # else the next link ends it
             lane.crossing.drop(lane)
@@ -203,7 +203,7 @@ class Outgoing(PeerRecord):
                         self.control.append(self._announce(lane, first))
                         self.control.extend(again)
                     if lane.ended and not lane.pending and not lane.behind:
-                        self.control.append(wire.encode_control(Ends(lane.sid)))
+                        self.control.append(lane.end_frame())
                     if lane.pending or lane.behind:
                         self.add_dirty(lane)
                 if crossing.due:

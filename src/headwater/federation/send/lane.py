@@ -31,6 +31,7 @@ from headwater.federation.send.pending import (
     take,
 )
 from headwater.federation.wire import frames as wire
+from headwater.federation.wire.control import Ends
 from headwater.late import asyncio
 
 if TYPE_CHECKING:
@@ -452,6 +453,10 @@ class Lane(FrameBuilder):
         missing = [each for each in self.kept if received is None or each.number > received]
         first = missing[0].number if missing else self.number + 1
         return first, [wire.resent(each.frame) for each in missing]
+
+    def end_frame(self) -> bytes:
+        """What the peer is told after its last event."""
+        return wire.encode_control(Ends(self.sid, over=self.source.withdrawn))
 
     def forget(self) -> None:
         """Nobody will ask for what was kept."""

@@ -103,6 +103,7 @@ class Ends(msgspec.Struct, tag_field="is", tag="ends", frozen=True):
     """No more events of this source will come."""
 
     source: Source
+    over: bool = False  # for good; else it may come anew, from its first frame on, if it is wanted again
 
 
 class Barrier(msgspec.Struct, tag_field="is", tag="mark", frozen=True):
