@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
 from headwater import Event, i64
 from headwater.federation.node import Node
-from tests.federation.nodes import Log, nodes
+from headwater.federation.wire.kinds import EVENTS
+from tests.federation.nodes import GUARD, Log, eventually, nodes
+from tests.federation.pairs import Held
 
 CHANNEL = "ie.tcd.routed"
 
@@ -50,3 +53,37 @@ def test_events_go_on_when_a_link_is_ended_at_one_end(side: str) -> None:
                 cut(desk if side == "desk" else lab)
         log.wait(300)
         assert log.field("n") == list(range(300))
+
+
+def test_what_a_link_brought_that_was_replaced_meanwhile_comes_once() -> None:
+    with nodes() as make:
+        lab = make("lab", network={"direct": [], "listen": "tcp/127.0.0.1:0"}, listen=None)
+        desk = make("desk", network={"direct": [], "connect": lab.endpoints[0]}, connect=None)
+        make.together()
+        source, other = (lab.channel(CHANNEL, bytes).source(name) for name in ("s", "other"))
+        log = Log()
+        make.ready(lab)
+        desk.channel(CHANNEL, bytes).subscribe(log)
+        make.ready(desk)
+        there, here = lab._engine.everyone()[0], desk._engine.everyone()[0]
+        take, kinds = here.on_frame, list[int]()
+
+        def on_frame(frame: bytes | memoryview, link: Any) -> None:
+            if frame[0] == EVENTS and EVENTS not in kinds:
+                kinds.append(EVENTS)
+                before = there.control_in["resume"]
+                here.link_down(link, "cut by the test")
+                eventually(lambda: there.control_in["resume"] > before)
+            take(frame, link)
+
+        here.on_frame = on_frame
+        with Held(there):
+            for n in range(5):
+                source.publish(b"%d" % n)
+            source.close()
+            lane = there.by_sid[source.number]
+            eventually(lambda: lane.ended)  # its events and its end go together
+        other.publish(b"last")
+        log.until(lambda events: b"last" in events)
+        assert lab.flush(GUARD) and kinds
+        assert log.events == [b"0", b"1", b"2", b"3", b"4", b"last"]

@@ -212,6 +212,8 @@ class Connections:
                 peer.on_frame(data[4:], link)  # just one, as on every round trip
                 return
             for frame in wire.Splitter().feed(bytes(data)):
+                if link.ended is not None:
+                    return  # the next link brings the rest again, and the end of a source after that
                 peer.on_frame(frame, link)
         except (FrameError, SecurityError) as error:
             self._context.offences.note(peer.id, str(error))
