@@ -11,10 +11,9 @@ import pytest
 from headwater import Event, Node, f64
 from headwater.errors import ChannelError
 from headwater.security import Rule
+from tests.federation.certified import EVERYTHING, joined
 from tests.federation.nodes import GUARD, Log, Nodes, nodes
-from tests.federation.test_permissions import ALL, authority, joined
 
-__all__ = ["authority"]
 NAME = "ie.tcd.level"
 
 
@@ -133,7 +132,7 @@ def test_patterns_take_over_only_what_has_sources(make: Nodes) -> None:
 def test_those_who_may_not_advertise_are_not_told(make: Nodes, authority: Path) -> None:
     rules = (Rule("ie.**", "lab", may=("advertise",)), Rule("ie.**", "guest", may=("subscribe",)), Rule("a.**", "*"))
     desk = joined(make, authority, "desk", rules)
-    lab, guest, other = (joined(make, authority, name, ALL) for name in ("lab", "guest", "other"))
+    lab, guest, other = (joined(make, authority, name, EVERYTHING) for name in ("lab", "guest", "other"))
     make.together()
     sink = desk.channel(NAME, Level).subscribe()
     assert known(lab) and lab.channel(NAME).type is not None
@@ -155,7 +154,7 @@ def test_those_who_may_not_advertise_are_not_told(make: Nodes, authority: Path) 
 
 def test_what_one_says_of_channels_on_which_it_may_do_nothing_is_not_taken(make: Nodes, authority: Path) -> None:
     lab = joined(make, authority, "lab", (Rule("open.**", "*"),))
-    guest = joined(make, authority, "guest", ALL)
+    guest = joined(make, authority, "guest", EVERYTHING)
     make.together()
     guest.channel(NAME, Level).subscribe()
     guest.channel("open.weather", Level).subscribe()
@@ -164,7 +163,7 @@ def test_what_one_says_of_channels_on_which_it_may_do_nothing_is_not_taken(make:
 
 def test_a_refused_sink_is_told_so_by_a_node_whose_sinks_want_the_channel_too(make: Nodes, authority: Path) -> None:
     desk = joined(make, authority, "desk", (Rule("ie.**", "lab", may=("advertise",)),))
-    lab = joined(make, authority, "lab", ALL)
+    lab = joined(make, authority, "lab", EVERYTHING)
     make.together()
     desk.channel(NAME, Level).subscribe()
     assert known(lab)
