@@ -10,7 +10,7 @@ import pytest
 from headwater.errors import FrameError
 from headwater.federation.peers.peer import Peer
 from tests.federation.nodes import GUARD, Log, eventually, nodes
-from tests.federation.pairs import cut, pair
+from tests.federation.pairs import Held, cut, pair
 
 
 def test_a_source_that_has_ended_leaves_nothing_behind() -> None:
@@ -106,6 +106,31 @@ def test_a_link_is_replaced_before_it_is_known_that_a_source_is_no_more_whose_ev
         log.until(lambda events: b"last" in events)
         assert a.flush(GUARD)
         assert log.events == [b"0", b"1", b"2", b"3", b"4", b"last"]
+
+
+def test_what_has_come_is_said_before_the_last_events_of_a_source_and_heard_after_its_end() -> None:
+    log, go = Log(), threading.Event()
+    with nodes() as make:
+        source, a, there, here = pair(make, bytes, lambda event: (go.wait(GUARD), log(event)))
+        other = a.channel("c").source("other")
+        with Held(there):
+            for n in range(5):
+                source.publish(b"%d" % n)
+            lane = there.by_sid[source.number]
+            source.close()
+            eventually(lambda: lane.ended)
+            said = here._resume()
+        eventually(lambda: not any(each.name == "s" for each in here.remote_sources.values()) and here.over)
+        assert there.link is not None
+        there.on_frame(said[4:], there.link)
+        other.publish(b"last")
+        eventually(lambda: any(each.name == "other" and each.received for each in here.remote_sources.values()))
+        assert lane.kept, "a sink still has these events"
+        go.set()
+        log.until(lambda events: b"last" in events)
+        assert a.flush(GUARD) and not lane.kept
+        assert log.events == [b"0", b"1", b"2", b"3", b"4", b"last"]
+        eventually(lambda: [each.name for each in here.remote_sources.values()] == ["other"])
 
 
 def test_flushing_waits_for_the_next_link_of_a_node_that_is_there() -> None:

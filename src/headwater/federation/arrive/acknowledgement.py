@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from headwater.channel.routing.letter import Chunk
 from headwater.federation.arrive.foreign_source import ForeignSource
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headwater.federation.arrive.log_positions import LogPosition
 
 FOREVER = (1 << 63) - 1
+MOST_LIVES = 8  # of a source that ends and is announced again, for which acknowledgements wait
 
 
 class AcknowledgedSource(ForeignSource):
@@ -31,6 +32,8 @@ class AcknowledgedSource(ForeignSource):
         self.window = 1 << 16  # events that may wait at the other end for an acknowledgement
         self.by_group = False  # what is being delivered comes from a multicast group, which has frames of its own
         self.reached: LogPosition | None = None  # if it is logged, and so outlives its process
+        self._earlier: AcknowledgedSource | None = None  # the same one, which had ended: see `follow`
+        self._lives = 1  # of them
 
     def _arrived(self, number: int, last: int, events: int) -> bool:
         """Under its lock: whether this frame is the next. Another thread, which reads another link, may have been
@@ -47,8 +50,22 @@ class AcknowledgedSource(ForeignSource):
         self.frame, self.received = number, max(last, self.received)
         return True
 
+    def follow(self, earlier: Self) -> None:
+        """Its node had not heard that everything had come when it was asked to send again what had not: what has come
+        is not taken again, and acknowledged when sinks have done with it."""
+        self.frame, self.received, self.acknowledged = earlier.frame, earlier.received, earlier.acknowledged
+        held: AcknowledgedSource | None = earlier
+        while held is not None and not held._frames:
+            held = held._earlier
+        if held is not None and held._lives < MOST_LIVES:
+            self._earlier, self._lives = held, held._lives + 1
+
     def settled(self) -> int:
         """The last frame that no sink of this node needs again."""
+        if self._earlier is not None:
+            if (done := self._earlier.settled()) < self._earlier.frame:
+                return done
+            self._earlier = None
         frame, frames = self.frame, self._frames  # in this order: a frame that comes just now is not done
         if not frames:
             return frame

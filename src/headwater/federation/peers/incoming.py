@@ -201,6 +201,8 @@ class Incoming(Outgoing):
                 return
             if source is None:
                 return
+            if not message.group and (earlier := self.over.get(ad.sid)) is not None and earlier.over:
+                source.follow(earlier)
             self.remote_sources[ad.sid] = source
         source.window = message.window
         source.pace = max(1, min(ACKNOWLEDGED_EVENTS, message.window // 4))
