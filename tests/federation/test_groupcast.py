@@ -467,6 +467,32 @@ def test_a_broken_link_loses_nothing() -> None:
         eventually(lambda: lab.flush(0.2), "everything is acknowledged")
 
 
+def test_flushing_waits_for_the_next_link_of_a_node_that_shares_a_group() -> None:
+    with nodes() as make:
+        lab, (desk,) = lab_and(make, 1)
+        source = lab.channel(CHANNEL, Sighting).source("east")
+        log, held = Log(), list[Any]()
+        desk.channel(CHANNEL, Sighting).subscribe(log)
+        make.ready(desk)
+        there, here = lab._engine.peers[desk.id], desk._engine.peers[lab.id]
+        connects = [node._engine.links.connect for node in (lab, desk)]
+        for node in (lab, desk):
+            node._engine.links.connect = held.append
+        there.link.close("for a test")
+        eventually(lambda: there.link is None and here.link is None)
+        source.publish(badge=1, level=1.0)
+        flushed: list[bool] = []
+        flushing = threading.Thread(target=lambda: flushed.append(lab.flush(GUARD)))
+        flushing.start()
+        flushing.join(0.3)  # it would have given up by now
+        assert flushed == []
+        for node, connect in zip((lab, desk), connects, strict=True):
+            node._engine.links.connect = connect
+        connects[1](here)
+        flushing.join(GUARD)
+        assert flushed == [True] and log.field("badge") == [1]
+
+
 def test_sources_that_come_and_go() -> None:
     with nodes() as make:
         lab, (desk,) = lab_and(make, 1)

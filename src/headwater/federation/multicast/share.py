@@ -155,7 +155,7 @@ class GroupCrossing(Crossing):
         """Whether something is to be acknowledged by a peer that is there."""
         if not self.reliable or not lane.waiting:
             return False
-        here = [share for share in self.present() if share.peer.link is not None]
+        here = [share for share in self.present() if share.peer.link is not None or share.peer.present]
         return bool(here) and (bool(lane.pending) or any(share.acked.get(lane, 0) < lane.number for share in here))
 
     def settle(self, lane: GroupLane) -> None:
