@@ -547,7 +547,7 @@ def _publisher(source: Source[Any]) -> Callable[..., int]:
             record, event = self._encode(event, fields)
         if full:
             self._admit(record)
-        ready: Ready = []
+        ready: Ready | None = None  # of the slow path
         taken: Any = None
         try:
             enter()  # as in `with gate`, but quicker
@@ -578,6 +578,7 @@ def _publisher(source: Source[Any]) -> Callable[..., int]:
                 if taken is None:
                     if self.closed:
                         self._check_open()
+                    ready = []
                     letter = Letter(event, record, self, seq, self._stamp(), perf_counter_ns(), priority)
                     flow.accept(letter, ready)
             finally:
@@ -587,9 +588,10 @@ def _publisher(source: Source[Any]) -> Callable[..., int]:
         except BaseException:  # Ctrl-C, if something was taken by then
             if taken is not None:
                 taken.give_back()
-            hand_over(iter(ready))
+            if ready:
+                hand_over(iter(ready))
             raise
-        if taken is not None:
+        if ready is None:
             taken.call(event, record)
         elif len(ready) == 1:
             ready[0].dispatch()
