@@ -25,6 +25,7 @@ from headwater.federation.address_map import FixedGroups, Group, HashedGroups
 from headwater.federation.multicast.groups import check
 from headwater.federation.network import Network
 from headwater.federation.security.settings import Rule, Security
+from headwater.federation.send.pending import Numbered
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 
 CHANNEL, OTHER = "ie.tcd.sighting", "ie.tcd.weather"
@@ -161,6 +162,21 @@ def test_small_datagrams() -> None:
 
 
 # ── who is sent to ──
+
+
+def test_events_that_python_puts_in_go_in_frames_for_datagrams() -> None:
+    with nodes() as make:
+        lab, (desk,) = lab_and(make, 1)
+        source = lab.channel(CHANNEL, Sighting).source("east")
+        log = Log()
+        desk.channel(CHANNEL, Sighting).subscribe(log)
+        make.ready(desk)
+        source.publish(badge=0, level=1.0)
+        badges(log, 1)
+        (lane,) = lab._engine.groups.lanes.values()
+        record = source.channel.type.encode(Sighting(badge=1, level=1.0))
+        frames = list(lane.frames_of([Numbered(seq, 1, record) for seq in range(2, 2 + lane.room // len(record) * 2)]))
+        assert len(frames) > 1 and max(len(frame) for _, _, frame in frames) <= lane.room
 
 
 def test_only_groups_that_somebody_wants_are_sent_to() -> None:

@@ -130,6 +130,9 @@ class GroupLane(Lane):
         self._take_gaps(items)
         return items
 
+    def _single(self, items: Sequence[Complete]) -> Frame | None:
+        return None  # what fits is up to the size of a datagram: see `_run`
+
     def _run(self, items: Sequence[Complete], start: int) -> list[Numbered]:
         run: list[Numbered] = []
         size = HEAD_BYTES
