@@ -99,6 +99,10 @@ class FrameBuilder:
         """One frame of all, if these are nothing but events that it takes: the frequent case, in which each is looked
         at no oftener than needed."""
         total = len(items)
+        if total == 1 and isinstance(only := items[0], Numbered) and len(only.record) <= MAX_RECORD_BYTES:
+            self.number += 1
+            frame = wire.encode_event(self.sid, self.number, only.seq, only.stamp, only.record, self.header)
+            return only.seq, 1, frame
         if total > MAX_EVENTS or set(map(type, items)) != {Numbered}:
             return None
         run = cast(list[Numbered], items)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import cast
 
 import msgspec
 
@@ -131,10 +130,14 @@ def flood(items: Sequence[Pending], first: int, stamp: int) -> tuple[list[int], 
 
     Of every `SAMPLE_EVERY` events one is put in by Python: between two of those there are only records."""
     total = len(items)
-    others = [item for item in items if not isinstance(item, bytes)]  # few, in a flood
-    if not all(isinstance(item, Numbered) and not item.tag for item in others):
-        return None
-    records = [item if isinstance(item, bytes) else cast(Numbered, item).record for item in items]
+    records: list[bytes] = []
+    for item in items:
+        if isinstance(item, bytes):
+            records.append(item)
+        elif isinstance(item, Numbered) and not item.tag:
+            records.append(item.record)
+        else:
+            return None
     lead = min(-first % SAMPLE_EVERY, total)
     stamps = [stamp] * lead
     for at in range(lead, total, SAMPLE_EVERY):
