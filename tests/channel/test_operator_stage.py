@@ -290,3 +290,28 @@ def test_publishers_wait_for_an_operator_that_cannot_keep_up() -> None:
         first.join(60)
         others.join(60)
         assert operator.count == 1 + 3 * ROOM
+
+
+def test_an_operator_that_is_cancelled_is_not_woken_again() -> None:
+    class Ticking(Numbered):
+        def due(self) -> float | None:
+            return 1.0 + self.count
+
+        def advance(self, now: float) -> Sequence[Any]:
+            self.count += 1
+            return ()
+
+    clock, operator = ManualClock(), Ticking()
+    with Node(clock=clock) as node:
+        a, _ = inputs(node)
+        run = node.operate(operator, [on("t.a")], to=node.channel("t.made", MADE))
+        a.publish(n=0)
+        stage = run._stage
+        assert stage._timer is not None
+        run.cancel()
+        count = operator.count
+        stage._tick()  # it was about to, when it was cancelled
+        assert operator.count == count and stage._timer is None
+        with stage.lock:
+            stage._arm()  # as after an event that waited still
+        assert stage._timer is None

@@ -196,3 +196,12 @@ def test_a_kill_in_the_middle_leaves_the_old_or_the_new(tmp_path: Path) -> None:
             assert state.secret("identity/lab") == b"a key of the node" and state.positions("hall")[KEY] == 7
             assert state.tables(Tables("things", (FIRST, SECOND))).read("SELECT unit FROM things") == []
     assert {(1, False, False), (VERSION, True, False)} <= seen
+
+
+@pytest.mark.parametrize("version", ["-1", "'x'", "1.5"])
+def test_a_version_that_is_none_is_damage(tmp_path: Path, version: str) -> None:
+    path = tmp_path / "state"
+    NodeState(path).close()
+    raw(path, f"UPDATE rooms SET version = {version} WHERE room = 'positions'")
+    with pytest.raises(StoreError, match=r"expected a version of the tables of 'positions', found .*damaged"):
+        NodeState(path)

@@ -41,7 +41,12 @@ class Tables:
 def bring_up_to_date(execute: Execute, tables: Tables, place: str) -> None:
     """Take the steps that a file lacks, within the transaction that is open; StoreError if it is newer than that."""
     rows = list(execute("SELECT version FROM rooms WHERE room = ?", (tables.room,)))
-    version = int(rows[0][0]) if rows else 0
+    version = rows[0][0] if rows else 0
+    if not isinstance(version, int) or version < 0:
+        raise StoreError(
+            f"{place}: expected a version of the tables of {tables.room!r}, found {version!r}; the file is damaged: "
+            "put back a copy of it, or name another file"
+        )
     if version > tables.version:
         raise StoreError(
             f"{place}: expected tables of {tables.room!r} of version {tables.version} or older, found {version}, which "

@@ -69,11 +69,12 @@ class OperatorStage:
     def __init__(self, owner: Owner, operator: Operator, single: type) -> None:
         self._owner, self.operator = owner, operator
         self._single, self._now = single, owner._now  # the class of what is one event, and no batch
-        self.lock = threading.Lock()  # of the operator; no user code runs under it
+        self.lock = threading.Lock()  # under which the operator runs, and nothing else of the user's
         self._results: deque[tuple[Any, Any, Any]] = deque()
         self._leaving = threading.Lock()  # held by who hands results on
         self._timer: Any = None
         self._due: float | None = None
+        self._closed = False
 
     def accept(self, attachment: Any, letter: Any, n: int, ready: list[Any]) -> None:
         """An event, or a batch of n, under the lock of its source. (`mailbox.put_quick` does the same, if it can.)"""
@@ -107,7 +108,7 @@ class OperatorStage:
 
     def _arm(self) -> None:
         """Have a timer go off when the operator is due; its lock is held."""
-        due = self.operator.due()
+        due = None if self._closed else self.operator.due()
         if due == self._due:
             return
         if self._timer is not None:
@@ -121,6 +122,8 @@ class OperatorStage:
 
     def _tick(self) -> None:
         with self.lock:
+            if self._closed:  # while it waited for the lock
+                return
             self._due = self._timer = None
             for result in self.operator.advance(self._now()):
                 self._results.append((result, None, None))
@@ -153,8 +156,9 @@ class OperatorStage:
             self._arm()
 
     def close(self) -> None:
-        """It does nothing by itself any more."""
+        """It does nothing by itself any more; what waits is still offered to it."""
         with self.lock:
+            self._closed = True
             if self._timer is not None:
                 self._timer.cancel()
             self._due = self._timer = None
