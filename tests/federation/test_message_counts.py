@@ -103,6 +103,13 @@ def test_subscriptions_that_come_and_go(count: int) -> None:
             """What it took since the last step."""
             nonlocal base
             settle(first)
+
+            def told() -> bool:
+                """Who sends counts afterwards: what has come may not be counted there yet."""
+                took = counted(made) - base
+                return took["ask_out"] >= took["ask_in"] and took["news_out"] * others >= took["news_in"]
+
+            eventually(told, "all that has come to be counted as sent")
             before, base = base, counted(made)
             return base - before
 
