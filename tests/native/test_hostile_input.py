@@ -4,6 +4,7 @@ arguments that are no records, processes that fork, and parameters that do not f
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from headwater import Interest
 from headwater.errors import EncodeError, ExecutionError
 from headwater.ir.interp import Fault, Status
-from headwater.native import Native
+from headwater.native import Native, engine
 from headwater.types import event_type
 from headwater.types import model as m
 
@@ -184,3 +185,27 @@ def test_a_forked_process_goes_on_where_its_parent_was() -> None:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert all(native.wait(60).test(record) for native in pending)
+
+
+def test_a_process_forks_while_machine_code_is_let_go() -> None:
+    """Code that nobody uses any more is taken out of LLVM by who drops it last, outside of our own lock."""
+
+    def made(number: int) -> engine.Code:
+        return engine.compile(f"define i32 @f{number}() {{ ret i32 {number} }}", (f"f{number}",), {}, "straight")
+
+    for begin in (0, 10_000, 20_000):
+        kept = [made(begin + number) for number in range(200)]
+        letting_go = threading.Thread(target=kept.clear)
+        letting_go.start()
+        child = os.fork()
+        if child == 0:  # whatever happens, this process must end here
+            code = 1
+            try:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(120)
+                made(begin + 5_000)
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        letting_go.join()

@@ -169,5 +169,18 @@ def libc(names: tuple[str, ...]) -> dict[str, int]:
     return {name: ctypes.cast(getattr(process, name), ctypes.c_void_p).value or 0 for name in names}
 
 
-# A fork waits until no thread is inside LLVM, whose own locks and data the child would find half-way otherwise.
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+def _before_fork() -> None:
+    """Wait until no thread is inside LLVM, whose own locks and data the child would find half-way otherwise. Code that
+    is let go enters it too, by llvmlite's lock alone: which is taken after ours, as in `compile`."""
+    _lock.acquire()
+    if _engine is not None:
+        llvm.ffi.lib._lock.__enter__()
+
+
+def _after_fork() -> None:
+    if _engine is not None:
+        llvm.ffi.lib._lock.__exit__(None, None, None)
+    _lock.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
