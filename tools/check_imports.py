@@ -80,7 +80,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("analyse",),
         ("cost", "rewrite"),
         ("serial",),
-        ("covers",),
+        ("covers", "package"),
         ("certainty",),
     ),
     "lang": (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection
 
-from headwater.ir.nodes import CopyOut, Load, ParamDecl, Program, Reduce
+from headwater.ir.nodes import CopyOut, Load, Program, Reduce
 from headwater.ir.walk import all_expressions, statements
 from headwater.types.model import I32, Field, Record
 
@@ -26,12 +25,3 @@ def narrowed(record: Record, read: Collection[str], relaxed: Collection[str] = (
         if field.name in read
     )
     return Record(record.name, fields or (Field("nothing", I32, True),))
-
-
-def plain_params(decls: Iterable[ParamDecl], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of parameters as they travel: sets as lists, maps as pairs."""
-    return {decl.name: _plain(decl.kind, params[decl.name]) for decl in decls}
-
-
-def _plain(kind: str, value: Any) -> Any:
-    return list(value) if kind == "set" else list(value.items()) if kind == "map" else value

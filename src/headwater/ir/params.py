@@ -110,6 +110,18 @@ def _common(name: str, values: Iterable[object], what: str) -> Type:
     raise ParameterError(f"parameter {name!r}: expected {what} of one type, found {', '.join(sorted(map(str, types)))}")
 
 
+def plain(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Raw values as they travel, for `bind` at the other end: sets as lists, all in order, so that equal values are
+    equal bytes."""
+    return {name: _plain(value) for name, value in params.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return dict(sorted(value.items())) if isinstance(value, dict) else value
+
+
 def bind(decls: Iterable[ParamDecl], values: Mapping[str, object]) -> dict[str, Any]:
     """Raw values for every declared parameter, or a ParameterError that names the one at fault."""
     decls = tuple(decls)

@@ -1,7 +1,6 @@
 """What runs inside Spark's Python workers: execution 3 on the batches that Spark hands over.
 
-A program travels as `Package`, bytes made of its serial form and its raw parameters: never a pickled program. It is
-read, analysed and compiled once per worker process and kept.
+A program travels as the bytes of a `Package`, and is read, analysed and compiled once per worker process and kept.
 """
 
 from __future__ import annotations
@@ -12,14 +11,12 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-import msgspec
-
 from headwater.errors import EncodeError
-from headwater.ir import serial
 from headwater.ir.analyse import analyse
-from headwater.ir.inputs import fields_read, narrowed, plain_params
+from headwater.ir.inputs import fields_read, narrowed
 from headwater.ir.interp import FUEL, Fault
 from headwater.ir.nodes import META_TYPES, Program
+from headwater.ir.package import Package
 from headwater.late import np, pa, pc
 from headwater.native.batch import BatchProgram, BatchResult, Counts, compile_batch
 from headwater.native.codegen.output_columns import malformed_rows
@@ -32,18 +29,11 @@ META_PREFIX = "headwater.meta."  # of the columns that carry what the service kn
 SOURCE = (META_PREFIX + "node", META_PREFIX + "source")  # which source an event is of
 
 
-class _Wire(msgspec.Struct, array_like=True, frozen=True):
-    program: bytes
-    params: dict[str, Any]
-    fuel: int
-
-
 def pack(program: Program, params: Mapping[str, Any], *, fuel: int = FUEL) -> bytes:
     """What travels to the workers: the narrowed program and its raw parameters. Refuses here what workers would."""
     program = replace(program, input=narrowed(program.input, fields_read(program)))
     analyse(program, fuel=fuel)
-    plain = plain_params(program.params, params)
-    return msgspec.msgpack.encode(_Wire(serial.dumps(program, with_text=False), plain, fuel))
+    return Package.of(program, params, fuel).dumps()
 
 
 @dataclass(frozen=True)
@@ -103,15 +93,9 @@ def _is_laid_out(type: Type, found: Any) -> bool:
 
 def make_engine(package: bytes) -> Engine:
     """Read, verified, analysed and compiled."""
-    wire = msgspec.msgpack.decode(package, type=_Wire)
-    program = serial.loads(wire.program)
-    params = dict(wire.params)
-    for decl in program.params:
-        if decl.kind == "set":
-            params[decl.name] = frozenset(params[decl.name])
-        elif decl.kind == "map":
-            params[decl.name] = dict(params[decl.name])
-    native = compile_batch(analyse(program, fuel=wire.fuel), params=params, fuel=wire.fuel)
+    made = Package.loads(package)
+    program, params = made.open()
+    native = compile_batch(analyse(program, fuel=made.fuel), params=params, fuel=made.fuel)
     return Engine(native.program, params, native)
 
 

@@ -20,6 +20,7 @@ from headwater.errors import FederationError, FrameError
 from headwater.federation.wire.control import Name, Number, Positions, SourceAd
 from headwater.interest import Interest
 from headwater.ir import serial
+from headwater.ir.params import plain
 from headwater.types import EventType, event_type
 
 MAX_LIST = 100_000
@@ -374,8 +375,7 @@ def unpack_type(data: bytes | None) -> EventType | None:
 
 
 def pack_params(params: Mapping[str, Any]) -> bytes:
-    """Raw parameter values: sets become lists, which `bind` takes for sets as well."""
-    return pack({name: list(value) if isinstance(value, frozenset) else value for name, value in params.items()})
+    return pack(plain(params))
 
 
 def unpack_params(data: bytes | None) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from headwater.interest import Interest
-from headwater.ir import serial
 from headwater.ir.cost import Limits
-from headwater.ir.inputs import fields_read, narrowed, plain_params
+from headwater.ir.inputs import fields_read, narrowed
 from headwater.ir.nodes import Program
+from headwater.ir.package import Package
 from headwater.ir.rebind import rebind
 from headwater.late import np, pa
 from headwater.match import Matcher
@@ -39,9 +39,7 @@ NEVER_SPLIT = 1 << 40  # entries: undecided is always told apart from rejected
 
 class _One(msgspec.Struct, array_like=True, frozen=True):
     sink: int  # number of the sink's node
-    program: bytes | None
-    params: dict[str, Any]
-    fuel: int
+    package: Package | None
 
 
 class _Wire(msgspec.Struct, array_like=True, frozen=True):
@@ -54,7 +52,7 @@ class _Wire(msgspec.Struct, array_like=True, frozen=True):
 
 def pack(wanted: Sequence[Wanted], record: Record, *, lacking: Iterable[str] = ()) -> bytes:
     """What travels to the workers: the event type, and each interest in its serial form over the fields that any of
-    them reads. Never a pickled program. `lacking` are required fields that some events do not have after all."""
+    them reads. `lacking` are required fields that some events do not have after all."""
     programs = [each.interest.program for each in wanted if each.interest is not None]
     read = {name for program in programs for name in fields_read(program)}
     relaxed = sorted(read.intersection(lacking))
@@ -64,13 +62,12 @@ def pack(wanted: Sequence[Wanted], record: Record, *, lacking: Iterable[str] = (
     for each in wanted:
         at, interest = sinks.index(each.at), each.interest
         if interest is None:
-            made.append(_One(at, None, {}, 0))
+            made.append(_One(at, None))
             continue
         program = replace(interest.program, input=narrowed(record, read))
         if relaxed:
             program = rebind(program, narrow)
-        plain = plain_params(program.params, interest.params)
-        made.append(_One(at, serial.dumps(program, with_text=False), plain, interest.limits.fuel))
+        made.append(_One(at, Package.of(program, interest.params, interest.limits.fuel)))
     schema = arrow_schema(record).serialize().to_pybytes()
     fields = [field.name for field in record.fields if field.name in read]
     return msgspec.msgpack.encode(_Wire(schema, sinks, made, fields, relaxed))
@@ -136,14 +133,8 @@ class Judge:
 
 
 def _interest(one: _One) -> Interest | None:
-    if one.program is None:
-        return None
-    program = serial.loads(one.program)
-    params = dict(one.params)
-    for decl in program.params:
-        if decl.kind == "map":
-            params[decl.name] = dict(params[decl.name])
-    return Interest.from_program(program, params, limits=_limits(one.fuel))
+    it = one.package
+    return None if it is None else Interest.loads(it.program, it.params, limits=_limits(it.fuel))
 
 
 def crosses_alone(interest: Interest | None) -> bool:
@@ -226,4 +217,4 @@ def passed(result: BatchResult) -> Any:
     return result.selection.fill_null(False).to_numpy(zero_copy_only=False)
 
 
-__all__ = ["Entry", "Judge", "Matching", "crosses_alone", "fault_row", "narrowed", "pack", "passed"]
+__all__ = ["Entry", "Judge", "Matching", "crosses_alone", "fault_row", "pack", "passed"]

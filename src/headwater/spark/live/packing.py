@@ -1,6 +1,6 @@
 """An interest as text: how it travels in an option, in an offset, and to the tasks.
 
-The text holds the serial form, the parameters' values and the fuel; reading it verifies the program again.
+The text holds a `Package`; reading it verifies the program again.
 """
 
 from __future__ import annotations
@@ -8,16 +8,13 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-import msgspec
-
 from headwater.errors import ConfigError, ConfigProblem, InterestError, SerialError
 from headwater.interest import Interest, as_event_type
-from headwater.ir import serial
 from headwater.ir.cost import Limits
+from headwater.ir.package import Package
 from headwater.spark.live.options import Wanted
 from headwater.types import EventType
 from headwater.types.model import Field, Record
@@ -25,30 +22,10 @@ from headwater.types.model import Field, Record
 _MOST = 64 << 20  # bytes of a package once unpacked
 
 
-class _Wire(msgspec.Struct, array_like=True, frozen=True):
-    program: bytes
-    params: dict[str, Any]
-    fuel: int
-
-
 def package(interest: Interest) -> str:
     """The interest with its parameters and fuel, as text. Equal interests give equal texts."""
-    plain: dict[str, Any] = {}
-    for decl in interest.program.params:
-        value = interest.params[decl.name]
-        match decl.kind:
-            case "set":
-                plain[decl.name] = sorted(value, key=_order)
-            case "map":
-                plain[decl.name] = sorted(value.items(), key=lambda pair: _order(pair[0]))
-            case _:
-                plain[decl.name] = value
-    wire = _Wire(interest.dumps(), plain, interest.limits.fuel)
-    return base64.b64encode(zlib.compress(msgspec.msgpack.encode(wire), 6)).decode()
-
-
-def _order(value: Any) -> tuple[str, Any]:
-    return value.__class__.__name__, value
+    made = Package.of(interest.program, interest.params, interest.limits.fuel, with_text=True)
+    return base64.b64encode(zlib.compress(made.dumps(), 6)).decode()
 
 
 @lru_cache(maxsize=32)
@@ -59,16 +36,10 @@ def unpack(text: str) -> Interest:
         data = bomb.decompress(base64.b64decode(text, validate=True), _MOST)
         if not bomb.eof:
             raise SerialError(f"expected a package of at most {_MOST:,} bytes")
-        wire = msgspec.msgpack.decode(data, type=_Wire)
+        found = Package.loads(data)
     except (binascii.Error, ValueError, zlib.error) as error:
         raise SerialError(f"expected an interest as text, made by interest_options(): {error}") from None
-    return Interest.loads(wire.program, _typed(wire.program, wire.params), limits=Limits(fuel=wire.fuel))
-
-
-def _typed(program: bytes, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Maps travel as pairs; the declarations tell them from sets."""
-    kinds = {decl.name: decl.kind for decl in serial.loads(program).params}
-    return {name: dict(value) if kinds.get(name) == "map" else value for name, value in params.items()}
+    return Interest.loads(found.program, found.params, limits=Limits(fuel=found.fuel))
 
 
 def loose(record: Record) -> Record:
