@@ -17,7 +17,7 @@ from pathlib import Path
 
 # Lowest first; rooms on one line stand side by side and do not know each other.
 ROOMS: tuple[tuple[str, ...], ...] = (
-    ("completion", "errors", "formats", "python_versions", "signals", "threads", "version"),
+    ("completion", "errors", "formats", "python_versions", "signals", "spelling", "threads", "version"),
     ("extras",),
     ("late",),
     ("text_tables",),
@@ -73,7 +73,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     "ir": (
         ("domain", "functions", "library", "nodes", "outputs"),
         ("interp", "intervals", "notes", "walk"),
-        ("backend", "functional", "inputs", "operators", "state"),
+        ("backend", "conjunction", "functional", "inputs", "operators", "state"),
         ("build", "params", "show"),
         ("encode", "flow", "uses", "value", "verify"),
         ("loops", "rebind", "simplify", "unserial"),

@@ -9,9 +9,9 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headwater.ir.conjunction import Place, place_of, slot_kind
 from headwater.ir.nodes import Cast, Expr, Load
 from headwater.match import layout as w
-from headwater.types.layout import HEADER_SIZE, record_layout
 from headwater.types.model import BOOL, BYTES, F64, I64, TEXT, U64, Enum, Record, Scalar, Type
 
 if TYPE_CHECKING:
@@ -45,22 +45,11 @@ class Attribute:
         return ".".join(self.path) + (" is there" if self.kind == w.PRESENCE else "")
 
 
-def place(record: Record, load: Load) -> tuple[tuple[str, ...], tuple[int, int, int, int], int] | None:
-    """Path, presence checks and offset of what is loaded; None where that takes more than two checks or an index."""
-    here: Type = record
-    offset, checks, path = HEADER_SIZE, list[int](), list[str]()
-    for step in load.path.steps:
-        if not isinstance(step, str) or not isinstance(here, Record):
-            return None
-        slot = record_layout(here).slots[step]
-        if slot.bit is not None:
-            checks += (offset + slot.bit // 8, 1 << slot.bit % 8)
-        offset, here = offset + slot.offset, slot.type
-        path.append(step)
-    if len(checks) > 4:
-        return None
-    checks += [0] * (4 - len(checks))
-    return tuple(path), (checks[0], checks[1], checks[2], checks[3]), offset
+def _place(record: Record, load: Load) -> tuple[tuple[str, ...], Place] | None:
+    """Path and place of what is loaded; None where that takes an index, or more than two presence checks."""
+    path = tuple(step for step in load.path.steps if isinstance(step, str))
+    found = place_of(record, load.path) if len(path) == len(load.path.steps) else None
+    return None if found is None else (path, found)
 
 
 def attribute_of(record: Record, expr: Expr, *, ordered: bool) -> Attribute | None:
@@ -68,14 +57,14 @@ def attribute_of(record: Record, expr: Expr, *, ordered: bool) -> Attribute | No
     cast = None
     if isinstance(expr, Cast) and expr.to == F64 and expr.a.type in (I64, U64):
         cast, expr = expr, expr.a
-    if not isinstance(expr, Load) or (found := place(record, expr)) is None:
+    if not isinstance(expr, Load) or (found := _place(record, expr)) is None:
         return None
-    path, checks, offset = found
+    path, (checks, offset) = found
     stored, optional = expr.stored, any(checks)
     if stored in (TEXT, BYTES):
         kind = w.TEXT_ORDER if ordered else w.TEXT_EQUAL
         return Attribute(kind, path, optional, checks=checks, offset=offset, stored=stored)
-    name = "i32" if isinstance(stored, Enum) else "i64" if str(stored) == "timestamp" else str(stored)
+    name = slot_kind(stored)
     if name not in w.LOADS or not isinstance(stored, Scalar | Enum):
         return None
     unsigned = expr.type == U64
@@ -87,10 +76,10 @@ def attribute_of(record: Record, expr: Expr, *, ordered: bool) -> Attribute | No
 
 def presence_of(record: Record, load: Load) -> Attribute | None:
     """Whether a field has a value."""
-    found = place(record, load)
+    found = _place(record, load)
     if found is None:
         return None
-    path, checks, offset = found
+    path, (checks, offset) = found
     return Attribute(w.PRESENCE, path, False, checks=checks, offset=offset, stored=load.stored)
 
 

@@ -9,29 +9,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from headwater.interest import Interest
-from headwater.ir.nodes import (
-    Call,
-    Compare,
-    Const,
-    Expr,
-    InSet,
-    IsMissing,
-    Load,
-    Logic,
-    Param,
-    Program,
-    Return,
-    Unary,
-)
+from headwater.ir.conjunction import Test, terms_of, test_of, value_of
+from headwater.ir.nodes import Const, Expr, InSet, Load, Param, Program
 from headwater.ir.simplify import Simplifier
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute, Key, attribute_of, in_range, key_of, presence_of
 from headwater.match.opaque import Opaque, Opaques
-from headwater.types.model import BOOL, I64, U64, Record
+from headwater.types.model import I64, U64, Record
 
 MAX_MEMBERS = 4096  # of a set that is looked through here; a larger one is left to native code
-
-_FLIPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 class End(NamedTuple):
@@ -65,7 +51,7 @@ def lower(interest: Interest, opaques: Opaques) -> Lowered:
     """The predicates whose conjunction is the interest. Takes one more use of each native code they need."""
     analysis = interest.executed
     program = analysis.program
-    terms = _terms(program)
+    terms = terms_of(program)
     if terms is not None:
         it = _Lowering(program, interest.params)
         made = [it.term(term) for term in terms]
@@ -83,23 +69,13 @@ def lower(interest: Interest, opaques: Opaques) -> Lowered:
 def is_plain(interest: Interest) -> bool:
     """Whether it is nothing but comparisons, all of which must hold: tables answer it, and no code is made for it."""
     program = interest.executed.program
-    terms, it = _terms(program), _Lowering(program, interest.params)
+    terms, it = terms_of(program), _Lowering(program, interest.params)
     return terms is not None and all(it.term(term) is not None for term in terms)
 
 
 def _asked(opaque: Opaque) -> Predicate:
     end = End(None, 0, 1)
     return Predicate(opaque.attribute, end, end)
-
-
-def _terms(program: Program) -> tuple[Expr, ...] | None:
-    body = program.body
-    if program.variables or len(body) != 1 or not isinstance(body[0], Return):
-        return None
-    value = body[0].value
-    if value == Const(True, BOOL):
-        return ()
-    return value.args if isinstance(value, Logic) and value.op == "and" else (value,)
 
 
 class _Lowering:
@@ -109,32 +85,19 @@ class _Lowering:
 
     def term(self, term: Expr) -> list[Predicate] | None:
         """The predicates of a term, or None where only native code will do."""
-        match term:
-            case Load(type=type) if type == BOOL:
-                return self.truth(term, True)
-            case Unary(op="not", a=Load() as load):
-                return self.truth(load, False)
-            case IsMissing(a=Load() as load):
-                return self.presence(load, False)
-            case Unary(op="not", a=IsMissing(a=Load() as load)):
-                return self.presence(load, True)
-            case Compare(op=op, a=Const() | Param() as other, b=b):
-                return self.compare(_FLIPPED[op], b, other, False)
-            case Compare(op=op, a=a, b=Const() | Param() as other):
-                return self.compare(op, a, other, False)
-            case Unary(op="not", a=Compare(op=op, a=a, b=Const() | Param() as other)):
-                return self.compare(op, a, other, True)
-            case Call(fn="starts_with", args=(a, (Const() | Param()) as other)):
-                return self.prefix(a, self.value(other))
-            case InSet():
-                return self.members(term, False)
-            case Unary(op="not", a=InSet() as among):
-                return self.members(among, True)
+        match test_of(term):
+            case Test("truth", Load() as load, negated=negated):
+                return self.truth(load, not negated)
+            case Test("present", Load() as load, negated=negated):
+                return self.presence(load, not negated)
+            case Test("prefix", a, Const() | Param() as other):
+                return self.prefix(a, value_of(other, self.params))
+            case Test("in", InSet() as among, negated=negated):
+                return self.members(among, negated)
+            case Test(op, a, Const() | Param() as other, negated):
+                return self.compare(op, a, other, negated)
             case _:
                 return None
-
-    def value(self, other: Const | Param) -> Any:
-        return other.value if isinstance(other, Const) else self.params[other.name]
 
     def truth(self, load: Load, wanted: bool) -> list[Predicate] | None:
         attribute = attribute_of(self.record, load, ordered=False)
@@ -149,7 +112,7 @@ class _Lowering:
         kinds = {a.type, other.type}
         if attribute is None or (len(kinds) > 1 and not kinds <= {I64, U64}):
             return None
-        key = key_of(attribute, self.value(other))
+        key = key_of(attribute, value_of(other, self.params))
         if negated and op in ("eq", "ne"):
             op, negated = ("ne" if op == "eq" else "eq"), False
         if key is None:

@@ -11,16 +11,16 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from headwater.ir.nodes import Call, Compare, Const, Expr, IsMissing, Load, Logic, Param, Path, Program, Return, Unary
+from headwater.ir.conjunction import Test, place_of, slot_kind, terms_of, test_of, value_of
+from headwater.ir.nodes import Const, Expr, Load, Param, Program
 from headwater.late import np
 from headwater.native.kernels.runtime import python_function, runtime
 from headwater.native.kernels.table import LOADS
 from headwater.native.record import Result, result_of
-from headwater.types.layout import HEADER_SIZE, Layout, record_layout, stride
-from headwater.types.model import BOOL, BYTES, F64, TEXT, U64, Array, Enum, Record, Type
+from headwater.types.layout import Layout
+from headwater.types.model import BOOL, BYTES, F64, TEXT, U64, Record
 
 _ACCEPT = {"eq": 2, "ne": 13, "lt": 1, "le": 3, "gt": 4, "ge": 6}
-_SWAPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _SIGNED, _UNSIGNED, _FLOAT, _TEXT, _PREFIX, _PRESENCE = range(6)
 _WORD = (1 << 64) - 1
 
@@ -64,11 +64,9 @@ class TableProgram:
 
 def table_for(program: Program, *, params: Mapping[str, Any] | None = None, counts: Any = None) -> TableProgram | None:
     """The table of a conjunction of comparisons, or None where the program is anything more."""
-    body = program.body
-    if program.output is not None or len(body) != 1 or not isinstance(body[0], Return):
+    terms = terms_of(program)
+    if not terms:
         return None
-    value = body[0].value
-    terms = value.args if isinstance(value, Logic) and value.op == "and" else (value,)
     rows: list[Row] = []
     for term in terms:
         row = _row(program.input, term)
@@ -79,87 +77,52 @@ def table_for(program: Program, *, params: Mapping[str, Any] | None = None, coun
 
 
 def _row(record: Record, term: Expr) -> Row | None:
-    match term:
-        case Load(type=type) if type == BOOL:
-            return _truth(record, term, True)
-        case Unary(op="not", a=Load() as load):
-            return _truth(record, load, False)
-        case IsMissing(a=Load() as load):
-            return _presence(record, load, True)
-        case Unary(op="not", a=IsMissing(a=Load() as load)):
-            return _presence(record, load, False)
-        case Compare(op=op, a=Load() as load, b=Const() | Param() as other):
+    match test_of(term):
+        case Test("truth", Load() as load, negated=negated):
+            return _truth(record, load, not negated)
+        case Test("present", Load() as load, negated=negated):
+            return _read(record, load, 0, 2 if negated else 1, _PRESENCE, None)
+        case Test("prefix", Load() as load, other):
+            return _read(record, load, 0, 2, _PREFIX, other)
+        case Test(op, Load() as load, Const() | Param() as other, False):
             return _compare(record, op, load, other)
-        case Compare(op=op, a=Const() | Param() as other, b=Load() as load):
-            return _compare(record, _SWAPPED[op], load, other)
-        case Call(fn="starts_with", args=(Load() as load, (Const() | Param()) as other)):
-            place = _place(record, load.path)
-            return None if place is None else ([*place[0], 0, place[1], 2, _PREFIX], other)
         case _:
             return None
 
 
+def _read(record: Record, load: Load, how: int, accept: int, kind: int, other: Const | Param | None) -> Row | None:
+    place = place_of(record, load.path)
+    return None if place is None else ([*place.checks, how, place.offset, accept, kind], other)
+
+
 def _truth(record: Record, load: Load, wanted: bool) -> Row | None:
-    place = _place(record, load.path)
-    return None if place is None else ([*place[0], LOADS["u8"], place[1], 4 if wanted else 2, _SIGNED], Const(0, BOOL))
-
-
-def _presence(record: Record, load: Load, wanted: bool) -> Row | None:
-    place = _place(record, load.path)
-    return None if place is None else ([*place[0], 0, place[1], 2 if wanted else 1, _PRESENCE], None)
+    return _read(record, load, LOADS["u8"], 4 if wanted else 2, _SIGNED, Const(0, BOOL))
 
 
 def _compare(record: Record, op: str, load: Load, other: Const | Param) -> Row | None:
-    place = _place(record, load.path)
-    if place is None or load.type != other.type:
+    if load.type != other.type:
         return None
-    stored, (pair, offset) = load.stored, place
+    stored = load.stored
     if stored == BOOL:
         if not isinstance(other, Const):
             return None
         return _truth(record, load, (op == "eq") == bool(other.value))
     if stored in (TEXT, BYTES):
-        return [*pair, 0, offset, _ACCEPT[op], _TEXT], other
-    name = "i32" if isinstance(stored, Enum) else "i64" if str(stored) == "timestamp" else str(stored)
-    if name not in LOADS:
+        return _read(record, load, 0, _ACCEPT[op], _TEXT, other)
+    how = LOADS.get(slot_kind(stored))
+    if how is None:
         return None
     kind = _FLOAT if load.type == F64 else _UNSIGNED if load.type == U64 else _SIGNED
-    return [*pair, LOADS[name], offset, _ACCEPT[op], kind], other
-
-
-def _place(record: Record, path: Path) -> tuple[list[int], int] | None:
-    """Two presence checks and the offset of a slot; None for what moves or needs more checks."""
-    here: Type = record
-    offset, checks = HEADER_SIZE, []
-    for step in path.steps:
-        if isinstance(step, str) and isinstance(here, Record):
-            slot = record_layout(here).slots[step]
-            if slot.bit is not None:
-                checks.append((offset + slot.bit // 8, 1 << slot.bit % 8))
-            offset, here = offset + slot.offset, slot.type
-        elif isinstance(here, Array) and isinstance(step, Const) and 0 <= int(step.value) < here.shape[0]:
-            inner = Array(here.element, here.shape[1:]) if len(here.shape) > 1 else None
-            offset += int(step.value) * stride(here.element) * (inner.count if inner else 1)
-            here = inner or here.element
-        else:
-            return None
-    if len(checks) > 2:
-        return None
-    checks += [(0, 0)] * (2 - len(checks))
-    return [checks[0][0], checks[0][1], checks[1][0], checks[1][1]], offset
-
-
-def _value(source: Const | Param | None, values: Mapping[str, Any]) -> Any:
-    return None if source is None else source.value if isinstance(source, Const) else values[source.name]
+    return _read(record, load, how, _ACCEPT[op], kind, other)
 
 
 def _text(source: Const | Param | None, values: Mapping[str, Any]) -> bytes:
-    value = _value(source, values)
+    value = None if source is None else value_of(source, values)
     return value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else b""
 
 
 def _bits(source: Const | Param | None, values: Mapping[str, Any]) -> int:
-    value = _value(source, values)
+    value = None if source is None else value_of(source, values)
     if isinstance(value, float):
         return int.from_bytes(struct.pack("<d", value), "little")
     return int(value) & _WORD if isinstance(value, int) else 0
