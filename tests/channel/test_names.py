@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.channel.names import Pattern, check_name, is_pattern, nearest
+from headwater.channel.names import Pattern, check_name, is_pattern
 from headwater.errors import ChannelError
 from tests.effort import examples
 
@@ -182,12 +182,3 @@ def test_no_pattern_takes_exponential_time() -> None:
 
 
 # ── suggestions ──
-
-
-def test_nearest_names() -> None:
-    known = ["ie.tcd.sighting", "ie.tcd.weather", "ie.ucd.sighting", "de.door"]
-    assert nearest("ie.tcd.sightings", known)[0] == "ie.tcd.sighting"
-    assert nearest("IE.TCD.Weather", known)[0] == "ie.tcd.weather"
-    assert nearest("somewhere.else.entirely.door", known) == ["de.door"]
-    assert nearest("q", known) == [] and nearest("q", []) == []
-    assert len(nearest("ie.tcd.sighting", known, count=1)) == 1

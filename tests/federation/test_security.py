@@ -176,7 +176,7 @@ def test_wrong_files(tmp_path: Path) -> None:
     file.write_text("open = ")
     assert "expected TOML" in wrong(Security.load, file)
     file.write_bytes(b"\xff")
-    assert "expected TOML" in wrong(Security.load, file)
+    assert "expected a TOML file in UTF-8, found byte 0xff at 0" in wrong(Security.load, file)
     file.write_text('pasword = "hunter"\nopen = 3\n')
     found = wrong(Security.load, file)
     assert 'did you mean "password"?' in found and "hunter" not in found

@@ -15,10 +15,7 @@ them, none included:
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import cache
-from itertools import islice
 
 from headwater.errors import ChannelError
 
@@ -28,7 +25,6 @@ MAX_BYTES = 255
 
 ONE, ANY = "*", "**"
 _SHOWN = 80  # characters of a bad name in a message
-_SEARCHED = 10_000  # known names that are compared for a suggestion
 
 
 def check_name(text: object) -> str:
@@ -44,17 +40,6 @@ def check_name(text: object) -> str:
 def is_pattern(text: str) -> bool:
     """Whether a text has wildcards, and so cannot be a name."""
     return isinstance(text, str) and ONE in text
-
-
-def nearest(name: str, known: Iterable[str], *, count: int = 3) -> list[str]:
-    """Known names that may have been meant, the likeliest first: for "did you mean"."""
-    folded: dict[str, str] = {}
-    for other in islice(known, _SEARCHED):
-        folded.setdefault(other.casefold(), other)
-    close = get_close_matches(name.casefold(), folded, count, 0.6)
-    last = name.casefold().rpartition(".")[2]
-    alike = (key for key in folded if key.rpartition(".")[2] == last)  # the right name in another branch
-    return [folded[key] for key in islice(dict.fromkeys([*close, *alike]), count)]
 
 
 class Pattern:
@@ -229,4 +214,4 @@ def _bad(what: str, text: object, found: str, expected: str, hint: str) -> Chann
     return ChannelError(f"{what} {shown!r}: expected {expected}, found {found}; hint: {hint}")
 
 
-__all__ = ["ANY", "MAX_BYTES", "MAX_SEGMENT", "MAX_SEGMENTS", "ONE", "Pattern", "check_name", "is_pattern", "nearest"]
+__all__ = ["ANY", "MAX_BYTES", "MAX_SEGMENT", "MAX_SEGMENTS", "ONE", "Pattern", "check_name", "is_pattern"]

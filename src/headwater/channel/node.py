@@ -24,7 +24,7 @@ from headwater.channel.correlation.subscription import Correlation, Derivation
 from headwater.channel.correlation.tree import Condition, Match, Part, Tree
 from headwater.channel.dispatch.dispatcher import Dispatcher, DispatchStatus
 from headwater.channel.dispatch.thread_call import in_thread, nothing
-from headwater.channel.names import Pattern, check_name, is_pattern, nearest
+from headwater.channel.names import Pattern, check_name, is_pattern
 from headwater.channel.options.config import Config, Dispatch, log_of
 from headwater.channel.options.delivery import check_keeping, check_zones
 from headwater.channel.options.settings import Name
@@ -64,6 +64,7 @@ from headwater.errors import (
     SubscriptionError,
 )
 from headwater.interest import Interest, as_event_type
+from headwater.spelling import did_you_mean
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
 from headwater.threads import Crashes
@@ -163,10 +164,7 @@ class Node:
                 found.adopted = found.adopted and type is None
                 return found
             if type is None:
-                near = nearest(name, self._channels)
-                hint = (
-                    f"did you mean {' or '.join(map(repr, near))}?" if near else "declare it with a type, or with bytes"
-                )
+                hint = did_you_mean(name, self._channels, count=3) or "declare it with a type, or with bytes"
                 raise ChannelError(f"channel {name!r}: expected one that exists, found none; {hint}")
             return self._add_channel(Channel(self, name, wanted))
 

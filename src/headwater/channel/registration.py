@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headwater.channel.names import nearest
 from headwater.channel.options.delivery import check_zones
 from headwater.channel.options.expression import Expression
 from headwater.channel.options.subscribe import check_label, check_priority, check_seconds, resolve_facts
@@ -16,6 +15,7 @@ from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.errors import ChannelError, ClosedError, ParameterError, SubscriptionError
 from headwater.interest import as_event_type
+from headwater.spelling import did_you_mean
 from headwater.types import EventType
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def check_params(subscription: Subscription, part: int, params: Mapping[str, obj
         if key[1] == part and (interest := attachment.entry.interest) is not None:
             for name in params:
                 if name not in interest.params:
-                    near = nearest(name, interest.params, count=1)
-                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    hint = did_you_mean(name, interest.params)
                     raise ParameterError(
-                        f"change: params: expected {', '.join(interest.params) or 'none'}, found {name!r}{hint}"
+                        f"change: params: expected {', '.join(interest.params) or 'none'}, found {name!r}"
+                        + (f"; {hint}" if hint else "")
                     )

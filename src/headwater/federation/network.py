@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from headwater.channel.annotations import shown
 from headwater.channel.options.config import Queue
-from headwater.channel.options.settings import Choice, Count, Seconds, Settings, near, show
+from headwater.channel.options.settings import Choice, Count, Seconds, Settings, show, unknown
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.extras import require
 from headwater.federation.address_map import AddressMap, FixedGroups, HashedGroups
@@ -180,12 +180,8 @@ class Network:
             return replace(given, **more)
         made = {**(given or {}), **more}
         names = [each.name for each in fields(cls)]
-        unknown = [name for name in made if name not in names]
-        if unknown:
-            hint = near(unknown[0], names)
-            raise ConfigError(
-                [ConfigProblem(f"[network] {unknown[0]}", f"one of {', '.join(names)}", show(made[unknown[0]]), hint)]
-            )
+        if wrong := [unknown(f"[network] {name}", name, names) for name in made if name not in names]:
+            raise ConfigError(wrong)
         for name, kind in (("link", Queue), ("budget", Budget), ("security", Security)):
             if isinstance(made.get(name), Mapping):
                 made[name] = kind(**made[name])

@@ -16,6 +16,7 @@ from headwater.channel.names import Pattern
 from headwater.channel.node import Failure
 from headwater.channel.node import Node as LocalNode
 from headwater.channel.options.config import Config
+from headwater.channel.options.settings import read_toml
 from headwater.channel.services import Service
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
@@ -327,15 +328,9 @@ def split(config: Any) -> tuple[Any, Mapping[str, Any] | None]:
     if isinstance(config, Mapping) and "network" in config:
         return {name: value for name, value in config.items() if name != "network"}, config["network"]
     if isinstance(config, str | PathLike):
-        import tomllib
-        from pathlib import Path
-
-        try:
-            table = tomllib.loads(Path(config).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return config, None  # Config says what is wrong with it
-        if "network" in table:
-            return {name: value for name, value in table.items() if name != "network"}, table["network"]
+        with suppress(ConfigError):  # it is read again, and refused, where the node's own settings are wanted
+            table = read_toml(config)
+            return split(table) if "network" in table else (config, None)
     return config, None
 
 

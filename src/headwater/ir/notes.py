@@ -6,7 +6,6 @@ This file knows nothing of types or rules.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TypeVar
 
 from headwater.errors import InterestRefused, Problem
@@ -17,6 +16,7 @@ from headwater.ir.nodes import (
     Missing,
     Span,
 )
+from headwater.spelling import did_you_mean
 from headwater.types.model import (
     Scalar,
 )
@@ -63,10 +63,8 @@ class Notes:
 
     def suggest(self, name: str, among: Iterable[str], what: str) -> str | None:
         among = list(among)
-        close = [other for other in among if other.casefold() == name.casefold()]
-        close = close or get_close_matches(name, among, 1, 0.6)
-        if close:
-            return f"did you mean {close[0]!r}?"
+        if hint := did_you_mean(name, among):
+            return hint
         return f"{what}: {', '.join(among[:12])}{' …' if len(among) > 12 else ''}" if among else None
 
     def keep(self, node: _Node, *children: Expr) -> _Node:

@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Any
 
 from headwater.errors import ParameterError
 from headwater.ir.nodes import ParamDecl
 from headwater.ir.operators import micros_of
+from headwater.spelling import did_you_mean
 from headwater.types.model import (
     BOOL,
     BYTES,
@@ -128,8 +128,7 @@ def bind(decls: Iterable[ParamDecl], values: Mapping[str, object]) -> dict[str, 
     names = [decl.name for decl in decls]
     for name in values:
         if name not in names:
-            close = get_close_matches(name, names, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"its parameters are: {', '.join(names) or 'none'}"
+            hint = did_you_mean(name, names) or f"its parameters are: {', '.join(names) or 'none'}"
             raise ParameterError(f"no parameter {name!r}: {hint}")
     lacking = [name for name in names if name not in values]
     if lacking:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 from headwater.errors import ParameterError
@@ -29,6 +28,7 @@ from headwater.ir.nodes import (
     Program,
 )
 from headwater.ir.params import MapOf, SetOf
+from headwater.spelling import did_you_mean
 from headwater.types.model import F64, I64, U64, Type
 
 _INTEGERS = (I64, U64)
@@ -53,10 +53,9 @@ def check_used(program: Program) -> None:
                 used.add(name)
     for decl in program.params:
         if decl.name not in used:
-            close = get_close_matches(decl.name, sorted(used), 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it reads {', '.join(sorted(used)) or 'none'}"
+            hint = did_you_mean(decl.name, sorted(used)) or f"it reads {', '.join(sorted(used)) or 'none'}"
             raise ParameterError(
-                f"no parameter {decl.name!r} in this interest: remove it from params=, or use it{hint}"
+                f"no parameter {decl.name!r} in this interest: remove it from params=, or use it; {hint}"
             )
 
 

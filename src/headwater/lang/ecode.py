@@ -17,7 +17,6 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 from pycparser import c_ast
@@ -34,6 +33,7 @@ from headwater.lang.ecode_recovery import NOT_C, Recovery
 from headwater.lang.ecode_text import Source, refused, scan
 from headwater.lang.ecode_types import Ast, spoken
 from headwater.lang.source import MAX_RECOVERED
+from headwater.spelling import did_you_mean
 from headwater.types.model import BOOL, Enum, Record, Type
 
 _OPERATORS = frozenset("+-*/%&|^<>=!~?:,(")
@@ -198,8 +198,7 @@ def _mistaken(source: Source, start: int, before: str, token: str) -> str | None
         opening = next((at for at, end in source.closing.items() if source.code[at] == "(" and
                         not source.code[end + 1 : start].strip()), None)  # fmt: skip
         before = source.before(opening) if opening is not None else before
-    close = get_close_matches(before.lower(), _KEYWORDS, 1, 0.75)
-    return f"did you mean {close[0]!r}?" if close and before not in _KEYWORDS else None
+    return None if before in _KEYWORDS else did_you_mean(before, _KEYWORDS, alike=0.75)
 
 
 # ── statements ───────────────────────────────────────────────────────────────────────────────────────────

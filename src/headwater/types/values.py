@@ -13,11 +13,11 @@ import struct
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
-from difflib import get_close_matches
 from typing import Any
 
 from headwater.errors import EncodeError
 from headwater.late import np
+from headwater.spelling import did_you_mean
 from headwater.types.binding import Binding
 from headwater.types.codegen import EPOCH, MICROSECOND
 from headwater.types.model import Array, Enum, List, Record, Scalar, describe
@@ -86,9 +86,8 @@ def _record(binding: Binding, value: Any, path: str) -> dict[str, Any]:
         known = binding.record.by_name
         for name in value:
             if name not in known:
-                near = get_close_matches(str(name), known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; its fields are {', '.join(known)}"
-                raise EncodeError(_join(path, str(name)), f"{binding.type} has no such field{hint}")
+                hint = did_you_mean(str(name), known) or f"its fields are {', '.join(known)}"
+                raise EncodeError(_join(path, str(name)), f"{binding.type} has no such field; {hint}")
         defaults = binding.defaults
         values = []
         for f, attr in zip(fields, binding.attrs, strict=True):

@@ -119,7 +119,7 @@ def test_what_does_not_fit_together_is_refused(changed: dict[str, Any], place: s
 
 
 def test_no_such_file_and_no_toml(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="No such file"):
+    with pytest.raises(ConfigError, match="expected a TOML file that can be read, found no such file"):
         IngestMapping.load(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("format = ")
     with pytest.raises(ConfigError, match="expected TOML"):

@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
 from headwater.errors import SubscriptionError
+from headwater.spelling import did_you_mean
 
 Keep = Literal["latest", "first", "all"]
 KEEPS: tuple[Keep, ...] = ("latest", "first", "all")
@@ -98,9 +98,10 @@ def all_of(
     """
     checked = _checked("all_of", parts)
     if keep not in KEEPS:
-        close = get_close_matches(str(keep), KEEPS, 1)
-        hint = f"; hint: did you mean {close[0]!r}?" if close else ""
-        raise SubscriptionError(f"all_of(): keep: expected one of {', '.join(KEEPS)}, found {keep!r}{hint}")
+        hint = did_you_mean(keep, KEEPS)
+        raise SubscriptionError(
+            f"all_of(): keep: expected one of {', '.join(KEEPS)}, found {keep!r}{f'; hint: {hint}' if hint else ''}"
+        )
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise SubscriptionError(f"all_of(): limit: expected a number of events, at least 1, found {limit!r}")
     seconds = within.total_seconds() if isinstance(within, timedelta) else within

@@ -33,7 +33,19 @@ from headwater.channel.dispatch.dispatcher import Dispatcher, InlineDispatcher
 from headwater.channel.dispatch.event_loop import LoopDispatcher
 from headwater.channel.dispatch.pool import Arrival, ThreadDispatcher, Urgency, by_deadline, by_priority
 from headwater.channel.names import Pattern
-from headwater.channel.options.settings import Choice, Count, Name, Seconds, Settings, near, quoted, show
+from headwater.channel.options.settings import (
+    Choice,
+    Count,
+    Name,
+    Seconds,
+    Settings,
+    near,
+    parse_toml,
+    quoted,
+    read_toml,
+    show,
+    unknown,
+)
 from headwater.channel.time.clock import Clock
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
 from headwater.late import asyncio
@@ -269,28 +281,12 @@ class Config:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Config:
         """The configuration in a TOML file."""
-        file = os.fspath(path)
-        try:
-            with open(file, encoding="utf-8") as lines:  # noqa: PTH123 - any kind of path
-                text = lines.read()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise ConfigError([ConfigProblem(file, "a TOML file that can be read", reason.lower())]) from error
-        except UnicodeDecodeError as error:
-            found = f"byte {error.object[error.start]:#04x} at {error.start}"
-            raise ConfigError([ConfigProblem(file, "a TOML file in UTF-8", found)]) from error
-        return cls.parse(text, place=file)
+        return cls._read(read_toml(path), os.fspath(path))
 
     @classmethod
     def parse(cls, text: str, *, place: str = "") -> Config:
         """The configuration in a TOML text; `place` says in errors where it is from."""
-        import tomllib  # late: few programs have such a file
-
-        try:
-            tables = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError([ConfigProblem(place or "configuration", "TOML", f"an error in it: {error}")]) from error
-        return cls._read(tables, place)
+        return cls._read(parse_toml(text, place or "configuration"), place)
 
     @classmethod
     def _read(cls, tables: Mapping[str, Any], place: str) -> Config:
@@ -424,12 +420,7 @@ def _read_log(found: Any, place: str, problems: list[ConfigProblem]) -> Log | No
             return None
     names = [item.name for item in fields(Log)]
     wrong = [key for key in values if key not in names]
-    for key in wrong:
-        problems.append(
-            ConfigProblem(
-                f"{place} {key}", f"one of the settings {', '.join(names)}", show(values[key]), near(key, names)
-            )
-        )
+    problems += [unknown(f"{place} {key}", key, names, f" = {show(values[key])}") for key in wrong]
     if "path" not in values:
         problems.append(ConfigProblem(f"{place} path", "the path of a folder", "nothing"))
     if wrong or "path" not in values:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Protocol
 
-from headwater.errors import ConfigProblem
+from headwater.errors import ConfigError, ConfigProblem
+from headwater.spelling import did_you_mean
 
 YEAR = 366 * 86_400
 
@@ -96,18 +97,44 @@ class Settings(Mapping[str, Setting]):
             if setting is not None:
                 found.append(setting.problem(f"{place} {key}", value))
             else:
-                names = [*self._settings, *known]
-                expected = f"one of the settings {', '.join(names)}" if names else "no settings"
-                found.append(
-                    ConfigProblem(f"{place} {key}", expected, f"{show(key)} = {show(value)}", near(key, names))
-                )
+                found.append(unknown(f"{place} {key}", key, [*self._settings, *known], f" = {show(value)}"))
         return [problem for problem in found if problem is not None]
+
+
+def unknown(place: str, key: object, names: Collection[str], value: str = "") -> ConfigProblem:
+    """That there is no setting of this name; `value` is shown behind it, unless that may be a secret."""
+    expected = f"one of the settings {', '.join(names)}" if names else "no settings"
+    return ConfigProblem(place, expected, show(key) + value, near(key, names))
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The tables of a TOML file; ConfigError if there is none, or it is something else."""
+    file = os.fspath(path)
+    try:
+        with open(file, encoding="utf-8-sig") as lines:  # noqa: PTH123 - any kind of path
+            text = lines.read()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError([ConfigProblem(file, "a TOML file that can be read", reason.lower())]) from error
+    except UnicodeDecodeError as error:
+        found = f"byte {error.object[error.start]:#04x} at {error.start}"
+        raise ConfigError([ConfigProblem(file, "a TOML file in UTF-8", found)]) from error
+    return parse_toml(text, file)
+
+
+def parse_toml(text: str, place: str) -> dict[str, Any]:
+    """The tables in a text; `place` says in errors where it is from."""
+    import tomllib  # late: few programs have such a file
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([ConfigProblem(place, "TOML", f"an error in it: {error}")]) from error
 
 
 def near(value: object, words: Iterable[str]) -> str | None:
     """ "did you mean", if one of the words is like it."""
-    close = get_close_matches(value.lower().replace("-", "_"), list(words), n=1) if isinstance(value, str) else []
-    return f'did you mean "{close[0]}"?' if close else None
+    return did_you_mean(value, words, show=show)
 
 
 def quoted(words: Iterable[str]) -> str:

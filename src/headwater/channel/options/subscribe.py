@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any, Literal, Protocol
 from weakref import WeakKeyDictionary
 
-from headwater.channel.names import Pattern, nearest
+from headwater.channel.names import Pattern
 from headwater.channel.options.config import STRATEGIES, AsyncLoop, Config, Dispatch, Queue
 from headwater.channel.options.delivery import (
     Delivery,
@@ -25,6 +25,7 @@ from headwater.errors import HeadwaterError, SubscriptionError
 from headwater.extras import require
 from headwater.interest import Interest
 from headwater.late import asyncio
+from headwater.spelling import did_you_mean
 from headwater.types import EventType
 
 BATCH = 4096
@@ -170,9 +171,8 @@ def known_options(options: dict[str, Any]) -> dict[str, Any]:
     """Options by name, none misspelt."""
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
-        near = nearest(unknown[0], OPTIONS, count=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SubscriptionError(f"{unknown[0]}: expected one of {', '.join(OPTIONS)}{hint}")
+        hint = did_you_mean(unknown[0], OPTIONS)
+        raise SubscriptionError(f"{unknown[0]}: expected one of {', '.join(OPTIONS)}{f'; {hint}' if hint else ''}")
     return options
 
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headwater.channel.names import Pattern
-from headwater.channel.options.settings import near, quoted, show
+from headwater.channel.options.settings import near, quoted, show, unknown
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
 from headwater.federation.security.identity import ID_DIGITS
 from headwater.federation.security.policy import ACTIONS, Action, Allow, Deny
@@ -93,11 +93,8 @@ class Rule:
     @staticmethod
     def problems(values: dict[str, Any], place: str) -> list[ConfigProblem]:
         """Everything wrong with the settings of a rule, from code or a file."""
-        found = []
-        for key in values:
-            if key not in ("channel", "who", "may"):
-                names = ("channel", "who", "may")
-                found.append(ConfigProblem(f"{place} {key}", "one of channel, who, may", show(key), near(key, names)))
+        names = ("channel", "who", "may")
+        found = [unknown(f"{place} {key}", key, names) for key in values if key not in names]
         try:
             Pattern(values.get("channel"))  # type: ignore[arg-type]
         except ChannelError as error:

@@ -26,7 +26,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -36,7 +35,7 @@ from cryptography import x509
 from cryptography.x509 import verification
 
 from headwater.channel.names import Pattern, is_pattern
-from headwater.channel.options.settings import Count, Name, Seconds, Settings, near, show
+from headwater.channel.options.settings import Count, Name, Seconds, Settings, read_toml, show, unknown
 from headwater.errors import ConfigError, ConfigProblem
 from headwater.federation.endpoints import (
     ENCRYPTED,
@@ -189,13 +188,7 @@ class Security:
     def load(cls, path: PathLike) -> Security:
         """The security in a TOML file: at its top, or in its table `security`."""
         file = Path(path)
-        try:
-            tables = tomllib.loads(file.read_text(encoding="utf-8"))
-        except OSError as error:
-            found = (error.strerror or str(error)).lower()
-            raise ConfigError([ConfigProblem(str(file), "a TOML file that can be read", found)]) from error
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError([ConfigProblem(str(file), "TOML", f"an error in it: {error}")]) from error
+        tables = read_toml(file)
         return cls.read(tables.get("security", tables), place=str(file), folder=file.parent)
 
     @classmethod
@@ -209,7 +202,7 @@ class Security:
                 values[name] = Path(folder) / values[name]
         known = [item.name for item in fields(cls) if item.init]
         problems = [
-            ConfigProblem(f"{place}: {key}", f"one of the settings {', '.join(known)}", show(key), near(key, known))
+            unknown(f"{place}: {key}", key, known)
             for key in values  # and not their values, which may be secrets
             if key not in known
         ]

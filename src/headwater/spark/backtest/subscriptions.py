@@ -33,15 +33,15 @@ import itertools
 import os
 import re
 import runpy
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from headwater.channel.options.settings import parse_toml, read_toml
 from headwater.errors import ConfigError, ConfigProblem, HeadwaterError
 from headwater.interest import NOTATIONS, Interest, Notation, as_event_type, check_syntax
+from headwater.spelling import did_you_mean
 from headwater.store.log.location import EXPECTED, local_folder, misplaced
 from headwater.types import EventType
 
@@ -101,20 +101,12 @@ def load(path: str | os.PathLike[str]) -> Subscriptions:
         return _from_python(where)
     if where.suffix != ".toml":
         raise _one(str(where), "a file that ends in .toml or .py", repr(where.name))
-    try:
-        text = where.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise _one(str(where), "a readable file", str(error)) from None
-    return loads(text, where=where.name, folder=where.parent)
+    return _Reader(where.name, where.parent).read(read_toml(where))
 
 
 def loads(text: str, *, where: str = "subscriptions", folder: str | os.PathLike[str] = ".") -> Subscriptions:
     """The same from the text of a TOML file; files of parameters are looked for in `folder`."""
-    try:
-        found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _one(where, "TOML", str(error)) from None
-    return _Reader(where, Path(folder)).read(found)
+    return _Reader(where, Path(folder)).read(parse_toml(text, where))
 
 
 def _from_python(path: Path) -> Subscriptions:
@@ -334,8 +326,7 @@ class _Reader:
     def _known(self, table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:
         for key in table:
             if key not in keys:
-                close = get_close_matches(key, keys, 1)
-                hint = f"did you mean {close[0]!r}?" if close else None
+                hint = did_you_mean(key, keys)
                 self.say(f"{place} {key}".strip(), f"one of {', '.join(keys)}", repr(key), hint)
 
     def _text(self, table: Mapping[str, Any], key: str, place: str) -> str | None:

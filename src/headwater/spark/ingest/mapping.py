@@ -20,14 +20,12 @@ from __future__ import annotations
 import codecs
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from headwater.channel.names import check_name, nearest
-from headwater.channel.options.settings import quoted, show
+from headwater.channel.names import check_name
+from headwater.channel.options.settings import near, quoted, read_toml, show, unknown
 from headwater.errors import ChannelError, ConfigError, ConfigProblem, TypeDeclarationError
 from headwater.spark.ingest.paths import Route, parse_route
 from headwater.spark.ingest.times import TimeFormat, parse_time_format, zone_problem
@@ -124,14 +122,7 @@ class IngestMapping:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> IngestMapping:
         """From a TOML file."""
-        place = os.fspath(path)
-        try:
-            found = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-        except OSError as error:
-            raise ConfigError([ConfigProblem(place, "a mapping, as TOML", error.strerror or str(error))]) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError([ConfigProblem(place, "TOML", str(error))]) from None
-        return _Reader(f"{place}:").read(found)
+        return _Reader(f"{os.fspath(path)}:").read(read_toml(path))
 
     @classmethod
     def of(cls, **settings: Any) -> IngestMapping:
@@ -435,13 +426,7 @@ class _Reader:
     def unknown(self, given: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
         for name in given:
             if name not in known:
-                self.bad(f"{place}{name}", f"one of the settings {', '.join(known)}", name, near(name, known))
-
-
-def near(value: object, words: Iterable[str]) -> str | None:
-    """ "did you mean", if one of the words is like it."""
-    found = nearest(value, words, count=1) if isinstance(value, str) else []
-    return f'did you mean "{found[0]}"?' if found else None
+                self.problems.append(unknown(f"{self.place} {place}{name}", name, known))
 
 
 def _is_encoding(value: object) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from headwater.channel.names import check_name
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
 from headwater.interest import NOTATIONS
+from headwater.spelling import did_you_mean
 from headwater.store.log.location import EXPECTED, local_folder, misplaced
 
 Seqs = dict[str, dict[str, int]]
@@ -92,11 +92,7 @@ class _Checker:
             if name in known or name in (other.lower() for other in _SPARKS):
                 continue
             elsewhere = {other.lower() for other in (*BATCH, *STREAM, *WRITE)}
-            close = get_close_matches(name, known, 1, 0.6)
-            if close:
-                hint = f"did you mean {known[close[0]]!r}?"
-            else:
-                hint = f"the options of a {what} are {', '.join(names)}"
+            hint = did_you_mean(name, names) or f"the options of a {what} are {', '.join(names)}"
             if name in elsewhere:
                 self.problem(name, f"an option of a {what}", f"{name!r}, which a {what} does not have", hint)
             else:

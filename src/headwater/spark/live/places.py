@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headwater.channel.names import nearest
 from headwater.errors import ChannelError
 from headwater.late import pa
 from headwater.spark.live.options import Place
 from headwater.spark.live.shaping import LOG_META
+from headwater.spelling import did_you_mean
 from headwater.store.log.log_reader import LogReader
 from headwater.types import EventType, event_type
 from headwater.types.arrow import NAME_KEY
@@ -30,8 +30,7 @@ def type_of(log: LogReader, place: Place, channel: str) -> EventType:
     """The channel's events as one type with all fields they ever had; one field `data` for a channel of bytes."""
     known = log.channels()
     if channel not in known:
-        close = nearest(channel, known)
-        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(known)[:20]) or 'none'}"
+        hint = did_you_mean(channel, known) or f"it has {', '.join(sorted(known)[:20]) or 'none'}"
         raise ChannelError(f"option channel: expected a channel of {place}, found {channel!r}; {hint}")
     if log.type(channel) is None:
         return RAW
