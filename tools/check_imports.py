@@ -17,7 +17,7 @@ from pathlib import Path
 
 # Lowest first; rooms on one line stand side by side and do not know each other.
 ROOMS: tuple[tuple[str, ...], ...] = (
-    ("completion", "errors", "formats", "python_versions", "signals", "spelling", "threads", "version"),
+    ("completion", "decoders", "errors", "formats", "python_versions", "signals", "spelling", "threads", "version"),
     ("extras",),
     ("late",),
     ("text_tables",),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.errors import ExecutionError, SerialError
 from headwater.formats import SNAPSHOT
 from headwater.version import VERSION
@@ -136,8 +137,8 @@ def read_snapshot(data: bytes, kind: str, fingerprint: bytes) -> Snapshot:
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Snapshot)
-_FORMAT = msgspec.msgpack.Decoder(list[Any])
+_DECODER = msgpack_decoder(Snapshot)
+_FORMAT = msgpack_decoder(list[Any])
 
 
 # ── kinds ──

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.ir import serial
 from headwater.ir.nodes import Program
 from headwater.ir.params import bind, plain
@@ -31,7 +32,7 @@ class Package(msgspec.Struct, array_like=True, frozen=True):
     @classmethod
     def loads(cls, data: bytes) -> Package:
         """What `dumps` gave; msgspec.DecodeError if it is something else. The program is not looked at yet."""
-        return msgspec.msgpack.decode(data, type=cls)
+        return _DECODER.decode(data)
 
     def dumps(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -40,3 +41,6 @@ class Package(msgspec.Struct, array_like=True, frozen=True):
         """The program, verified, and its raw parameters."""
         program = serial.loads(self.program)
         return program, bind(program.params, self.params)
+
+
+_DECODER = msgpack_decoder(Package)

@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.errors import ExecutionError
 from headwater.ir.interp import State
 from headwater.ir.nodes import Program
 from headwater.types.model import BOOL, F64, U64, Type, promote
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(list[list[bool | int | float | None]])
+_DECODER = msgpack_decoder(list[list[bool | int | float | None]])
 
 
 def dump_state(program: Program, state: State) -> bytes:

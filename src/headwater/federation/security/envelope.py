@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.errors import FederationError, SecurityError
 from headwater.federation.security.identity import ID_DIGITS, MAX_CHAIN, Identity, legal_name, refuse, verify
 from headwater.federation.security.proof import Proven, Prover
@@ -74,7 +75,7 @@ def question_name(question: bytes | memoryview) -> bytes:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Content).decode
+_decode = msgpack_decoder(Content).decode
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.errors import FrameError, LinkDown, SecurityError
 from headwater.federation.security.envelope import Opened
 from headwater.federation.security.identity import same_key
@@ -43,7 +44,7 @@ class _Greeting(msgspec.Struct, frozen=True, array_like=True):
     half: bytes = b""  # of the key for what follows
 
 
-_DECODER = msgspec.msgpack.Decoder(_Greeting)
+_DECODER = msgpack_decoder(_Greeting)
 
 
 class Party(Protocol):

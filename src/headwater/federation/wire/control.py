@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from headwater.decoders import msgpack_decoder
 from headwater.errors import FrameError
 from headwater.federation.wire.kinds import CONTROL, MAX_SEQ, PREFIX, U32, Data
 from headwater.formats import FRAMES
@@ -123,7 +124,7 @@ class Bye(msgspec.Struct, tag_field="is", tag="bye", frozen=True):
 Control = Again | Challenge | Greeting | Announce | Sent | Ends | Barrier | Resume | Repair | Bye
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Control)
+_DECODER = msgpack_decoder(Control)
 
 
 def encode_control(message: Control) -> bytes:

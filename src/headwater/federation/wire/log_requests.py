@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from headwater.decoders import msgpack_decoder
 from headwater.errors import FrameError
 from headwater.federation.wire.control import Name, Number
 
@@ -101,9 +102,9 @@ class Listing(msgspec.Struct, frozen=True):
 
 Question = Logged | Read
 
-_QUESTION = msgspec.msgpack.Decoder(Question)
-_HEAD = msgspec.msgpack.Decoder(Head)
-_LISTING = msgspec.msgpack.Decoder(Listing)
+_QUESTION = msgpack_decoder(Question)
+_HEAD = msgpack_decoder(Head)
+_LISTING = msgpack_decoder(Listing)
 
 
 def _unpack(decoder: Any, data: bytes | memoryview, what: str) -> Any:

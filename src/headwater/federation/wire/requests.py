@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from headwater import runnable
+from headwater.decoders import msgpack_decoder
 from headwater.errors import FederationError, FrameError
 from headwater.federation.wire.control import Name, Number, Positions, SourceAd
 from headwater.interest import Interest
@@ -296,11 +297,12 @@ class _Named(msgspec.Struct, frozen=True):
     type: Annotated[str, Meta(max_length=100)]
 
 
-_NAMED = msgspec.msgpack.Decoder(_Named)
+_NAMED = msgpack_decoder(_Named)
 _REPLIES: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
-_CARD = msgspec.msgpack.Decoder(Card)
-_WISHES = msgspec.msgpack.Decoder(Annotated[list[Wish], Meta(max_length=MAX_LIST)])
-_NEWS = msgspec.msgpack.Decoder(News)
+_CARD = msgpack_decoder(Card)
+_WISHES = msgpack_decoder(Annotated[list[Wish], Meta(max_length=MAX_LIST)])
+_PARAMS = msgpack_decoder(dict[str, Any])
+_NEWS = msgpack_decoder(News)
 pack = msgspec.msgpack.Encoder().encode
 
 
@@ -319,7 +321,7 @@ def kind_of(data: bytes) -> str:
 
 def decoder(type: Any) -> Callable[[bytes], Any]:
     """Decodes requests, or answers, of one type."""
-    made = msgspec.msgpack.Decoder(type)
+    made = msgpack_decoder(type)
     return lambda data: _unpack(made, data, f"a message {type.__name__}")
 
 
@@ -327,7 +329,7 @@ def reply(data: bytes, expected: Any) -> Reply:
     """The answer to a request that is answered by an `expected`."""
     found = _REPLIES.get(expected)
     if found is None:
-        found = _REPLIES[expected] = msgspec.msgpack.Decoder(expected | Accepted)
+        found = _REPLIES[expected] = msgpack_decoder(expected | Accepted)
     made: Reply = _unpack(found, data, "a reply")
     return made
 
@@ -381,7 +383,7 @@ def pack_params(params: Mapping[str, Any]) -> bytes:
 def unpack_params(data: bytes | None) -> dict[str, Any]:
     if data is None:
         return {}
-    found = _unpack(msgspec.msgpack.Decoder(dict[str, Any]), data, "parameters")
+    found = _unpack(_PARAMS, data, "parameters")
     made: dict[str, Any] = found
     return made
 

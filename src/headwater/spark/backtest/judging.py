@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.interest import Interest
 from headwater.ir.cost import Limits
 from headwater.ir.inputs import fields_read, narrowed
@@ -48,6 +49,9 @@ class _Wire(msgspec.Struct, array_like=True, frozen=True):
     wanted: list[_One]
     fields: list[str]
     relaxed: list[str]
+
+
+_WIRE = msgpack_decoder(_Wire)
 
 
 def pack(wanted: Sequence[Wanted], record: Record, *, lacking: Iterable[str] = ()) -> bytes:
@@ -102,7 +106,7 @@ class Judge:
     """The subscriptions, ready to run on batches of one event type."""
 
     def __init__(self, package: bytes) -> None:
-        wire = msgspec.msgpack.decode(package, type=_Wire)
+        wire = _WIRE.decode(package)
         self.record = record_from_schema(pa.ipc.read_schema(pa.py_buffer(wire.schema)))
         self.layout = Layout.of(self.record)
         self.read = tuple(wire.fields)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.late import np
 
 SECOND = 1_000_000
@@ -68,6 +69,9 @@ class Part(msgspec.Struct, array_like=True):
     how: dict[str, int]  # rows by how they were judged
     first: int | None = None  # microseconds: the earliest time
     last: int | None = None
+
+
+_PART = msgpack_decoder(Part)
 
 
 @dataclass
@@ -139,7 +143,7 @@ class Tally:
 
     def absorb(self, data: bytes) -> None:
         """Add what a task found."""
-        part = msgspec.msgpack.decode(data, type=Part)
+        part = _PART.decode(data)
         if self.width is not None and part.cells:
             known = any(stretch is not None for _, stretch, *_ in part.cells)
             if known and self.automatic:

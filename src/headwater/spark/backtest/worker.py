@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.errors import StoreError
 from headwater.late import np, pa, pq
 from headwater.spark.backtest.chunk import Chunk, ClassWeights, RowWeights, Weights, cells_of
@@ -38,6 +39,9 @@ class Task(msgspec.Struct, array_like=True, frozen=True):
     groups: list[int]
 
 
+_TASKS = msgpack_decoder(list[Task])
+
+
 @lru_cache(maxsize=4)
 def judge_of(package: bytes) -> Judge:
     """Read and compiled once in a worker process."""
@@ -49,7 +53,7 @@ def of_files(package: bytes, width: int | None, tasks: Sequence[bytes], ids: Ite
     work = _Work(judge_of(package), width)
     for batch in ids:
         for number in batch.column(0).to_pylist():
-            for task in msgspec.msgpack.decode(tasks[number], type=list[Task]):
+            for task in _TASKS.decode(tasks[number]):
                 for chunk in read(task, work.judge):
                     work.judge_chunk(chunk)
     yield work.result()

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from headwater.decoders import json_decoder
 from headwater.errors import StoreError
 
 
@@ -200,7 +201,7 @@ class StudyResult:
 
     @classmethod
     def from_json(cls, data: bytes) -> StudyResult:
-        return msgspec.json.decode(data, type=cls)
+        return json_decoder(cls).decode(data)
 
     @classmethod
     def load(cls, path: Path) -> StudyResult:

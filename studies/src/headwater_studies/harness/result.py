@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from headwater.decoders import json_decoder
 from headwater.errors import StoreError
 from headwater.study.report.bars import Bar
 from headwater.study.report.html import Heading, Notes, Text
@@ -164,7 +165,7 @@ class Result:
     @classmethod
     def from_json(cls, data: bytes, place: str = "a result") -> Result:
         try:
-            return msgspec.json.decode(data, type=cls)
+            return json_decoder(cls).decode(data)
         except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as error:
             raise StoreError(f"{place}: expected the result of a study of performance, found {error}") from None
 
