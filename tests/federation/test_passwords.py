@@ -219,7 +219,7 @@ def ends() -> tuple[SealedStream, SealedStream]:
 def test_what_is_written_is_read_in_whatever_records(sizes: list[int]) -> None:
     near, far = ends()
     came: SimpleQueue[bytes] = SimpleQueue()
-    far.start(lambda frame: came.put(bytes(frame)), lambda reason: None)
+    far.start(lambda: lambda frame, link: came.put(bytes(frame)), lambda reason: None)
     try:
         for number, size in enumerate(sizes):
             near.write(size.to_bytes(4, "little") + bytes((number,)) * size)
@@ -249,7 +249,7 @@ def test_keys_are_renewed_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_random_bytes_end_a_sealed_stream() -> None:
     near, far = ends()
     reasons: SimpleQueue[str] = SimpleQueue()
-    far.start(lambda frame: None, reasons.put)
+    far.start(lambda: lambda frame, link: None, reasons.put)
     near._sock.sendall((1 << 30).to_bytes(4, "little"))
     assert reasons.get(timeout=GUARD).startswith(FORGED)
     near.close()

@@ -374,7 +374,7 @@ def test_over_a_real_socket_that_is_read_now_and_then(kind: str, tmp_path: Path)
     count, threads = 10_000, 3
     seen: list[tuple[int, int]] = []
 
-    def on_frame(frame: bytes | memoryview) -> None:
+    def on_frame(frame: bytes | memoryview, link: object) -> None:
         seen.append(NUMBER.unpack_from(frame))
         if len(seen) == count * threads:
             done.set()
@@ -385,7 +385,7 @@ def test_over_a_real_socket_that_is_read_now_and_then(kind: str, tmp_path: Path)
     with Listener(["tcp/127.0.0.1:0" if kind == "tcp" else f"unix/{tmp_path}/s.sock"], accepted.put) as listener:
         near = dial(listener.endpoints[0])
         far = accepted.get(timeout=GUARD)
-        near.start(on_frame, end)
+        near.start(lambda: on_frame, end)
         lane = Lane(padding=500)
         sender = Sender(lane.collect, "test")
         sender.attach(near)
@@ -400,7 +400,7 @@ def test_over_a_real_socket_that_is_read_now_and_then(kind: str, tmp_path: Path)
         if kind == "tcp":
             for worker in workers:  # all of it before the first is read
                 worker.join()
-        far.start(on_frame, end)
+        far.start(lambda: on_frame, end)
         assert done.wait(GUARD)
         for worker in workers:
             worker.join()

@@ -41,9 +41,9 @@ class Ear:
         self.then = then
 
     def listen(self, stream: Stream) -> None:
-        stream.start(self.on_frame, self.ends.put)
+        stream.start(lambda: self.on_frame, self.ends.put)
 
-    def on_frame(self, frame: bytes | memoryview) -> None:
+    def on_frame(self, frame: bytes | memoryview, link: object) -> None:
         self.frames.put(bytes(frame))
         if self.then is not None:
             self.then(bytes(frame))
@@ -377,7 +377,8 @@ CHILD = """
 import struct, sys, threading
 from headwater.federation.transport.stream import dial
 stream = dial(sys.argv[1])
-stream.start(lambda frame: stream.write(struct.pack("<I", len(frame)) + bytes(frame)), lambda reason: None)
+echo = lambda frame, link: stream.write(struct.pack("<I", len(frame)) + bytes(frame))
+stream.start(lambda: echo, lambda reason: None)
 threading.Event().wait()
 """
 

@@ -463,7 +463,8 @@ class Flow(FlowSlots):
         for entry in route.always:
             self._passed += entry.width
             for member in entry.members:
-                member.accept(letter, ready)
+                if (quick := member.quick) is None or not quick(member, letter, 1, ready):
+                    member.accept(letter, ready)
         if route.matching is not None:
             match = self._match
             if match is None:
@@ -475,7 +476,8 @@ class Flow(FlowSlots):
                     self.passed[entry] = 1
                 self._passed += entry.width
                 for member in entry.members:
-                    member.accept(letter, ready)
+                    if (quick := member.quick) is None or not quick(member, letter, 1, ready):
+                        member.accept(letter, ready)
         for entry in route.alone:
             self._alone(entry, letter, ready)
         if self._remote_since is not None and self.bypass is not None:

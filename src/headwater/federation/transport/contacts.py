@@ -273,6 +273,7 @@ class Contacts:
             return self._beside(contact) is not None
 
     def _tell(self, contact: Contact) -> None:
+        """Log that a contact is not reached: once, after some time, and not again for one that comes and goes."""
         now, name = monotonic(), self._context.name
         with self._lock:
             if contact.reached or contact.told or now - contact.since < GRACE_SECONDS or self._context.closing:

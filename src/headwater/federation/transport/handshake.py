@@ -26,7 +26,7 @@ from headwater.federation.security.envelope import Opened
 from headwater.federation.security.identity import same_key
 from headwater.federation.security.offences import UNKNOWN, place_of, who_sent
 from headwater.federation.transport.sealed_stream import Agreement, SealedStream
-from headwater.federation.transport.stream import FORGED, GREETING_BYTES, MALFORMED, Stream
+from headwater.federation.transport.stream import FORGED, GREETING_BYTES, MALFORMED, Receiver, Refusal, Stream
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire.control import Challenge, Greeting
 
@@ -159,6 +159,8 @@ class Introduction(_Handshake):
     """The end that has called: `made` waits until both know each other, and returns the stream for what follows."""
 
     def made(self, stream: Stream, target: str, timeout: float) -> Stream:
+        """Go through the handshake, for at most `timeout` seconds, with the node `target`. What is wrong with its
+        answers is noted as an offence; in any case the stream is closed if this raises."""
         end = monotonic() + timeout
         try:
             challenge = wire.decode(stream.hear_within(timeout), GREETING_BYTES)
@@ -182,34 +184,28 @@ class Introduction(_Handshake):
 
 
 class Conversation:
-    """A stream whose other end is known: its frames go to the peer."""
+    """The end of a handshake: the stream's thread has the peer established, and from then on hands the frames straight
+    to it. Left to this is what the peer cannot know of: offences, and the end."""
 
     def __init__(self, host: Host, stream: Stream, opened: Opened, *, dialled: bool) -> None:
         self._host, self._stream = host, stream
         self._opened, self._dialled = opened, dialled
         self._peer: Party | None = None
-        stream.start(self._on_frame, self._on_end, self._begin)
+        stream.start(self._begin, self._on_end, self._refused)
 
-    def _begin(self) -> None:
+    def _begin(self) -> Receiver:
         try:
             self._peer = self._host.established(self._opened, self._stream, dialled=self._dialled)
-        except SecurityError as error:
+        except (SecurityError, LinkDown) as error:
             self._refused(error)
-        except LinkDown as error:
-            self._stream.close(str(error))
+            return _nobody
+        return self._peer.on_frame
 
-    def _on_frame(self, frame: bytes | memoryview) -> None:
-        peer = self._peer
-        if peer is None:
-            return  # it is closed
-        try:
-            peer.on_frame(frame, self._stream)
-        except (FrameError, SecurityError) as error:
-            self._refused(error)
-        except LinkDown as error:
+    def _refused(self, error: Refusal) -> None:
+        """What is wrong with a frame is an offence of the sender's, and ends the stream, unless that has ended."""
+        if isinstance(error, LinkDown):
             self._stream.close(str(error))
-
-    def _refused(self, error: FrameError | SecurityError) -> None:
+            return
         self._host.offences.note(self._opened.sender, str(error))
         self._stream.close(f"refused: {error}")
 
@@ -221,6 +217,10 @@ class Conversation:
         peer = self._peer or self._host.known(self._opened.sender)  # it may have ended while it was made
         if peer is not None:
             peer.link_down(self._stream, reason)
+
+
+def _nobody(frame: bytes | memoryview, link: Link) -> None:
+    """Receives for who was not let in: the stream is closed, and nothing comes any more."""
 
 
 def _greeting(opened: Opened) -> _Greeting:

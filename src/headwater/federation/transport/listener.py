@@ -125,6 +125,7 @@ class Listener:
         self.close()
 
     def _listen(self, endpoint: Endpoint) -> Endpoint:
+        """Open one endpoint; returned with the port that it got."""
         if endpoint.kind == "unix":
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         else:

@@ -1,10 +1,10 @@
 """Direct streams between two nodes: TCP, TLS and Unix sockets that carry frames.
 
     A:  listener = Listener(["tcp/127.0.0.1:0"], accept)        B:  stream = dial(listener.endpoints[0])
-        accept(stream): stream.start(on_frame, on_end)              stream.start(on_frame, on_end)
+        accept(stream): stream.start(begin, on_end)                 stream.start(begin, on_end)
                                                                     stream.write(frame)
 
-Each stream has one thread, which reads and calls `on_frame`; any thread may write. A plain socket stays in blocking
+Each stream has one thread, which reads and calls the receiver; any thread may write. A plain socket stays in blocking
 mode, so that reading is one system call and no more; writing asks not to wait, call by call. A TLS socket does not
 block, because its two directions share one state: a lock is held for the moment of each call, and waiting is a poll.
 
@@ -31,7 +31,7 @@ from weakref import WeakSet
 
 from headwater.errors import ConfigError, ConfigProblem, FrameError, LinkDown, SecurityError, Unreachable
 from headwater.federation.endpoints import is_loopback
-from headwater.federation.transport.link import Endpoint, parse_endpoint
+from headwater.federation.transport.link import Endpoint, Link, parse_endpoint
 from headwater.federation.wire.frames import MAX_FRAME, Splitter
 from headwater.threads import PROCESS, Supervised
 
@@ -50,6 +50,9 @@ GREETING_BYTES = 64 << 10  # of the first frame, from one who has not said who i
 UNSENT_BYTES = 32 << 10  # bytes that wait in the kernel, on a link to another machine, until it says that it is full
 # Kernels tell a vanished machine from a silent one after 10 s + 3 × 5 s.
 KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+
+Receiver = Callable[[bytes | memoryview, Link], None]  # gets each frame (kind and body), and where it came
+Refusal = FrameError | SecurityError | LinkDown  # what a receiver may have against a frame
 
 
 class Stream:
@@ -126,15 +129,17 @@ class Stream:
 
     def start(
         self,
-        on_frame: Callable[[bytes | memoryview], None],
+        begin: Callable[[], Receiver],
         on_end: Callable[[str], None],
-        first: Callable[[], None] | None = None,
+        refused: Callable[[Refusal], None] | None = None,
     ) -> None:
-        """Begin to read. One thread calls `first`, `on_frame` for every frame (kind and body), then `on_end` once.
+        """Begin to read. One thread calls `begin`, hands every frame to the receiver that this returned, and calls
+        `on_end` once.
 
-        A FrameError, from the framing or from `on_frame`, ends the stream; so does any other exception, which is also
-        logged. `on_frame` may write and may close; after a close no more frames come."""
-        reader = Supervised(partial(self._run, on_frame, on_end, first), f"headwater-{self.remote}")
+        `refused` is told what the receiver has against a frame, and may close the stream. Without it that ends the
+        stream, as what is wrong with the framing does; so does any other exception, which is also logged. A receiver
+        may write and may close; after a close no more frames come."""
+        reader = Supervised(partial(self._run, begin, on_end, refused), f"headwater-{self.remote}")
         with self._writing:
             if self._reader is not None:
                 raise RuntimeError(f"{self.remote}: start was called before; a stream is read by one")
@@ -197,7 +202,7 @@ class Stream:
             self._end(reason)
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until `on_end` has returned; True if it has. Not to be called by `on_frame` or `on_end`."""
+        """Wait until `on_end` has returned; True if it has. Not to be called by the receiver or `on_end`."""
         reader = self._reader
         if reader is not None and reader.ident is not None:
             reader.join(timeout)
@@ -285,14 +290,13 @@ class Stream:
 
     def _run(
         self,
-        on_frame: Callable[[bytes | memoryview], None],
+        begin: Callable[[], Receiver],
         on_end: Callable[[str], None],
-        first: Callable[[], None] | None,
+        refused: Callable[[Refusal], None] | None,
     ) -> None:
+        """Read to the end, then close the socket: only now nobody reads it, and nobody polls it any more either."""
         try:
-            if first is not None:
-                first()
-            reason = self._read(on_frame)
+            reason = self._read(begin(), refused)
         except FrameError as error:
             reason = f"{MALFORMED}: {error}"
         except SecurityError as error:
@@ -315,8 +319,10 @@ class Stream:
         except Exception as error:
             PROCESS.note(f"headwater-{self.remote}: the end of the link", error)
 
-    def _read(self, on_frame: Callable[[bytes | memoryview], None]) -> str:
+    def _read(self, receive: Receiver, refused: Callable[[Refusal], None] | None) -> str:
+        """Hand frames on until the stream ends; why it has."""
         get, feed, length, size = self._get, self._splitter.feed, PREFIX.unpack_from, SMALL
+        waiting = self.waiting  # `pump`, called by the receiver, may put more there
         parted = False  # a frame has begun
         while self._reason is None:
             data = get(size)
@@ -328,19 +334,21 @@ class Stream:
             if not parted and 4 < got <= self._limit and length(data)[0] == got - 4:
                 # Just one frame, as on every round trip: the splitter would find the same.
                 self.frames_in += 1
-                on_frame(data[4:] if got < 4096 else memoryview(data)[4:])
-                if not self.waiting:
-                    parted = self._splitter.waiting > 0  # `on_frame` may have read on
-                    continue
-                data = b""
-            size = LARGE if got == size else SMALL
-            frames = feed(data)
-            self.frames_in += len(frames)
-            self.waiting.extend(frames)
-            while self.waiting:
-                on_frame(self.waiting.popleft())
+                waiting.append(data[4:] if got < 4096 else memoryview(data)[4:])
+            else:
+                size = LARGE if got == size else SMALL
+                frames = feed(data)
+                self.frames_in += len(frames)
+                waiting.extend(frames)
+            while waiting:
+                try:
+                    receive(waiting.popleft(), self)
+                except (FrameError, SecurityError, LinkDown) as error:
+                    if refused is None:
+                        raise
+                    refused(error)
                 if self._reason is not None:
-                    self.waiting.clear()
+                    waiting.clear()
             parted = self._splitter.waiting > 0
         return self._reason
 
@@ -350,7 +358,7 @@ class Stream:
         return threading.current_thread() is self._reader
 
     def pump(self, timeout: float) -> bool:
-        """For `on_frame`, which has to wait for what may come after the frame it has: read on into `waiting`, from
+        """For a receiver, which has to wait for what may come after the frame it has: read on into `waiting`, from
         which it may take what it needs. Whether something came in time. Nothing comes where the stream is encrypted."""
         if not self.here or self._reason is not None or len(self.waiting) > MOST_WAITING:
             return False
@@ -408,6 +416,8 @@ class TlsStream(Stream):
                 return None
 
     def _take(self, size: int) -> bytes:
+        """What has come, waited for. The lock is held for one call only; a poll waits, so that another thread can write
+        meanwhile."""
         sock, lock, poll = self._sock, self._writing, self._poll
         with lock:
             ready = bool(sock.pending())  # the rest of a record, which the kernel has no more
