@@ -185,6 +185,7 @@ def _add_node(commands: Any) -> None:
 
 
 def _add_listen(commands: Any) -> None:
+    """The command `headwater listen`. Imports wait until it runs, so that other commands start quickly."""
     sub = commands.add_parser(
         "listen",
         help="print events of a channel as lines of JSON",
@@ -220,6 +221,7 @@ def _add_listen(commands: Any) -> None:
 
 
 def _add_publish(commands: Any) -> None:
+    """The command `headwater publish`."""
     sub = commands.add_parser(
         "publish",
         help="publish events from lines of JSON on standard input",
@@ -253,6 +255,7 @@ def _add_publish(commands: Any) -> None:
 
 
 def _add_certificates(commands: Any) -> None:
+    """The command `headwater certificates`, with its four kinds."""
     sub = commands.add_parser(
         "certificates",
         help="make an authority, and certificates for nodes",

@@ -107,6 +107,7 @@ def _can_fault(expr: Expr) -> str | None:
 
 
 def _executions(interest: Interest) -> str:
+    """Where and how the interest would be run: by which of the four executions, and why."""
     from headwater.native.program import needs_code
     from headwater.native.table import table_for
 

@@ -149,6 +149,7 @@ class Interest(Generic[Made]):
 
     @property
     def notation(self) -> str:
+        """In which notation it was written."""
         return self.program.notation
 
     @property
@@ -350,6 +351,7 @@ def _read(
     decls: tuple[ParamDecl, ...],
     builder: type[Builder],
 ) -> tuple[Program, Mapping[str, object]]:
+    """The program of a definition, by the parser of its notation, and the parameters that it was given with."""
     # The parsers are imported when they are first needed: each costs time that other notations need not pay.
     if notation == "python":
         from headwater.lang import pyfunc

@@ -30,7 +30,9 @@ MAX_POSITIONS = 100_000  # sources in a snapshot
 class Clock(Protocol):
     """The time of a node, in microseconds since 1970."""
 
-    def time(self) -> int: ...
+    def time(self) -> int:
+        """Microseconds since 1970, UTC."""
+        ...
 
 
 class Runnable(Protocol):
@@ -107,10 +109,13 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     state: bytes
 
     def dumps(self) -> bytes:
+        """As bytes, which `restore` takes."""
         return _ENCODER.encode(self)
 
 
 def snapshot(kind: str, fingerprint: bytes, positions: Mapping[str, int], state: bytes) -> bytes:
+    """The bytes of a snapshot: what kind of runnable, which program, up to which event of each source, and its
+    state."""
     return Snapshot(SNAPSHOT, kind, fingerprint, dict(positions), state).dumps()
 
 

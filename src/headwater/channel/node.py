@@ -188,6 +188,8 @@ class Node:
     def _derive(
         self, parent: Channel, name: str, where: Any, *, output: Any, params: Mapping[str, object] | None
     ) -> Channel:
+        """A channel of what an interest passes or makes of another channel's events. The interest is checked, and
+        compiled, before the registry's lock is taken: publishers of other channels do not wait for that."""
         check_name(name)
         if parent.type is None:
             raise ChannelError(f"channel {parent.name!r} has no type and carries bytes: nothing can be derived from it")

@@ -213,6 +213,8 @@ class _Run:
         self.stopped = False
 
     def play(self, streams: list[_Stream]) -> None:
+        """Publish the events of all channels in the order of their times, at the pace that is asked for: as many at
+        once as come before the next event of another channel."""
         while not self._ended():
             heads = [(when, order) for order, stream in enumerate(streams) if (when := stream.next) is not None]
             if not heads:

@@ -202,6 +202,7 @@ def _source(it: Source, look: _Look) -> SourceReport:
 
 
 def _subscription(it: Subscription, look: _Look) -> SubscriptionReport:
+    """The report of one subscription, from counts that were copied before."""
     queue = it._options.queue
     slow = None
     if it._mailbox.is_full:

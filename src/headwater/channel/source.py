@@ -348,6 +348,8 @@ class Source(SourceSlots, Generic[E_contra]):
         dispatch_all(ready)
 
     def _publish_batch(self, batch: Any) -> int:
+        """A batch by the slow path: checked as a whole first, so that all or nothing is published, and taken in piece
+        by piece, so that others can publish in between."""
         if self._test is not None:
             selection = self._test.batch(batch).selection.fill_null(False).to_numpy(zero_copy_only=False)
             if not selection.all():
@@ -543,6 +545,8 @@ def _publisher(source: Source[Any]) -> Callable[..., int]:
     enter, leave = gate.token.pop, gate.token.append
 
     def publish(self: Source[Any], event: Any = None, /, **fields: Any) -> int:
+        """What `Source.publish` does, with all it needs at hand: encode, wait where a queue is full, take the source's
+        lock, and hand over by the fast path or write a letter. Handlers are called when the lock is free again."""
         if fields or (record := fast(event)) is None:
             record, event = self._encode(event, fields)
         if full:

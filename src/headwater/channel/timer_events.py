@@ -101,6 +101,7 @@ class Deadline(Timer):
         return not self._over and not self.node.closed
 
     def start(self) -> None:
+        """Begin to watch: an event is due `within` from the last one on."""
         if not self._over:
             with suppress(ClosedError):  # the node is closing
                 self._handle = self.node._timers.call_at(self._last + self.within, self._look, priority=self.priority)
@@ -170,6 +171,8 @@ class Timing:
         priority: int,
         name: str | None,
     ) -> Deadline:
+        """A timer that publishes when a channel has been silent for too long. It watches by a subscription of its own,
+        and is given up if that cannot be made."""
         seconds = check_seconds("deadline: within", within)
         watched = self.node.channel(on) if isinstance(on, str) else on
         if watched.node is not self.node:

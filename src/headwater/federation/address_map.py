@@ -95,6 +95,7 @@ class HashedGroups:
         return [ConfigProblem(f"{place} count", f"groups up to {LAST} at most", found, hint)]
 
     def group(self, channel: str) -> Group:
+        """The group of a channel, by a hash of its name that is the same at every node."""
         digest = blake2b(channel.encode(), digest_size=8, person=b"hw-groups").digest()
         at = int.from_bytes(digest, "little") % self.count
         return Group(str(IPv4Address(self.base) + at), self.port)
@@ -134,6 +135,7 @@ class FixedGroups:
         object.__setattr__(self, "default", default)
 
     def group(self, channel: str) -> Group | None:
+        """The group of the first pattern that the channel's name fits, else the default."""
         for pattern, group in self.groups:
             if pattern.matches(channel):
                 return group

@@ -227,6 +227,7 @@ class FederationReport:
         return made
 
     def __str__(self) -> str:
+        """As text: the others first, then what is wrong, and tables last."""
         if not self.federation:
             return f"node {self.node} has no network"
         where = f"listening at {', '.join(self.endpoints)}" if self.endpoints else "not listening"
@@ -354,6 +355,7 @@ def _failed_messages(engine: Engine) -> dict[str, int]:
 
 
 def _peer(engine: Engine, peer: Peer) -> PeerReport:
+    """The report of one other node: its link, its lanes, what came and what it was asked for."""
     link, gone = peer.link, peer.gone
     lanes, stand_ins = list(peer.lanes()), list(peer.remote_sources.values())
     return PeerReport(
@@ -510,6 +512,7 @@ def _asked_as(attachment: Attachment, peer: Peer) -> Iterator[tuple[Channel, Ent
 
 
 def _counted(engine: Engine, peer: Peer, channel: str, entry: Entry, told: Told) -> RemoteCounts:
+    """What an interest of this node has counted at a peer."""
     where, why = engine.demands.placed(peer, channel, entry) or ("", "")
     found = told.counts.get(engine.demands.number(entry) or 0)
     shown: dict[str, Any] = {

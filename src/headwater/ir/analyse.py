@@ -224,6 +224,8 @@ class _Flow(Evaluator):
         return env
 
     def stmt(self, stmt: Stmt, env: Env) -> Env | None:
+        """What holds after a statement, if it held before; None if it does not end. Faults that it may have are noted
+        on the way."""
         match stmt:
             case Assign(slot=slot, value=value):
                 return self.assign(slot, self.eval(value, env), env)
@@ -349,6 +351,8 @@ class _Flow(Evaluator):
         return least if least is not None and least <= self.fuel else None
 
     def rounds(self, c: Counter, entry: Env, head: Env) -> int | None:
+        """The most rounds that a counting loop can make, from what is known when it begins and at its head; None:
+        nobody can tell."""
         start, limit, by = entry.vars[c.slot], self.silently(c.limit, head), self.silently(c.by, head)
         if start.empty or limit.empty or by.empty:
             return 0 if start.empty or limit.empty else None

@@ -263,6 +263,8 @@ class _Filter:
         return found[1]
 
     def _holds(self, expr: Expr, truth: bool) -> list[Way]:
+        """The ways in which an expression can be true (or, without `truth`, false), each as domains of what it reads;
+        an over-approximation where it cannot be told apart."""
         match expr:
             case Const(value=value):
                 return [{}] if value is truth else []

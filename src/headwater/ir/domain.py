@@ -18,6 +18,9 @@ FEW = 64  # an integer interval no larger is held as its members
 
 @dataclass(frozen=True, slots=True)
 class Domain:
+    """A set of values: an interval less some exceptions, or its members; with or without NaN, and missing. Frozen, as a
+    part of ways."""
+
     lo: Any = None
     hi: Any = None
     lo_open: bool = False
@@ -62,6 +65,7 @@ def everything(type: Type, lo: int | None, hi: int | None, missing: bool) -> Dom
 
 
 def is_whole(type: Type) -> bool:
+    """Whether values of a type are integers, so that an open bound is the closed one beside it."""
     return isinstance(type, Scalar) and (type.is_integer or type == TIMESTAMP)
 
 

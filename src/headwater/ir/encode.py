@@ -154,6 +154,7 @@ class Encoder:
         return [self.stmt(stmt) for stmt in block]
 
     def stmt(self, stmt: Stmt) -> list[Any]:
+        """A statement as a list that begins with its number; places in the text are left out."""
         match stmt:
             case Return(value=value):
                 return [8, self.expr(value)]

@@ -124,6 +124,7 @@ class Evaluator:
         return value
 
     def _eval(self, expr: Expr, env: Env) -> tuple[Value, bool]:
+        """The interval an expression is in, and whether it may fault by itself; its parts are evaluated on the way."""
         match expr:
             case Const(value=constant):
                 return iv.constant(constant), False

@@ -68,12 +68,16 @@ FUEL = 100_000
 
 
 class Status(IntEnum):
+    """What became of an event."""
+
     REJECTED = 0
     PASSED = 1
     UNDECIDED = 2
 
 
 class Fault(IntFlag):
+    """What went wrong while an event was evaluated; several may have."""
+
     NONE = 0
     OVERFLOW = 1
     DIVISION = 2
@@ -94,12 +98,15 @@ class EventContext:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """What became of an event, what went wrong on the way, and what the interest made of it, if it makes anything."""
+
     status: Status
     faults: Fault = Fault.NONE
     output: dict[str, Any] | None = None
 
     @property
     def passed(self) -> bool:
+        """Whether the interest was true."""
         return self.status is Status.PASSED
 
 
@@ -136,6 +143,7 @@ class _Run:
     # ── statements: each returns None to go on, or "break", "continue", "return" ──
 
     def block(self, block: Block) -> str | None:
+        """Run statements: "break", "continue" or "return" if one of them has ended the block, else None."""
         for stmt in block:
             match stmt:
                 case Assign(slot=slot, value=value):
@@ -215,6 +223,8 @@ class _Run:
         self.faults |= fault
 
     def eval(self, expr: Expr) -> Any:
+        """The value of an expression; None where it is missing. This is the meaning that all other executions are
+        compared with."""
         match expr:
             case Const(value=value):
                 return value
@@ -324,6 +334,7 @@ class _Run:
                 return ~x if type == I64 else (1 << 64) - 1 - x
 
     def binary(self, op: str, x: Any, y: Any, type: Type) -> Any:
+        """An arithmetic operation on two values that are there; None, and a fault, where it cannot be computed."""
         if type == F64:
             return self.float_binary(op, x, y)
         match op:
@@ -385,6 +396,7 @@ class _Run:
         return self.fit(int(x), to)
 
     def reduce(self, op: str, value: Any, stored: Type) -> Any:
+        """An array or list as one value, element by element in its order: floats are not associative."""
         if value is None:
             return None
         if op == "len":

@@ -20,6 +20,9 @@ LENGTH_MAX = 1 << 48  # no list or text is longer, in any memory
 
 
 class Value(NamedTuple):
+    """What is known of a value: whether it may be missing, and, of a number, from where to where it is; no bounds:
+    anything."""
+
     miss: bool
     lo: int | float | None = None
     hi: int | float | None = None
@@ -53,6 +56,7 @@ def top(type: Type, miss: bool) -> Value:
 
 
 def constant(value: bool | int | float | str | bytes) -> Value:
+    """What is known of a constant: everything, if it is a finite number."""
     if isinstance(value, int):
         return Value(False, int(value), int(value))
     if isinstance(value, float) and math.isfinite(value):
@@ -169,6 +173,7 @@ def _quotient(op: str, x: int, d: int) -> int:
 
 
 def negate(a: Value, type: Type) -> tuple[Value, bool]:
+    """The interval of a negation, and whether it may overflow."""
     if a.empty:
         return NOTHING, False
     if type == F64:
@@ -205,6 +210,7 @@ def compare(op: str, a: Value, b: Value) -> Value:
 
 
 def cast(a: Value, source: Type, to: Type) -> tuple[Value, bool]:
+    """The interval after a conversion, and whether that may be impossible for some of it."""
     if a.empty:
         return NOTHING, False
     if to == BOOL:

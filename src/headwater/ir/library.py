@@ -11,6 +11,7 @@ from typing import Any
 
 
 def compare(op: str, x: Any, y: Any) -> bool:
+    """Two values that are there; text by its UTF-8 bytes, NaN unequal to everything."""
     if isinstance(x, str):
         x, y = x.encode(), y.encode()
     match op:
@@ -29,14 +30,17 @@ def compare(op: str, x: Any, y: Any) -> bool:
 
 
 def least(x: Any, y: Any) -> Any:
+    """The lesser of two; NaN if one of them is."""
     return x if x != x else y if y != y or y < x else x
 
 
 def greatest(x: Any, y: Any) -> Any:
+    """The greater of two; NaN if one of them is."""
     return x if x != x else y if y != y or y > x else x
 
 
 def to_double(x: int) -> float:
+    """The nearest float."""
     return float(x)  # CPython rounds to nearest even
 
 

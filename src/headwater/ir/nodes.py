@@ -293,6 +293,8 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class AssignElem:
+    """`variable[index]... = value`; a fault, and no change, if an index is out of range."""
+
     slot: int
     indices: tuple[Expr, ...]
     value: Expr
@@ -345,11 +347,15 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Break:
+    """Leave the innermost loop."""
+
     span: Span = _span
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
+    """Go on with the step of the innermost loop."""
+
     span: Span = _span
 
 

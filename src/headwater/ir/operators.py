@@ -518,10 +518,12 @@ class Operators(Notes):
 
 
 def is_number(type: Type) -> bool:
+    """Whether a promoted type is one to calculate with."""
     return type in (I64, U64, F64)
 
 
 def is_scalar(type: Type) -> bool:
+    """Whether a type is neither an array, a list nor a record."""
     return isinstance(type, Scalar | Enum)
 
 

@@ -14,6 +14,8 @@ def blank(record: Record) -> dict[str, Any]:
 
 
 def blank_value(type: Type, optional: bool) -> Any:
+    """What a field of an output has that nothing is assigned to: zeros in an array, blanks in a record, else
+    missing."""
     match type:
         case Array() if not optional and _zero(type.element) is not None:
             return _zeros(type.shape, _zero(type.element))

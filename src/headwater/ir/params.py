@@ -137,6 +137,7 @@ def bind(decls: Iterable[ParamDecl], values: Mapping[str, object]) -> dict[str, 
 
 
 def _bind(decl: ParamDecl, value: Any) -> Any:
+    """A parameter's value as programs take it, checked against its declaration."""
     where = f"parameter {decl.name!r}"
     match decl.kind, value:
         case "scalar", _:
@@ -170,6 +171,7 @@ def _plain_zero(value: Any) -> Any:
 
 
 def _raw(where: str, value: Any, type: Type) -> Any:
+    """One value of a parameter as the interpreter has it: checked, text as text, times in microseconds."""
     match value:
         case bool() if type == BOOL:
             return value

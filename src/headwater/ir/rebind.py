@@ -71,6 +71,8 @@ def _expr(expr: Expr, other: Record) -> Expr:
 
 
 def _node(node: Expr, other: Record) -> Expr:
+    """An expression over another record type: what that does not have is missing, and what it stores otherwise is
+    converted."""
     match node:
         case IsMissing(a=Missing(), span=span):
             return Const(True, node.type, span)

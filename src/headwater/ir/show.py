@@ -108,6 +108,7 @@ def _block(block: Block, variables: tuple[Variable, ...], indent: str) -> list[s
 
 
 def _stmt(stmt: Stmt, v: tuple[Variable, ...]) -> list[str]:
+    """The lines of a statement."""
     match stmt:
         case Assign(slot=slot, value=value):
             return [f"{_name(slot, v)} = {_expr(value, v)}"]
@@ -156,6 +157,7 @@ def _inner(expr: Expr, v: tuple[Variable, ...]) -> str:
 
 
 def _expr(expr: Expr, v: tuple[Variable, ...]) -> str:
+    """An expression as text, in a form close to the grammar's."""
     match expr:
         case Const():
             return _const(expr)

@@ -156,6 +156,8 @@ class Simplifier:
                 return Unary("not", a, BOOL, span)
 
     def logic(self, op: Literal["and", "or"], args: Iterable[Expr], span: Span = NOWHERE) -> Expr:
+        """A conjunction or disjunction, flat, without repetitions and without what cannot matter; what may fault stays,
+        since faults are counted."""
         decisive = op == "or"
         kept: list[Expr] = []
         seen: set[Expr] = set()
@@ -311,6 +313,7 @@ class Simplifier:
         return expr
 
     def cond(self, expr: Cond) -> Expr:
+        """A choice, without it where the test is known, both ways are the same, or it can be said as logic."""
         test, then, other, neither = expr.test, expr.then, expr.other, expr.neither
         if isinstance(test, Const):
             return then if test.value else other

@@ -133,6 +133,8 @@ class _Decoder:
         self.nodes = self.initial = 0
 
     def program(self, form: object) -> Program:
+        """A program from its serial form, with nothing relied on: sizes and numbers are checked here, types and places
+        by `verify`."""
         parts = _list(form, "a program")
         if not parts or parts[0] != encode.VERSION or parts[0].__class__ is not int:
             found = repr(parts[0])[:20] if parts else "nothing"
@@ -174,6 +176,8 @@ class _Decoder:
         return type
 
     def composite(self, entry: object) -> None:
+        """Take in one enumeration, array, list or record; later ones refer to it by number. How deep and large they
+        become together is limited."""
         parts = _list(entry, "a type")
         made: Type
         key: object
@@ -243,6 +247,7 @@ class _Decoder:
         return tuple(self.stmt(stmt, nesting + 1) for stmt in _list(form, "a block"))
 
     def stmt(self, form: object, nesting: int) -> Stmt:
+        """A statement from its list."""
         tag, *parts = self.node(form, len(encode.STATEMENTS))
         if len(parts) != (2, 3, 2, 2, 3, 3, 0, 0, 1)[tag]:
             _wrong("another number of parts in a statement")

@@ -199,6 +199,7 @@ class _Verifier:
             self.stmt(stmt, nesting + 1, loop=loop, step=step)
 
     def stmt(self, stmt: Stmt, nesting: int, *, loop: bool, step: bool) -> None:
+        """Check a statement: its parts, its types, and that it may stand there."""
         match stmt:
             case Assign(slot=slot, value=value):
                 self.store(self.slot(slot, array=False).type, value)
@@ -303,6 +304,8 @@ class _Verifier:
         return found
 
     def typed(self, expr: Expr, depth: int) -> Type:
+        """The type of an expression, of which every part is checked. Builders make nothing else; a program that came
+        from elsewhere may say anything."""
         match expr:
             case Const(value=value, type=type):
                 _check(_is_scalar(type) and constant_fits(value, type), f"a constant of type {type}")

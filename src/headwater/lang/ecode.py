@@ -152,6 +152,8 @@ def _syntax(source: Source) -> Sequence[Ast]:
 
 
 def _syntax_problem(source: Source, message: str, lexer: Any) -> Any:
+    """What the C parser says, at the place and in words that fit E-Code: its own speak of C, and of a text that was
+    wrapped."""
     found = re.match(r"\S*?:(\d+):(\d+): (.*)", message, re.DOTALL)
     if found:
         start, message = source.at(int(found.group(1)) - 1, int(found.group(2))), found.group(3)
@@ -237,6 +239,7 @@ class _Statements(Declarations):
         return body
 
     def stmt(self, node: Ast) -> list[Stmt]:
+        """The statements that one of C becomes; what E-Code does not have is a problem with its place."""
         if len(self.b.problems) > _MANY:
             self.b.finish(())  # enough to read; a hostile text could have as many as it has tokens
         match node:
@@ -372,6 +375,7 @@ class _Statements(Declarations):
         return self.b.assign(target.slot, value, span)
 
     def _target(self, node: Ast) -> _Target | None:
+        """What an assignment assigns to: a variable, an element of one, or a field of the output."""
         root, steps = self.steps(node)
         name = root.name if isinstance(root, c_ast.ID) else None
         slot = self.b.find(name) if name else None

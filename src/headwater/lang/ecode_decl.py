@@ -30,6 +30,8 @@ class Declarations(Expressions):
         self._hidden = 0
 
     def declare(self, node: Ast) -> list[Stmt]:
+        """The statements of a declaration: the variable is known from here on, and what it begins with is assigned.
+        What is static becomes state."""
         if node.name is None:
             self.b.problem(self.span(node), f"{spoken(node.type)} is not E-Code")
             return []
@@ -74,6 +76,7 @@ class Declarations(Expressions):
             self.b.declare(name, I64, span)
 
     def _shape(self, dims: list[Ast], init: Ast, span: Span) -> tuple[int, ...] | None:
+        """The dimensions of an array, which must be constants; the first may follow from the initialiser."""
         if len(dims) > MAX_DIMENSIONS:
             self.b.problem(span, f"an array of {len(dims)} dimensions", expected=f"at most {MAX_DIMENSIONS}")
             return None

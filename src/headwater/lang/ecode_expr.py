@@ -73,6 +73,7 @@ class Expressions(Types):
             self._depth -= 1
 
     def _expr(self, node: Ast, want: Type | None) -> Expr:
+        """An expression of C. `want`: the type it is used as, by which members of enumerations are found."""
         match node:
             case c_ast.Constant():
                 return self._constant(node)
@@ -131,6 +132,8 @@ class Expressions(Types):
         return isinstance(node, c_ast.ID) and node.name == "NULL" and not self.is_known("NULL")
 
     def _name(self, name: str, span: Span, want: Type | None) -> Expr:
+        """What a name stands for, in the order in which C would look: variables, parameters, constants, members of an
+        enumeration; then fields, with advice."""
         slot = self.b.find(name)
         if slot is not None:
             return self.b.var(slot, span)
@@ -285,6 +288,7 @@ class Expressions(Types):
         return self.b.compare(op, a, b, span)
 
     def _unary(self, node: Ast) -> Expr:
+        """An operator with one operand; those of C that need memory or change something are problems."""
         op, at = node.op, self.operator(node)
         if op in ("++", "--", "p++", "p--"):
             hint = f"write x {op[-1]}= 1; as a statement of its own"
@@ -334,6 +338,8 @@ class Expressions(Types):
     # ── functions ──
 
     def _call(self, node: Ast) -> Expr:
+        """A call of a library function, or of what looks like one: missing, sets and maps, times, string functions of
+        C."""
         start = self.start(node)
         span = Span(start, self.source.partner("(", self.source.word(start).end))
         if not isinstance(node.name, c_ast.ID):

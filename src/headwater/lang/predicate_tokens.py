@@ -149,6 +149,7 @@ class Tokens:
     # ── reading ──
 
     def _scan(self) -> list[Any]:
+        """The tokens of the SQL tokenizer, or what is wrong with the text, at its place."""
         text = self.text
         try:
             tokens: list[Any] = engine.tokenizer.tokenize(text)
@@ -174,6 +175,9 @@ class Tokens:
         return tokens
 
     def _read(self) -> None:
+        """The tokens of the predicate notation, made from those of SQL in one pass: names with dots and parameters are
+        joined, what the notation does not have is refused, and depth is counted, so that no text makes the parser
+        recurse without limit."""
         tokens = self._scan()
         text, out = self.text, self.out
         count, at, reached = len(tokens), 0, 0

@@ -104,6 +104,7 @@ class Expressions:
         return self.b.problem(self.source.span(node), message, **more)
 
     def expr(self, node: Any) -> Expr:
+        """An expression of Python."""
         match node:
             case ast.Constant():
                 return self._constant(node)
@@ -402,6 +403,7 @@ class Expressions:
         return self.b.call(_METHODS[func.attr], [base, *(self.expr(arg) for arg in node.args)], span)
 
     def _function(self, node: ast.Call, names: list[str]) -> Expr:
+        """A call of a function of the library, by whatever name it was imported."""
         span, name = self.source.span(node), names[-1]
         if not self._is_ours(names[0]):
             hint = "write its expression in place, or use a function of the library"
@@ -432,6 +434,7 @@ class Expressions:
 
 
 def is_none(node: Any) -> bool:
+    """Whether a node is the constant None."""
     return isinstance(node, ast.Constant) and node.value is None
 
 

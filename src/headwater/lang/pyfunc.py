@@ -120,6 +120,8 @@ class _Function(Statements):
                 self.problem(decorator, "a decorator is not possible here", hint="leave it out")
 
     def _signature(self, args: ast.arguments) -> None:
+        """Which parameters are the event, the output and the state, and which are parameters of the interest; what a
+        signature may not have is a problem."""
         positional = [*args.posonlyargs, *args.args]
         for star in (args.vararg, args.kwarg):
             if star is not None:

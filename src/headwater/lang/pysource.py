@@ -155,6 +155,7 @@ def _only_function(module: ast.Module) -> Function | None:
 
 
 def _from_function(function: Any) -> Source:
+    """The text of a function and where it is in its file, found by its code object: a line may have several lambdas."""
     if not isinstance(function, FunctionType):
         found = type(function).__name__
         raise syntax_error("", NOWHERE, "this is not a function", expected="a function, a lambda, or source text",

@@ -72,6 +72,7 @@ class Statements(Expressions):
         return done
 
     def _statement(self, node: ast.stmt) -> list[Stmt]:
+        """The statements that one of Python becomes."""
         span = self.source.span(node)
         match node:
             case ast.Pass():
@@ -192,6 +193,7 @@ class Statements(Expressions):
         return self.problem(node, "the output cannot be read", hint="compute in a variable, then set the output")
 
     def _assign(self, target: ast.expr, value: Expr, node: Any) -> list[Stmt]:
+        """An assignment to a variable, an attribute of the state, an element or a field of the output."""
         span = self.source.span(node)
         match target:
             case ast.Name(id=name):
@@ -220,6 +222,8 @@ class Statements(Expressions):
         return name in (self.names.event, self.names.out) or name in self.names.states or name in self.b.params
 
     def _assign_local(self, target: Any, name: str, value: Expr, node: Any) -> list[Stmt]:
+        """An assignment to a variable. The first one gives it its type; a name for a part of the event is an alias, and
+        no variable."""
         names = self.names
         if self._is_parameter(name):
             self.problem(target, f"{name!r} is a parameter of the function", hint="use a variable of another name")
@@ -253,6 +257,7 @@ class Statements(Expressions):
         return self.b.assign(slot, value, self.source.span(node))
 
     def _annotated(self, node: ast.AnnAssign) -> list[Stmt]:
+        """`name: type = value`: the way to give a variable another type than its first value has."""
         name = node.annotation.id if isinstance(node.annotation, ast.Name) else getattr(node.annotation, "attr", "")
         type = _ANNOTATIONS.get(name)
         if not isinstance(node.target, ast.Name) or type is None:
@@ -301,6 +306,8 @@ class Statements(Expressions):
         return self._for_each(node, node.target)
 
     def _for_range(self, node: ast.For, target: ast.Name, call: ast.Call) -> list[Stmt]:
+        """`for i in range(...)` as a counting loop, with a counter of its own where the body changes `i` or needs it
+        afterwards."""
         span, place = self.source.span(node), self.source.span(call)
         step = self._step(call)
         limits = [self._limit(arg) for arg in call.args[:2]]
@@ -365,6 +372,8 @@ class Statements(Expressions):
         return self._counters[target.id]
 
     def _for_each(self, node: ast.For, target: ast.Name) -> list[Stmt]:
+        """`for x in e.items` as a counting loop over places; `x` is a variable, or, of arrays and records, an alias of
+        the element."""
         span, place = self.source.span(node), self.source.span(node.iter)
         whole = self._iterated(node)
         if not isinstance(whole, Load):

@@ -26,6 +26,7 @@ def refusal(text: str, span: Span, message: str, **more: str | None) -> Interest
 
 
 def too_deep(text: str, span: Span) -> InterestRefused:
+    """The refusal of a text that is nested too deeply."""
     return refusal(text, span, NESTED, hint=NESTED_HINT)
 
 

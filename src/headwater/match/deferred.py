@@ -20,6 +20,7 @@ class Later:
 
     @cached_property
     def now(self) -> Matching:
+        """The value, made now if it was not asked for yet."""
         return self._matcher.snapshot()
 
     def __getattr__(self, name: str) -> Any:

@@ -43,6 +43,8 @@ _LAST = End(None, 0, w.MISSING)  # with a start above it, an interval that wraps
 
 
 class Lowered(NamedTuple):
+    """An interest as predicates on attributes, all of which must hold."""
+
     predicates: tuple[Predicate, ...]
     faulty: bool  # native code that may fault: more is counted
 

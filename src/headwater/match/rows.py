@@ -63,6 +63,8 @@ class Rows:
         return made
 
     def match(self, batch: Any, totals: Any, ledger: Ledger | None) -> Spans:
+        """The entries that want some of a batch, and which rows: by the kernel for few interests, or by ranks; answers
+        of opaque ones are asked for before."""
         if not isinstance(batch, pa.RecordBatch):
             raise ExecutionError(f"expected a pyarrow RecordBatch, found {type(batch).__name__}")
         core, rows = self.core, batch.num_rows

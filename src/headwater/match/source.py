@@ -80,6 +80,8 @@ class Payloads:
 
 
 def from_entries(entries: Sequence[Entry]) -> Source:
+    """The tables of these entries: for each attribute all constants in order, and predicates as ranges of ranks among
+    them."""
     numbers: dict[Attribute, int] = {}
     constants: list[set[Key]] = []
     for entry in entries:

@@ -93,6 +93,7 @@ def batch_source(analysis: Analysis) -> tuple[str, Plan, bool, bool]:
 
 
 def _source(analysis: Analysis) -> tuple[str, Plan, bool, bool]:
+    """As `batch_source`, which makes room on the stack first: a program may be nested deeply."""
     program = analysis.program
     module = Module()
     fn = Fn(
@@ -338,6 +339,8 @@ class _Job:
 
 
 def meta_columns(meta: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    """What is known of the events beside them, one column each: what is given for all of them is repeated, what is not
+    is missing."""
     unknown = next((name for name in meta if name not in META_TYPES), None)
     if unknown is not None:
         raise ExecutionError(f"meta: expected {', '.join(META_TYPES)}, found {unknown!r}")

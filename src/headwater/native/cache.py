@@ -45,6 +45,7 @@ def clear() -> None:
 
 
 def size() -> int:
+    """How many programs are kept."""
     return len(_entries)
 
 

@@ -28,6 +28,7 @@ class Val:
 
 
 def is_text(type: Type) -> bool:
+    """Whether values are a pointer and a length."""
     return type in (TEXT, BYTES)
 
 
@@ -46,6 +47,7 @@ def double(value: float) -> str:
 
 
 def zero(type: Type) -> str:
+    """What stands for a value that is missing: nobody looks at it."""
     return {"i1": "false", "double": "0.0", "ptr": "null"}.get(llvm(type), "0")
 
 

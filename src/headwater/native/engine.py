@@ -113,6 +113,7 @@ _engine: _Engine | None = None
 
 
 def engine() -> _Engine:
+    """LLVM, made ready when it is first needed."""
     global _engine
     with _lock:
         if _engine is None:

@@ -66,6 +66,7 @@ def result_of(packed: int, output: bytes | None = None) -> Result:
 
 
 def analysed(program: Program | Analysis) -> Analysis:
+    """The analysis of a program, made now unless it is one."""
     return program if isinstance(program, Analysis) else analyse(program)
 
 
@@ -76,6 +77,7 @@ def record_source(analysis: Analysis) -> str:
 
 
 def _source(analysis: Analysis) -> str:
+    """The machine code's text for one record: check the header, run the body, put the output together."""
     program = analysis.program
     module = Module()
     fn = Fn(module, "i32 @run(ptr noalias %rec, i64 %len, ptr noalias %env) nounwind")
@@ -134,6 +136,7 @@ def unbounded(program: Program) -> bool:
 
 
 def uses_meta(program: Program) -> bool:
+    """Whether a program looks at what is known beside the event: source, node, number, time."""
     return any(isinstance(e, Meta) for e in all_expressions(program.body))
 
 

@@ -24,6 +24,7 @@ def attempt(function: str, a: Sql | str, b: Sql | str) -> str:
 
 
 def unary(op: str, a: Sql, type: Type) -> Sql:
+    """Negation, missing where it overflows, or the complement."""
     if op == "neg":
         return Sql(f"(- {a})", nullable=a.nullable, nan=a.nan) if type == F64 else Sql(f"try_subtract(0L, {a})")
     if type == I64:
@@ -32,6 +33,7 @@ def unary(op: str, a: Sql, type: Type) -> Sql:
 
 
 def binary(op: str, a: Sql, b: Sql, type: Type, a_type: Type, b_type: Type) -> Sql:
+    """An operation on two numbers or times; missing where it overflows or divides by zero, in any ANSI mode."""
     if TIMESTAMP in (a_type, b_type):
         moved = Sql(attempt(_TRY[op], micros(a, a_type), micros(b, b_type)))
         return to_timestamp(moved) if type == TIMESTAMP else moved
@@ -128,11 +130,13 @@ def micros(a: Sql, type: Type) -> str:
 
 
 def to_timestamp(value: Sql) -> Sql:
+    """Microseconds as a timestamp; missing outside the years 1 to 9999."""
     inside = f"{value} BETWEEN {TIMESTAMP_MIN}L AND {TIMESTAMP_MAX}L"
     return Sql(f"CASE WHEN {inside} THEN timestamp_micros({value}) END")
 
 
 def cast(a: Sql, source: Type, to: Type) -> Sql:
+    """A conversion; missing where it is impossible."""
     assert isinstance(to, Scalar)
     if source == to:
         return a

@@ -106,6 +106,7 @@ class Lowering:
         return sql
 
     def _expr(self, expr: Expr, truth: bool) -> Sql:
+        """The SQL of an expression; with `truth`, missing may as well be false, which often is simpler."""
         match expr:
             case Const(value=value, type=type):
                 return literal(value, type)

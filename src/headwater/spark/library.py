@@ -16,6 +16,7 @@ _DATES = {"year": "year", "month": "month", "day": "dayofmonth", "weekday": "wee
 
 
 def call(fn: str, args: Sequence[Sql], types: Sequence[Type]) -> Sql:
+    """A call of a library function in SQL; where Spark's own function means something else, by guards."""
     a = args[0]
     match fn:
         case "abs":
@@ -127,6 +128,7 @@ def _duration(a: Sql, type: Type, unit: int) -> Sql:
 
 
 def reduce(op: str, array: str, stored: Type) -> Sql:
+    """An array or list as one value, element by element in its order, as the interpreter does."""
     assert isinstance(stored, Array | List)
     depth = len(stored.shape) if isinstance(stored, Array) else 1
     if op == "len":

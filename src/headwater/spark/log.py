@@ -36,6 +36,7 @@ def _folder(root: Path, channel: str) -> Path:
 
 
 def _with_tail(spark: Any, root: Path, channel: str) -> Any:
+    """What is at rest by Spark's own reader, and what is not yet by ours, both as of one moment."""
     from headwater.store.log.snapshot import Snapshot
 
     folder = root / _folder(root, channel)

@@ -87,6 +87,7 @@ def sql_type(type: Type) -> str:
 
 
 def null(type: Type) -> Sql:
+    """Missing, of a type."""
     return Sql(f"CAST(NULL AS {sql_type(type)})")
 
 
@@ -108,6 +109,7 @@ def text_literal(value: str) -> str:
 
 
 def double(value: float) -> str:
+    """A float as a literal; SQL has none for NaN and infinity."""
     if math.isnan(value):
         return "double('NaN')"
     if math.isinf(value):
@@ -128,11 +130,13 @@ def integer(value: int, spark_type: str) -> str:
 
 
 def integer_range(spark_type: str) -> tuple[int, int]:
+    """The least and the greatest value of an integer type."""
     bits = _INTEGER_SUFFIX[spark_type][1]
     return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
 
 def decimal(value: int) -> str:
+    """An unsigned integer of 64 bits as a literal."""
     return f"CAST({value}BD AS {DECIMAL})"
 
 

@@ -35,6 +35,7 @@ class Tables:
 
     @property
     def version(self) -> int:
+        """The number of the newest migration."""
         return len(self.steps)
 
 

@@ -89,6 +89,8 @@ class NodeState:
             raise self._unusable(error) from error
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Make an opened file this node's alone, and bring its tables up to date, in one transaction; StoreError if it
+        is no state file, is in use, or is of a newer version."""
         execute = connection.execute
         try:
             # Small pages, since one is written with each commit; no shared memory, since nobody else may look.
@@ -239,6 +241,7 @@ class NodeState:
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed."""
         return self._connection is None
 
     def __enter__(self) -> NodeState:

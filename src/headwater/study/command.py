@@ -131,6 +131,7 @@ def _equal_on_spark(result: Any) -> bool:
 
 
 def _own(args: argparse.Namespace) -> int:
+    """`headwater study FILE`: a study of a recording of one's own."""
     from headwater.spark.session import require_spark
     from headwater.study.own import study
     from headwater.study.own_page import page, summary

@@ -195,6 +195,7 @@ def _legend(series: Mapping[str, Sequence[int]]) -> tuple[tuple[int, str, str], 
 
 
 def _counts(result: OwnResult) -> list[Block]:
+    """The section on what each subscription got, live and on Spark."""
     found = result.found
     ranked = tuple(sorted(result.subscriptions, key=lambda each: -each.spark))
     blocks: list[Block] = []
@@ -246,6 +247,7 @@ def _received(ranked: Sequence[Compared], width: int) -> str:
 
 
 def _traffic(result: OwnResult) -> list[Block]:
+    """The section on what would cross between nodes, and what crossed."""
     found = result.found
     blocks: list[Block] = [
         Text(
@@ -319,6 +321,7 @@ def _code(result: OwnResult) -> list[Block]:
 
 
 def _notes(result: OwnResult) -> list[str]:
+    """What a reader has to know to judge the figures."""
     found = result.found
     notes = [
         f"**Spark** read the log of `{result.channel}` in `{result.log}` as `{result.file}` says"

@@ -189,17 +189,20 @@ def _enum(metadata: bytes, path: str, problems: list[str]) -> Enum | None:
 
 
 def is_text(arrow: Any) -> bool:
+    """Whether an Arrow type is one of its kinds of text."""
     kinds = pa.types
     return bool(kinds.is_string(arrow) or kinds.is_large_string(arrow) or kinds.is_string_view(arrow))
 
 
 def is_binary(arrow: Any) -> bool:
+    """Whether an Arrow type is one of its kinds of bytes."""
     kinds = pa.types
     variable = kinds.is_binary(arrow) or kinds.is_large_binary(arrow) or kinds.is_binary_view(arrow)
     return bool(variable or kinds.is_fixed_size_binary(arrow))
 
 
 def is_list(arrow: Any) -> bool:
+    """Whether an Arrow type is one of its kinds of lists of any length."""
     kinds = pa.types
     plain = (kinds.is_list(arrow) or kinds.is_large_list(arrow)) and not kinds.is_map(arrow)
     return bool(plain or kinds.is_list_view(arrow) or kinds.is_large_list_view(arrow))

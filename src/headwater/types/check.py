@@ -89,6 +89,8 @@ class _Walk:
         self.zeros(filled, base + level.size, path, "padding after the fields")
 
     def value(self, type: Type, at: int, path: str) -> None:
+        """Check one value of a record that came from elsewhere: references stay inside, text is UTF-8, what else has
+        limits is within them."""
         match type:
             case Scalar(name="bool"):
                 if self.data[at] > 1:

@@ -350,6 +350,7 @@ def _read_reference(out: _Source, form: _Format, step: str, align: int, at: int,
 
 
 def _read_record(out: _Source, form: _Format, binding: Binding, at: int, ind: int, raw: bool) -> str:
+    """The lines that read a record's fields, as Python; returned is the expression that makes the object."""
     record, level = binding.record, record_layout(binding.record)
     optional = sum(f.optional for f in record.fields)
     bitmaps = [out.fresh("m") for _ in range(level.bitmap_bytes)]

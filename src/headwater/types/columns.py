@@ -233,6 +233,7 @@ def column_values(array: Any, binding: Binding, *, raw: bool) -> list[Any]:
 
 
 def _present(array: Any, binding: Binding, raw: bool) -> list[Any]:
+    """The values of a column that has no nulls, as Python objects, or (`raw`) as the interpreter takes them."""
     type = binding.type
     match type:
         case Scalar(name="timestamp"):

@@ -240,6 +240,7 @@ def _dense(array: Any, type: Type, path: str, rows: Rows) -> Any:
 
 
 def _scalars(array: Any, type: Scalar, path: str, rows: Rows) -> Any:
+    """A column of scalars as its type stores it; EncodeError, with the row, where that would lose something."""
     target = arrow_type(type)
     made = array
     if array.type != target:

@@ -156,6 +156,8 @@ class EventMeta(msgspec.StructMeta):
         name: str | None = None,
         **options: Any,
     ) -> EventMeta:
+        """Make the class of an event type: a frozen msgspec struct. Options that would change what is on the wire are
+        refused."""
         if not options.get("frozen", True):
             raise TypeDeclarationError(f"{cls_name}: events are immutable; remove frozen=False")
         if name is not None and not name:
@@ -262,6 +264,7 @@ def make_class(record: model.Record, attrs: tuple[str, ...], parts: tuple[Bindin
 
 
 def _bind_class(cls: Any, within: tuple[Any, ...]) -> Binding:
+    """How instances of an event class are encoded; all that is wrong with its fields is said at once."""
     if "__event_bound__" in cls.__dict__:
         return cls.__event_bound__  # type: ignore[no-any-return]
     if cls in within:
@@ -333,6 +336,7 @@ class _Resolver:
         return self.bind(annotation), False
 
     def bind(self, annotation: Any) -> Binding:
+        """The type that an annotation stands for."""
         annotation = self.evaluate(annotation)
         if get_origin(annotation) is Annotated:
             return self.annotated(*get_args(annotation))

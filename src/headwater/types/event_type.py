@@ -37,6 +37,7 @@ class EventType:
 
     @property
     def name(self) -> str:
+        """The name of its record."""
         return self.record.name
 
     @property
@@ -51,6 +52,7 @@ class EventType:
 
     @cached_property
     def binding(self) -> Binding:
+        """How instances of its class are encoded: of the class it was declared with, or of one that is made."""
         return self._given if self._given is not None else bind(self.record, make_class)
 
     @property

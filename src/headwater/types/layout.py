@@ -96,6 +96,7 @@ class Layout:
 
     @property
     def slots(self) -> dict[str, Slot]:
+        """Where each field is, by name."""
         return self.level.slots
 
     @property

@@ -137,6 +137,8 @@ class List:
 
 @dataclass(frozen=True, slots=True)
 class Field:
+    """A field of a record. An optional one may be missing."""
+
     name: str
     type: Type
     optional: bool = False
@@ -172,6 +174,7 @@ class Record:
 
     @cached_property
     def by_name(self) -> dict[str, Field]:
+        """Its fields by name."""
         return {field.name: field for field in self.fields}
 
     @cached_property

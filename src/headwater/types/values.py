@@ -81,6 +81,8 @@ def _shown(value: Any) -> str:
 
 
 def _record(binding: Binding, value: Any, path: str) -> dict[str, Any]:
+    """The values of a record's fields, by name, from an instance or a mapping; EncodeError with the path of what is
+    wrong."""
     fields = binding.record.fields
     if isinstance(value, Mapping):
         known = binding.record.by_name

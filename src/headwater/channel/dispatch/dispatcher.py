@@ -183,6 +183,8 @@ class InlineDispatcher:
             self._peak = max(self._peak, len(here.later))
 
     def _run(self, item: Dispatchable, here: _Here, until: Phase) -> None:
+        """Empty an item in the calling thread, and be counted as active meanwhile, so that a close can wait for it.
+        From the phase after `until` on nothing is run any more: the item is lost."""
         active = self._active
         outer = here not in active
         if outer:

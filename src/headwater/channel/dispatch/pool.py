@@ -308,6 +308,8 @@ class ThreadDispatcher:
                 self._blocked -= 1
 
     def close(self, *, drain: bool, timeout: float | None) -> bool:
+        """As `Dispatcher.close`. A thread of the pool that closes it does not wait for itself: it works on what is
+        left, and the others are waited for."""
         end = timed(timeout)
         with self._lock:
             if not drain:

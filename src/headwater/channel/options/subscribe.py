@@ -191,6 +191,8 @@ def _queue(given: Queue | int | None, config: Config) -> Queue:
 
 
 def _dispatch(given: Dispatch | str | None, config: Config, *, coroutine: bool) -> Dispatch:
+    """The dispatch strategy of a subscription: what is given, or the node's. A coroutine needs a loop: by default that
+    in which `subscribe` is called."""
     if isinstance(given, str):
         if given not in STRATEGIES:
             raise SubscriptionError(f"dispatch: expected one of {', '.join(STRATEGIES)}, found {given!r}")

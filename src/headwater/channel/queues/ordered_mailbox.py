@@ -138,6 +138,9 @@ class OrderedMailbox(Mailbox):
             self.dispatch()
 
     def _advance(self) -> None:
+        """Queue the early events that nothing older can follow any more: the watermark, which is the least of what all
+        sources have promised, has passed them. If a source of this node holds it up, look again in a moment: nobody
+        else would tell."""
         # The order matters: what is not seen after these three steps is no older than `now`.
         now = self._now()
         sources = self._who()
@@ -178,6 +181,8 @@ class OrderedMailbox(Mailbox):
         return now if now >= latest else latest + 1
 
     def _who(self) -> _Sources:
+        """The sources whose events may still come, kept until the wiring changes: their gates, and those of other
+        nodes, which promise."""
         wiring, found = self._node._wiring, self._sources
         if found.version == wiring.version:
             return found

@@ -79,6 +79,7 @@ class Latency:
             self.buckets[:] = map(int.__add__, self.buckets, other._buckets)
 
     def copy(self) -> Latency:
+        """The same figures, which do not change any more."""
         return Latency(None if self._buckets is None else self._buckets.copy())
 
     def __add__(self, other: Latency) -> Latency:
@@ -99,6 +100,7 @@ class Latency:
 
     @property
     def count(self) -> int:
+        """How many events were timed."""
         return sum(self._buckets or ())
 
     @property

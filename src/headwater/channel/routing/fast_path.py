@@ -198,6 +198,8 @@ class HandlerBypass(Bypass):
         return malformed
 
     def _hand_over(self, records: Sequence[bytes]) -> tuple[int, int]:
+        """Call the handler for these, as long as the mailbox delivers (a handler may pause or close it): how many had
+        no event in them, and how many are done with. Failures are the subscription's, as on the slow path."""
         handler, decode, blocked, malformed = self.handler, self.decode, self.blocks_bypass, 0
         subscription, rest = self.subscription, iter(records)
         try:

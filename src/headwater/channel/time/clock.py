@@ -32,9 +32,11 @@ class SystemClock:
     __slots__ = ()
 
     def now(self) -> float:
+        """Seconds that never go back, from an unknown point on."""
         return time.monotonic()
 
     def time(self) -> int:
+        """Microseconds since 1970, UTC."""
         return time.time_ns() // 1000
 
     def __repr__(self) -> str:
@@ -70,9 +72,11 @@ class ManualClock:
         self._lock = threading.Lock()  # never held while a timer runs
 
     def now(self) -> float:
+        """Seconds, as far as it was advanced."""
         return self._now
 
     def time(self) -> int:
+        """Microseconds since 1970, UTC: where it began, and as far as it was advanced."""
         return self._time + round((self._now - self._start) * 1_000_000)
 
     def advance(self, seconds: float) -> None:

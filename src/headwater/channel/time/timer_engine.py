@@ -189,6 +189,8 @@ class Timers:
         return bool(self._due)
 
     def _fire(self, now: float, caught: type[BaseException]) -> None:
+        """Call one timer that is due, with no lock held. One that repeats is put back afterwards, at the next time that
+        is still to come: what was missed is told, not made up for."""
         with self._lock:
             if not self._collect(now):
                 return

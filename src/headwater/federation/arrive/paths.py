@@ -132,6 +132,8 @@ class Origin:
         return made
 
     def offer(self, way: Way, seqs: list[int], tag: int, ready: Ready) -> tuple[Verdict, list[int]]:
+        """Events have come by a way: which of them to take, if they count now (deduplicated), or whether to hold them
+        until it is clear that a better way does not bring them."""
         first_time = self.seen.first_time
         if tag & PAST:
             rows = [row for row, seq in enumerate(seqs) if first_time(seq, tag)]

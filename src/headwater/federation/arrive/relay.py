@@ -59,6 +59,7 @@ class RelayFlow(Flow):
         super().take(route if route.bypass is None else replace(route, bypass=None))  # there is no fast path
 
     def accept(self, letter: Letter, ready: Ready) -> None:
+        """As `Flow.accept`; each interest takes what it has not had by another gateway, so each is asked by itself."""
         self.seen += 1
         self.spread += 1
         route = self.route
@@ -96,6 +97,8 @@ class RelayFlow(Flow):
         return [member for member in entry.members if _onward(member)]
 
     def accept_chunk(self, chunk: Chunk, ready: Ready) -> None:
+        """As `Flow.accept_chunk`, with the same care. What runs alone gets records: its verdict is remembered for each
+        event."""
         n = len(chunk)
         self.seen += n
         self.spread += n

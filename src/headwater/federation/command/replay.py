@@ -49,6 +49,8 @@ def add_replay(
 
 
 def _replay(args: argparse.Namespace, join: Joining) -> int:
+    """`headwater log replay`: publish what a log has, once somebody listens; events that were not acknowledged in the
+    end are said, and the exit code tells."""
     from headwater.channel.replay import replay
     from headwater.federation.command.command import await_sinks
     from headwater.signals import end_signals

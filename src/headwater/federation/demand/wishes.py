@@ -139,6 +139,8 @@ class Wanted:
         return altered
 
     def _part(self, entry: Entry, old: Part | None) -> Part:
+        """What one entry makes a peer be asked for: where it is to run, and its wish. What was decided before (`old`)
+        stays, since the peer knows it by that."""
         channel, interest = self._channel, entry.interest
         sinks = list(sinks_behind([entry]))
         own = [member.subscription for member in entry.members if member.subscription is not None]

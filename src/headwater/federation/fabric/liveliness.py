@@ -67,6 +67,8 @@ class Liveliness:
         self._took((node, int(incarnation)), there=sample.kind == zenoh.SampleKind.PUT)
 
     def _took(self, who: Who, *, there: bool, vouched: bool = False) -> None:
+        """A sign of life was put up or taken down. Those that nobody can vouch for are counted against a limit: anybody
+        could put up as many as it likes."""
         node, proven = who[0], vouched or self._proven(*who)
         with self._lock:
             if there:

@@ -114,6 +114,7 @@ class Gateway:
 
     @property
     def closed(self) -> bool:
+        """Whether nothing is passed on any more, in either direction."""
         return all(way.over for way in self._ways)
 
     def close(self, *, timeout: float = 5.0) -> None:

@@ -57,6 +57,7 @@ def _engine(node: Node) -> Engine:
 
 
 def federation_name(node: Node) -> str:
+    """The name of the federation that a node is in."""
     return _engine(node).network.federation
 
 
@@ -239,6 +240,8 @@ class Passage:
         }
 
     def _make(self, key: Key, known: _Known) -> RelaySource | None:
+        """The relay, over there, of a source that is known here; None if the channel is not on both sides or is closed.
+        Types and filters are settled before the locks are taken."""
         ad = known.ad
         pair = self._in_both(ad.channel)
         if pair is None:

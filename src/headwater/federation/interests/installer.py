@@ -127,6 +127,8 @@ class Installer:
             return str(error)
 
     def _install(self, peer: Peer, principal: Principal, question: Question) -> Installed:
+        """Answer one question of a peer: refused, put off until its sinks are all back, answered from what is known (an
+        old one that came late), or carried out."""
         request = question.request
         channel = self._channel(request.channel)
         if channel is None or self._node.closed:
@@ -173,6 +175,9 @@ class Installer:
         return False
 
     def _change(self, peer: Peer, principal: Principal, crossing: Crossing, question: Question) -> Installed:
+        """Carry out a change of a peer's wishes: withdraw what is gone, admit what is new, and move all of it into
+        force at one point of each source, behind which a barrier is due. What is refused is told, and keeps nothing
+        else back."""
         request, channel = question.request, crossing.channel
         restarted = crossing.parked or crossing.incarnation != peer.incarnation
         names = question.names(crossing)

@@ -216,6 +216,8 @@ class Requester:
             self._context.scheduler.later(pause, lambda: self.sync(channel, [peer]))
 
     def _ask(self, peer: Peer, channel: Channel, asked: InterestRequest) -> None:
+        """Ask one peer about one channel, in a worker's thread, and see to it that it is asked again if something
+        changed meanwhile or it did not answer."""
         answered = False
         failure: Exception | None = None
         try:

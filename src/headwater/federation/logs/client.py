@@ -228,6 +228,7 @@ class LogClient:
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed."""
         return self._closed
 
     def __enter__(self) -> LogClient:
@@ -288,6 +289,8 @@ class LogClient:
         return self._unions[channel]
 
     def _parts(self, channel: str) -> dict[str, ChannelLogged]:
+        """What each node has of a channel's log, asked anew; an error if two nodes of one name have some, since their
+        sources could not be told apart."""
         found: dict[str, ChannelLogged] = {}
         for opened, listing in self._listings(channel):
             part = listing.channel
@@ -583,6 +586,7 @@ class Pages(Iterator[Any]):
         return self
 
     def __next__(self) -> pa.RecordBatch:
+        """The next rows. While they are worked on, the question for the following page is under way."""
         while not self._over:
             if self._under_way is None:  # it failed before, and is tried again
                 self._under_way = self._client._start(self._node, self._question)

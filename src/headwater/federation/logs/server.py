@@ -66,6 +66,7 @@ class LogReads:
     bytes: int = 0
 
     def as_dict(self) -> dict[str, int]:
+        """As plain numbers, for reports."""
         return asdict(self)
 
 
@@ -142,6 +143,8 @@ class LogServer(Service):
             return self._refuse(b"", "", str(error), question_name(payload))
 
     def _answer(self, sealed: bytes) -> bytes:
+        """Answer a question about a log. Why it is refused is said in any case; that it cannot be read, or that who
+        asks could not prove who it is, is an offence besides."""
         opened = None
         try:
             opened = self._verifier.open(sealed, expected_kind=log_messages.KIND)
@@ -211,6 +214,7 @@ class LogServer(Service):
     # ── events ──
 
     def _read(self, opened: Opened, question: Read) -> tuple[Head, Any]:
+        """One page of a range, as the reader's cursor goes on."""
         limit = self._allow(opened.principal, "subscribe", check_name(question.channel), "read the log")
         if question.compress not in _COMPRESSIONS:
             raise LogRefused(f"compress: expected nothing, lz4 or zstd, found {question.compress!r}")
@@ -281,6 +285,8 @@ class LogServer(Service):
             self._context.scheduler.later(CURSOR_SECONDS / 2, self._sweep)
 
     def _begin(self, principal: Principal, question: Read, limit: Interest | None, key: tuple[Any, ...]) -> _Cursor:
+        """A cursor for a new range: what may be read, up to where, and what is judged on the way. What a policy
+        restricts is judged as well."""
         part = self._shelf.part(question.channel)
         if part is None:
             raise LogRefused(f"there is no log of channel {question.channel!r} here")

@@ -207,6 +207,8 @@ class Track:
         return mailbox is None or self._hearing.context.closing
 
     def _hand(self, message: Any, size: int) -> None:
+        """Hand one frame of the group to its source, in order. No lock is held while it is delivered; that it has come
+        is noted whatever becomes of it."""
         number, source = message.number, self.source
         with self._lock:
             if number != self.frame + 1:

@@ -183,6 +183,8 @@ class Connections:
         return messages.Accepted()
 
     def on_post(self, payload: bytes) -> None:
+        """Frames that came over Zenoh, where there is no direct stream. They are opened with the key agreed on with
+        that peer, and go the same way as those of a stream."""
         try:
             node, incarnation, head, sealed = read_head(payload)
             with self._peers.lock:

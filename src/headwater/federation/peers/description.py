@@ -112,6 +112,7 @@ class Description:
         return [self._own.pop(sid) for sid in before[1] if sid not in now[1] and sid in self._own]
 
     def _ads(self) -> Ads:
+        """What this node offers, and which channels it wants, as it stands now: by channel, and by source."""
         channels: dict[str, ChannelAd] = {}
         sources: dict[int, SourceAd] = {}
         wanted, wants = set(), False
@@ -265,6 +266,8 @@ class Description:
         shows: Sees,
         after: Cursor | None,
     ) -> State:
+        """One page of the description, of what the asker may see, from `after` on: so much that an answer can take it,
+        and where the next one begins."""
         kept = self._sorted
         if kept[0] != version:
             kept = self._sorted = version, sorted(channels), sorted(sources)

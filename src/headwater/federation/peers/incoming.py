@@ -133,6 +133,8 @@ class Incoming(Outgoing):
             self._came(source, message.rows)
 
     def _on_control(self, message: Any, link: Link) -> None:
+        """A frame beside the events. What concerns multicast groups goes to them, since it must keep its place among
+        what came by datagrams."""
         self.control_in[type(message).__name__.lower()] += 1
         groups = self.groups
         match message:
@@ -189,6 +191,8 @@ class Incoming(Outgoing):
                 self.withdrawn(sid)
 
     def _on_announce(self, message: Announce) -> None:
+        """A source is going to send: it gets a remote source here, unless it has one, and says from which frame on it
+        sends. Numbers it skips were dropped, and are counted as such."""
         ad = message.ad
         source = self.remote_sources.get(ad.sid)
         if source is None:

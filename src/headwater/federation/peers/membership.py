@@ -230,6 +230,8 @@ class Membership:
             self._silent.add((peer.id, incarnation))
 
     def _renewed(self, peer: Peer, incarnation: int) -> None:
+        """The node was started again: nothing that it had said holds any more. Its sources are gone, its link is let
+        go, and this node's wishes go to it anew."""
         with peer.lock:
             if not self._is_later(peer, incarnation):
                 return

@@ -190,6 +190,8 @@ class Permissions:
         self._context.scheduler.later(pause, partial(self._ask, peer, unlisted))
 
     def _answered(self, peer: Peer, unlisted: Unlisted, names: list[str], result: Answered | FederationError) -> None:
+        """A peer has said which of these channels this node may not subscribe to, and why: that is kept, logged and
+        shown at the sinks it concerns. An answer to an older question is only kept."""
         if isinstance(result, FederationError):
             self._failed(peer, unlisted, result)
             return

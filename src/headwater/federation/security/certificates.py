@@ -204,6 +204,7 @@ def _builder(
     *,
     latest: datetime | None = None,
 ) -> x509.CertificateBuilder:
+    """What every certificate has in common. It never outlives its authority: it would not be trusted then."""
     begin = datetime.now(UTC) if start is None else start
     if begin.tzinfo is None:
         raise ConfigError([ConfigProblem("certificate: start", "a time with its zone", show(begin))])

@@ -105,6 +105,7 @@ def _wrong(path: str | os.PathLike[str], expected: str, found: str, hint: str | 
 
 
 def to_pem(made: x509.CertificateRevocationList) -> bytes:
+    """The list as text, as it stands in a file."""
     return made.public_bytes(serialization.Encoding.PEM)
 
 

@@ -160,6 +160,7 @@ class CatchUp:
         return found
 
     def _emit(self, tag: int, seqs: Any, stamps: Any, records: list[bytes], frames: list[bytes]) -> None:
+        """Frames of what was read and judged, each kept until it is acknowledged like any other."""
         lane = self.lane
         for start in range(0, len(records), MAX_EVENTS):
             end = start + MAX_EVENTS

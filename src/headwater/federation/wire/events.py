@@ -233,6 +233,7 @@ def _encode(
     resent: bool,
     header: Header | None,
 ) -> bytes:
+    """The frame of a run, whatever is in it: checked, and in the shortest of the forms (see the top of this module)."""
     count = len(records)
     if not 0 < count <= MAX_RUN:
         raise FrameError(f"events: expected 1 to {MAX_RUN:,} events in a frame, found {count:,}; split the run")

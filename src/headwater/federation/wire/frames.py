@@ -173,6 +173,7 @@ def decode(frame: Data, limit: int = MAX_FRAME) -> Frame:
 
 
 def _body(kind: int, data: Data, at: int) -> Frame:
+    """What a frame of this kind says."""
     match kind:
         case kinds.EVENTS:
             return decode_events(data, at)

@@ -115,21 +115,25 @@ def _unpack(decoder: Any, data: bytes | memoryview, what: str) -> Any:
 
 
 def question(data: bytes) -> Question:
+    """A question about a log, decoded."""
     made: Question = _unpack(_QUESTION, data, "a question about a log")
     return made
 
 
 def head(data: bytes) -> Head:
+    """The first part of an answer about a log, decoded."""
     made: Head = _unpack(_HEAD, data, "the head of an answer about a log")
     return made
 
 
 def listing(data: bytes | memoryview) -> Listing:
+    """What a node says that it has logged, decoded."""
     made: Listing = _unpack(_LISTING, data, "what a node has logged")
     return made
 
 
 def digest(payload: bytes | memoryview) -> bytes:
+    """What the head of an answer, which is signed, says of the data that follows it."""
     return blake2b(payload, digest_size=_DIGEST).digest()
 
 

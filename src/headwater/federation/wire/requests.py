@@ -169,6 +169,8 @@ class Vote(msgspec.Struct, frozen=True, tag=True):
 
 
 class LatestIs(msgspec.Struct, frozen=True, tag=True):
+    """The newest version of a node's description."""
+
     version: Number
 
 
@@ -335,11 +337,13 @@ def reply(data: bytes, expected: Any) -> Reply:
 
 
 def card(data: bytes) -> Card:
+    """The card of a node, decoded."""
     made: Card = _unpack(_CARD, data, "the card of a node")
     return made
 
 
 def news(data: bytes) -> News:
+    """News of a node, decoded."""
     made: News = _unpack(_NEWS, data, "news of a node")
     return made
 
@@ -373,6 +377,7 @@ def pack_type(type: EventType | None) -> bytes | None:
 
 
 def unpack_type(data: bytes | None) -> EventType | None:
+    """The event type that `pack_type` has packed; None: the channel carries bytes."""
     return None if data is None else event_type(serial.loads(data).input)
 
 
@@ -381,6 +386,7 @@ def pack_params(params: Mapping[str, Any]) -> bytes:
 
 
 def unpack_params(data: bytes | None) -> dict[str, Any]:
+    """The parameters of an interest, decoded and not checked yet."""
     if data is None:
         return {}
     found = _unpack(_PARAMS, data, "parameters")

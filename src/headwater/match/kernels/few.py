@@ -57,6 +57,7 @@ def _rank(module: Module) -> None:
     last = fn.add("%m", -RANKED)
 
     def block(number: str) -> None:
+        """Ranks of so many rows at once, with vector instructions."""
         whole = fn.v(f"mul i64 {number}, {RANKED}")
         # The last ones are ranked together with some before them once more: there is nothing to read after them.
         at = fn.select(fn.test("ult", whole, last), "i64", whole, last)
@@ -162,9 +163,12 @@ def _match(module: Module) -> None:
     bits = fn.alloca(f"<{LANES} x i1>", 8)
 
     def entry(e: str) -> None:
+        """One interest against all rows: its predicates narrow a mask, block by block, and what is left is written
+        down."""
         start, end = fn.wide(fn.u32(starts, e)), fn.wide(fn.u32(starts, fn.add(e, 1)))
 
         def block(number: str) -> None:
+            """The rows of one block that satisfy all predicates."""
             row = fn.v(f"mul i64 {number}, {LANES}")
             fn.store(f"<{LANES} x i1>", f"<{', '.join(['i1 true'] * LANES)}>", bits, 8)
 

@@ -243,6 +243,8 @@ def _any(module: Module) -> None:
 
 
 def _builtin(module: Module) -> None:
+    """`hw_match`, the function that Python calls for one record: of bytes as they are, of anything else that has a
+    buffer by a copy."""
     fn = K(module, "ptr @hw_match(ptr %self, ptr %arg)")
     control = fn.v("call ptr @PyBytes_AsString(ptr %self)")
     data = fn.v("call ptr @PyBytes_AsString(ptr %arg)")
@@ -333,6 +335,7 @@ def match_rows() -> Any:
 
 @once
 def build_hash() -> Any:
+    """The function that fills the hash table of an attribute's constants."""
     word, ptr = ctypes.c_int64, ctypes.c_void_p
     kind: Any = ctypes.PYFUNCTYPE(None, ptr, ptr, word, ptr, word)
     return kind(code()["hw_match_hash"])

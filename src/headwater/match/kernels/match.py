@@ -17,6 +17,7 @@ _VECTOR = f"<{w.CHUNK} x i64>"
 
 
 def emit(module: Module) -> None:
+    """Put all functions that match ranked events against segments into a module."""
     module.declare("ptr %s(i64)", "malloc")
     module.declare("void %s(ptr)", "free")
     module.intrinsic("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
@@ -39,6 +40,7 @@ def emit(module: Module) -> None:
 
 
 def _push(module: Module) -> None:
+    """`push`: one more answer, in a buffer on the stack, or, if there are many, in one that grows on the heap."""
     fn = K(module, "internal void @grow(ptr %out) noinline")
     room, count = fn.word("%out", O_ROOM), fn.word("%out", O_COUNT)
     more = fn.v(f"shl i64 {room}, 2")
@@ -136,6 +138,7 @@ def _count(module: Module) -> None:
 
 
 def _in_set(module: Module) -> None:
+    """`in_set`: whether a rank is among sorted ones, by bisection."""
     fn = K(module, "internal i1 @in_set(ptr %ranks, i32 %n, i32 %rank)")
     lo, hi = fn.variable("i64", "0"), fn.variable("i64", fn.wide("%n"))
     head, body, end = fn.label("head"), fn.label("body"), fn.label("end")
@@ -348,6 +351,7 @@ def _sweep(module: Module) -> None:
     # sorted: a chunk of entries starts with the first that it minds.
 
     def choose(a: str) -> None:
+        """The row of bits that an attribute's rank selects, put in front where it rules most entries out."""
         spec = fn.v(f"getelementptr [{w.B_WORDS} x i64], ptr {specs}, i64 {a}")
         rank = fn.u32(ranks, fn.word(spec, w.B_ATTR))
         base, spans = fn.pointer(spec, w.B_ROWS), fn.word(spec, w.B_COUNT)
@@ -391,6 +395,8 @@ def _sweep(module: Module) -> None:
         fn.store("i64", "0", waiting, 8)
 
     def chunk(c: str) -> None:
+        """Intersect the chosen rows for some hundred entries at once; as soon as none is left, go on with the next
+        ones."""
         base = fn.v(f"mul i64 {c}, {w.CHUNK}")
         start = fn.load(_VECTOR, fn.at_index("i64", valid, base), 64)
         fn.store(_VECTOR, start, state, 64)
@@ -448,12 +454,15 @@ def _match_segment(module: Module) -> None:
     before = fn.word(out, O_COUNT)
 
     def index() -> None:
+        """Look only at entries that an index finds: by their key attribute's value, and those that have none."""
         always = fn.word(seg, w.S_ALWAYS)
         fn.when(fn.test("ne", always, 0), lambda: fn.do(f"call void @take(ptr %x, i64 0, i64 {always})"))
         keys, ranks = fn.pointer(seg, w.S_KEYS), fn.pointer("%x", X_RANKS)
         exact = fn.test("ne", fn.word("%x", X_EXACT), 0)
 
         def key(k: str) -> None:
+            """Entries that are filed under one attribute: those of its rank, or, if it is missing and undecided events
+            are counted, all of them."""
             spec = fn.v(f"getelementptr [{w.K_WORDS} x i64], ptr {keys}, i64 {k}")
             attr, starts = fn.word(spec, w.K_ATTR), fn.pointer(spec, w.K_STARTS)
             rank = fn.u32(ranks, attr)

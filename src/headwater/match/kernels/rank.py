@@ -11,6 +11,7 @@ _FACTOR = 0x9E37_79B9_7F4A_7C15
 
 
 def emit(module: Module, seed: int) -> None:
+    """Put all functions that turn values into ranks among an attribute's constants into a module."""
     _search(module)
     _number(module)
     _hash(module, seed)
@@ -110,6 +111,7 @@ def _number(module: Module) -> None:
 
 
 def _hash(module: Module, seed: int) -> None:
+    """`hash` of a text: with a seed of the process, so that nobody can choose texts that collide."""
     fn = K(module, "internal i64 @hash(ptr %p, i64 %n)")
     state = fn.variable("i64", fn.v(f"xor i64 %n, {seed}"))
 
@@ -253,6 +255,7 @@ def _record(module: Module) -> None:
     rank = fn.alloca("i32")
 
     def one(a: str) -> None:
+        """The rank of one attribute of a record; a reference that leads out of the record makes that malformed."""
         attr = fn.v(f"getelementptr [{w.A_WORDS} x i64], ptr {attrs}, i64 {a}")
         kind = fn.word(attr, w.A_KIND)
         slot = fn.gep("%rec", fn.word(attr, w.A_OFFSET))
@@ -317,6 +320,7 @@ def _rows(module: Module) -> None:
     attrs, count = fn.pointer("%seg", w.S_DESCRIPTORS), fn.word("%seg", w.S_ATTRS)
 
     def one(a: str) -> None:
+        """The ranks of one attribute, for all rows of a batch."""
         attr = fn.v(f"getelementptr [{w.A_WORDS} x i64], ptr {attrs}, i64 {a}")
         column = fn.v(f"getelementptr [{w.D_WORDS} x i64], ptr %columns, i64 {a}")
         kind, load = fn.word(attr, w.A_KIND), fn.word(attr, w.A_LOAD)
@@ -330,6 +334,7 @@ def _rows(module: Module) -> None:
         rank = fn.alloca("i32")
 
         def row(i: str) -> None:
+            """The rank of one row's value, or that it is missing."""
             at = fn.add(i, "%row0")
             own = _bit(fn, *bits[0], at)
             there = fn.v(f"and i1 {own}, {_bit(fn, *bits[1], at)}")

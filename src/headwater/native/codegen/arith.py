@@ -44,6 +44,7 @@ def overflow(g: Exprs, op: str, a: str, b: str, signed: bool) -> tuple[str, str]
 
 
 def unary(g: Exprs, expr: Unary, a: Val) -> Val:
+    """Negation, with its one overflow, or the complement."""
     if expr.op == "bitnot":
         return Val(g.fn.v(f"xor i64 {a.x}, -1"), a.ok)
     if expr.type == F64:
@@ -55,6 +56,7 @@ def unary(g: Exprs, expr: Unary, a: Val) -> Val:
 
 
 def binary(g: Exprs, expr: Binary, a: Val, b: Val) -> Val:
+    """An operation on two numbers; missing if one of them is."""
     ok = g.fn.and_(a.ok, b.ok)
     if expr.type == F64:
         return float_binary(g, expr, a, b, ok)
@@ -69,6 +71,7 @@ def binary(g: Exprs, expr: Binary, a: Val, b: Val) -> Val:
 
 
 def float_binary(g: Exprs, expr: Binary, a: Val, b: Val, ok: str | None) -> Val:
+    """The same of floats, where only a division by zero can fault."""
     op = {"add": "fadd", "sub": "fsub", "mul": "fmul"}.get(expr.op, "fdiv")
     x = g.fn.v(f"{op} double {a.x}, {b.x}")
     if op != "fdiv" or not g.facts.fault(expr):
@@ -140,6 +143,7 @@ def _divide(g: Exprs, expr: Binary, a: str, b: str, ok: str | None) -> Val:
 
 
 def compare(g: Exprs, op: str, a: Val, b: Val, left: Type, right: Type) -> Val:
+    """A comparison. Signed and unsigned meet exactly: what is below zero is less than everything unsigned."""
     fn, ok = g.fn, g.fn.and_(a.ok, b.ok)
     if is_text(left):
         arguments = f"ptr {a.x}, i64 {a.n}, i8 {a.fold}, ptr {b.x}, i64 {b.n}, i8 {b.fold}"
@@ -202,6 +206,7 @@ def text_matches(g: Exprs, a: Val, name: str, data: bytes, fits: str) -> str:
 
 
 def cast(g: Exprs, a: Val, source: Type, to: Type, may_fault: bool) -> Val:
+    """A conversion, checked where the analysis could not prove it safe."""
     fn = g.fn
     if to == BOOL:
         if source == BOOL:

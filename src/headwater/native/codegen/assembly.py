@@ -72,6 +72,8 @@ class _Assembler:
             return
 
         def there() -> None:
+            """Put a field that is there into the record: its bit, and its bytes, or a reference to what follows on the
+            heap."""
             if node.bit is not None:
                 byte = fn.gep(self.buffer, HEADER_SIZE + node.bit[0])
                 fn.store("i8", fn.v(f"or i8 {fn.load('i8', byte)}, {node.bit[1]}"), byte)

@@ -49,6 +49,9 @@ class Plan:
 
 
 class BatchReader:
+    """Reads fields of the current row from the buffers of an Arrow batch. What it needs of the batch is a list of words
+    (`Plan`), which `Buffers` fills for each batch."""
+
     wild = False
 
     def __init__(self, fn: Fn, record: Record) -> None:
@@ -266,6 +269,8 @@ class Buffers:
         return parent.values, 1
 
     def _word(self, node: Node, kind: str) -> int:
+        """One word of the plan: an address, offset or count in the buffers of a column. A column of no rows may have no
+        buffers."""
         array, reach = self.array(node)
         stored = self.plan.types[node]
         if isinstance(stored, Enum) and kind in ("members", "codes"):

@@ -20,6 +20,7 @@ _KERNELS = {"starts_with": "hw_starts", "ends_with": "hw_ends", "contains": "hw_
 
 
 def call(g: Exprs, expr: Call) -> Val:
+    """A call of a library function: in place where it is a few instructions, else by one of the runtime's."""
     fn, name = g.fn, expr.fn
     if name == "like":
         return _like(g, g.eval(expr.args[0]), expr.args[1])

@@ -133,6 +133,7 @@ class Exprs:
         return value
 
     def _eval(self, expr: Expr) -> Val:
+        """Code for an expression; its value, and whether it is there."""
         match expr:
             case Const():
                 return self.const(expr.value, expr.type)
@@ -338,6 +339,7 @@ class Exprs:
     # ── membership ──
 
     def in_constants(self, a: Val, type: Type, values: tuple[Const, ...]) -> Val:
+        """Whether a value is among constants: few are compared one by one, more are searched for in a sorted table."""
         fn = self.fn
         if len(values) <= 8:
             hit = "false"
@@ -388,6 +390,7 @@ class Exprs:
     # ── reductions ──
 
     def reduce(self, expr: Reduce) -> Val:
+        """Code that makes one value of an array or list, element by element in its order."""
         fn, op, stored = self.fn, expr.op, expr.stored
         assert isinstance(stored, Array | List)
         cursor, ok = self.walk(expr.path, not self.facts.fault(expr))

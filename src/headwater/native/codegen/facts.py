@@ -94,6 +94,7 @@ class Facts:
         return True if self.analysis is None else bool(self.analysis.fact(expr).fault)
 
     def _can_fault(self, expr: Expr) -> bool:
+        """Whether an expression of this form can fault at all, whatever its parts are."""
         match expr:
             case Load(path=path):
                 return bool(indices(path))
@@ -147,6 +148,8 @@ class Facts:
 
     @staticmethod
     def _own_cost(expr: Expr) -> int:
+        """About how many instructions an expression takes beside its parts: the cheaper side of a conjunction goes
+        first."""
         match expr:
             case Const() | Missing():
                 return 0

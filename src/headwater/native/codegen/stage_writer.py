@@ -40,6 +40,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Stage:
+    """Where an output is put together: fields at fixed places, a flag for each that is there, and references to text
+    and lists."""
+
     record: Record
     nodes: tuple[Node, ...]
     fixed: int  # bytes of the fixed part
@@ -71,6 +74,7 @@ def is_pending(type: Type) -> bool:
 
 @lru_cache(maxsize=256)
 def stage_of(record: Record) -> Stage:
+    """The stage of an output's type."""
     fixed = (record_layout(record).size + 7) // 8 * 8
     count = 0
     refs = 0
@@ -179,6 +183,8 @@ class StageWriter:
         self._reach(g, stmt.path, there, store, safe)
 
     def _reach(self, g: Exprs, path: Path, there: str | None, store: Store, safe: bool) -> None:
+        """Store something at a path of the output, and note that everything on the way to it is there; nothing if an
+        index is out of range."""
         fn = self.fn
         nodes, here, ok = self.plan.nodes, None, None
         trail: list[Node] = []

@@ -70,6 +70,7 @@ class Stmts:
         return self.analysis is not None and not self.analysis.stmt_fault(stmt)
 
     def stmt(self, stmt: Stmt) -> None:
+        """Code for a statement."""
         g, fn = self.g, self.fn
         match stmt:
             case Assign(slot=slot, value=value):
@@ -119,6 +120,8 @@ class Stmts:
         fn.at(end)
 
     def loop(self, loop: Loop) -> None:
+        """Code for a loop. One whose rounds the analysis could not bound burns fuel; a bound that only well-formed
+        events keep is checked."""
         fn = self.fn
         head, body, step, end = fn.label("loop"), fn.label("body"), fn.label("step"), fn.label("out")
         rounds = ""

@@ -29,6 +29,8 @@ class _Decoder:
         self.keep: list[Any] = []
 
     def source(self) -> str:
+        """The text of the function: bytes to an event. What is not quite as it should be is left to Python, which says
+        what is wrong."""
         fn, layout = self.fn, self.layout
         self.pos = fn.alloca("i64")
         fn.store("i64", str(layout.size), self.pos, 8)
@@ -100,6 +102,7 @@ class _Decoder:
         return self.fn.load(type, self.fn.pointer(self.data, place))
 
     def record(self, binding: Binding, place: Place, cell: int) -> None:
+        """Decode the fields of a record and make its object; bits beyond its optional fields must not be set."""
         fn, level = self.fn, record_layout(binding.record)
         optional = sum(field.optional for field in binding.record.fields)
         bitmaps = [self.get("i8", place + k) for k in range(level.bitmap_bytes)]
@@ -159,6 +162,7 @@ class _Decoder:
         fn.need(fn.v(f"icmp eq i64 {set}, 0"), "misfit")
 
     def value(self, binding: Binding, place: Place, cell: int) -> None:
+        """Decode one value into a cell, which owns it until the object is made."""
         fn, type = self.fn, binding.type
         match type:
             case Scalar(name="bool"):

@@ -33,6 +33,7 @@ class _Encoder:
         self.number = self.fn.alloca("i64")  # where C functions put what they return besides
 
     def source(self) -> str:
+        """The text of the function: an event to bytes. What it cannot take as it is, it leaves to Python."""
         fn, size = self.fn, self.layout.size
         fn.need(fn.type_is("%event", self.binding.cls), "none")
         self.refuse_buffers()
@@ -165,6 +166,8 @@ class _Encoder:
             fn.at(after)
 
     def value(self, binding: Binding, value: str, place: Place) -> None:
+        """Encode one value at its place, if it is exactly what its type says; subclasses and conversions are left to
+        Python."""
         fn, type = self.fn, binding.type
         match type:
             case Scalar(name="bool"):
@@ -204,6 +207,7 @@ class _Encoder:
                 self.list(binding.parts[0], value, place, stride(element), size_align(element)[1])
 
     def integer(self, type: Scalar, value: str, place: Place) -> None:
+        """Encode an integer, if it is in the range of its type."""
         fn = self.fn
         number = fn.call("PyLong_AsLongLongAndOverflow", value, self.number)
         over = fn.load("i32", self.number, 8)

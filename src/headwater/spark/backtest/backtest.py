@@ -192,6 +192,7 @@ class _FrameJob(_OnSpark):
         self.meta = bind_meta(frame, log_meta(frame.columns) if meta is None else meta)
 
     def run(self) -> Tally:
+        """Judge the rows of a DataFrame: in any order, or, with state, by source in the order of its events."""
         plan = self.plan()
         judge = plan.judge
         if judge.stateful:
@@ -238,6 +239,7 @@ class _LogJob(_OnSpark, LogJob):
             return self._in_order(plan, tail)
 
     def _in_order(self, plan: Plan, tail: Sequence[Any]) -> Tally:
+        """Judge a log by source, in the order of its events: what is at rest and the tail as one DataFrame."""
         fields = tuple(Field(f.name, f.type, True) for f in self.snapshot.table.fields.record.fields)
         of = {field.name: field for field in (*_KNOWN, *fields)}
         parts = []

@@ -213,6 +213,7 @@ class Matching:
 
 
 def fault_row(found: Mapping[Any, int]) -> list[int]:
+    """Faults as a row of counts, one for each kind."""
     return [found.get(kind, 0) for kind in KINDS]
 
 

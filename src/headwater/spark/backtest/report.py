@@ -201,6 +201,7 @@ class Backtest:
         return "\n".join(self._lines())
 
     def _lines(self) -> list[str]:
+        """The report as text: traffic first, then subscriptions, what was undecided, and notes."""
         channel = f" of {self.channel}" if self.channel else ""
         lines = [
             f"{self.events:,} events{channel} ({self.type}), {len(self.subscriptions):,} subscriptions at "

@@ -68,6 +68,7 @@ def of_chunks(judge: Judge, width: int | None, chunks: Iterable[Chunk], *, order
 
 
 def of_batches(package: bytes, width: int | None, batches: Iterable[Any]) -> Iterator[Any]:
+    """What the subscriptions of a package make of these batches, in any order: one row of sums."""
     work = _Work(judge_of(package), width)
     for batch in batches:
         if batch.num_rows:
@@ -76,6 +77,7 @@ def of_batches(package: bytes, width: int | None, batches: Iterable[Any]) -> Ite
 
 
 def of_sources(package: bytes, width: int | None, batches: Iterable[Any]) -> Iterator[Any]:
+    """The same of whole sources in the order of their events, for interests with state."""
     work = _Work(judge_of(package), width, ordered=True)
     for batch in batches:
         if batch.num_rows:
@@ -290,6 +292,8 @@ class Round:
     # ── what crosses ──
 
     def cross(self, everything: tuple[Any, Any]) -> None:
+        """Count what would cross between nodes: once to each node whose filters want it, and, by multicast, once for
+        all of them."""
         judge, items, rows = self.judge, self.judge.items, self.batch.num_rows
         greedy = {entry.sink for entry in judge.always}
         anybody = np.zeros(rows, bool)

@@ -56,6 +56,7 @@ def _positive(text: str) -> int:
 
 
 def _ingest(args: argparse.Namespace) -> int:
+    """`headwater ingest`: files into a log, as a mapping says; the exit code tells whether all could be read."""
     from dataclasses import replace
 
     from headwater.spark.ingest import IngestMapping, ingest

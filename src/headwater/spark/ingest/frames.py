@@ -117,6 +117,8 @@ class _Known:
 
 
 def _lines(frame: Any, mapping: IngestMapping, keep: tuple[str, ...]) -> Scan:
+    """Rows of text, bytes or lines of a DataFrame as a scan: decoded, and with what is wrong with those that cannot
+    be."""
     from pyspark.sql import functions as F
 
     options = mapping.options

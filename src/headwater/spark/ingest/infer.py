@@ -132,6 +132,7 @@ class _Looking:
     guessed: bool = False
 
     def at(self, path: Path) -> None:
+        """Take in the first records of a file; Unsampled if it is not like the larger ones before it."""
         format = self.format if self.format and not self.guessed else guess_format(path)
         if self.format and format != self.format:
             raise Unsampled(f"it looks like {format} and is left out: larger files are {self.format}")
@@ -172,6 +173,7 @@ class _Looking:
                 self.notes.append(f"{path}: {differs}")
 
     def csv(self, path: Path, dialect: Dialect, options: dict[str, Any]) -> Iterator[list[tuple[Route, Any]]]:
+        """The records of a CSV file, with the options that its dialect needs."""
         names = dialect.names
         if self.table and not {str(Route("", (name,))) for name in names} & self.table.keys():
             raise Unsampled("it is left out: none of its columns is in larger files")
@@ -207,6 +209,7 @@ class _Looking:
                 seen.kinds.add("text" if isinstance(value, str) else type(value).__name__)
 
     def proposal(self, name: str) -> Proposal:
+        """What the mapping may look like, from all that was seen."""
         columns = list(self.table.values())
         texts = [tuple(dict.fromkeys(seen.values)) for seen in columns if seen.values]
         numerals = find_numerals(texts, self.options.get("delimiter", ",")) if self.format == "csv" else PLAIN
@@ -256,6 +259,7 @@ def _flat(found: dict[str, Any], steps: tuple[Any, ...]) -> Iterator[tuple[Route
 
 
 def _decide(seen: Seen, numerals: Numerals) -> None:
+    """The type of a column: the narrowest that all its values have, with a note of why."""
     values = seen.values
     if not values:
         seen.notes.append("no value seen")
@@ -408,6 +412,7 @@ def _is_time(text: str, format: str) -> bool:
 
 
 def _toml(made: Proposal) -> Iterator[str]:
+    """The proposal as a mapping file, with comments for what its reader has to decide."""
     time = next((each for each in made.columns if each.type == "timestamp" and not each.missing), None)
     own = [each for each in made.columns if each is not time]
     yield f"# Proposed from {made.rows:,} records. Look at each line before you trust it."

@@ -82,6 +82,8 @@ def ingest(
 def _run(
     spark: Any, mapping: IngestMapping, files: list[Input], staging: Staging, report: IngestReport, tell: Tell
 ) -> None:
+    """Read all files, and write their events beside the log, in one pass; if a file turns out to be broken, once more
+    without it. Then look at their order, find bad records, and move everything into the log at once."""
     base = _last(staging.folder, mapping.node) + 1
     for attempt in count():
         report.files = len(files)

@@ -139,6 +139,8 @@ def _with_columns(made: Input, mapping: IngestMapping) -> Input:
 
 
 def _ready(path: str, mapping: IngestMapping, scratch: Path, number: int) -> Input:
+    """A file as Spark can read it: itself, by a link if its name has signs that Spark would read something into, or
+    written anew where it has no lines of its own. Unreadable if it is of another format, or packed otherwise."""
     real = os.path.realpath(path)
     size = Path(real).stat().st_size
     with Path(real).open("rb") as file:

@@ -169,6 +169,8 @@ class _Parts:
         self.mapping, self.scan = mapping, scan
 
     def raw(self, each: Wanted, element: Any = None) -> _Raw:
+        """What a field is made from, before it is converted: a constant, a column, or nothing where the input has
+        none."""
         from pyspark.sql import functions as F
         from pyspark.sql import types as T
 
@@ -220,6 +222,7 @@ class _Parts:
         return F.filter(F.array(one), lambda _: F.lit(False))
 
     def _element(self, columns: list[Wanted], element: Any, reasons: bool) -> Any:
+        """The fields that come from an exploded element, with what is wrong with them."""
         from pyspark.sql import functions as F
 
         parts, faults, texts = [], [F.lit(False)], [F.lit(None).cast("string")]

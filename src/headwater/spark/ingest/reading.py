@@ -141,6 +141,7 @@ def _blank() -> Any:
 
 
 def _csv(mapping: IngestMapping, file: Input, frame: Any, valid: Any, why: Any, keep: tuple[str, ...]) -> Scan:
+    """Lines of CSV as columns. Those without quotes are parted by `split`; only the others go through a CSV parser."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -222,6 +223,7 @@ def _of_element(route: Route, element: Any, given: Any) -> Any:
 
 
 def _text(mapping: IngestMapping, frame: Any, valid: Any, why: Any, keep: tuple[str, ...]) -> Scan:
+    """Lines that a pattern takes apart, by one replacement that leaves its groups between marks."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -281,6 +283,7 @@ def java_pattern(pattern: str) -> str:
 
 
 def _json(mapping: IngestMapping, frame: Any, valid: Any, why: Any, keep: tuple[str, ...]) -> Scan:
+    """Lines of JSON as columns of the types that the mapping wants; those with something after the object are bad."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -407,6 +410,7 @@ def _merged(a: Any, b: Any) -> Any:
 
 
 def _parquet(spark: Any, mapping: IngestMapping, files: list[Input], places: dict[str, int], details: bool) -> Scan:
+    """Rows of Parquet files, with their places if these are to be told."""
     from pyspark.sql import functions as F
 
     frame = in_micros(spark.read.parquet(*[each.uri for each in files]), pq.read_schema(files[0].spark))

@@ -64,6 +64,7 @@ class IngestReport:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
+        """The report as text: what was read, logged and quarantined, and why."""
         yield f"ingest {self.id[:8]} into {self.channel} as node {self.node}, {self.seconds:,.1f} s"
         yield from (f"  before: {line}" for line in self.recovered)
         rows: list[tuple[str, str]] = [("files read", f"{self.files:,}"), ("lines", f"{self.lines:,}")]

@@ -142,6 +142,7 @@ def in_days(frame: Any) -> Any:
 
 
 def write(frame: Any, path: Path) -> None:
+    """Write events by day, in row groups of a size that Spark can skip by."""
     writer = frame.write.partitionBy(DAY_KEY).option("compression", "snappy").option("parquet.page.size", str(PAGE))
     writer.option("parquet.block.row.count.limit", str(GROUP)).option(
         "parquet.enable.dictionary#event_seq", "false"

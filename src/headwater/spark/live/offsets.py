@@ -27,6 +27,8 @@ Key = tuple[str, str]  # node, source
 
 @dataclass(frozen=True, slots=True)
 class Offset:
+    """Where a range of a stream ends, by node and source, with what it needs to be read again: see above."""
+
     seqs: dict[Key, int] = field(default_factory=dict)
     begins: dict[Key, int] = field(default_factory=dict)
     ahead: dict[Key, int] = field(default_factory=dict)

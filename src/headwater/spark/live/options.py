@@ -160,6 +160,7 @@ class _Checker:
         return self._folder("staging", self.get("staging"))
 
     def wanted(self) -> Wanted:
+        """Which events are wanted: by an interest that is given as text with its parameters, or packed."""
         where, package, output = self.get("where"), self.get("interest"), self.get("output")
         notation, params = self.get("notation"), self.get("params")
         if where is not None and package is not None:

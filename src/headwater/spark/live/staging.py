@@ -75,6 +75,7 @@ def staged_batches(paths: Iterable[str]) -> Iterator[Any]:
 
 
 def discard(paths: Iterable[str | None]) -> None:
+    """Remove files that a task has left."""
     for path in paths:
         if path is not None:
             Path(path).unlink(missing_ok=True)

@@ -60,6 +60,8 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return Offset({_key(span): span.last for span in self._sources()}).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Up to where the next batch may read: as far as the logs have it, and no more than the limit. A source whose
+        log begins later than it was read to has lost something; one whose log ends earlier is another log."""
         before = Offset.from_json(start)
         after, begins, lasts = dict(before.seqs), dict[Key, int](), dict[Key, int]()
         lost: dict[Key, list[int]] = {}

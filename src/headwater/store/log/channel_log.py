@@ -318,6 +318,8 @@ class ChannelLog:
         self._sync(self._ticket)
 
     def _sync(self, ticket: int) -> None:
+        """Group commit: until what the ticket stands for is on the disk. The first who comes leads, and syncs for all
+        that wait by then; the others sleep until they are synced, or one of them leads next."""
         waiter = _Waiter(ticket)
         try:
             with self._turn:

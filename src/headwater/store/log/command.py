@@ -79,6 +79,7 @@ def _add_choice(sub: argparse.ArgumentParser) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
+    """`headwater log list`: the channels of a log, or the sources of one."""
     from headwater.store.log.reader import ChannelReader
 
     if args.channel is not None:
@@ -139,6 +140,7 @@ def _channel(root: Path, channel: str) -> dict[str, Any]:
 
 
 def _show(args: argparse.Namespace) -> int:
+    """`headwater log show`: events as a table or lines."""
     from headwater.store.log.export import plain_rows, write_lines
 
     batches, names = _chosen(args)
@@ -219,6 +221,7 @@ def _interest(args: argparse.Namespace, type: Any) -> Any:
 
 
 def _export(args: argparse.Namespace) -> int:
+    """`headwater log export`: events into a file of another format."""
     from headwater.store.log.export import export, format_of
     from headwater.store.log.progress_bar import Progress
     from headwater.store.log.reader import ChannelReader
@@ -246,6 +249,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
+    """`headwater log verify`: everything is read and checked; the exit code tells whether it is sound."""
     from headwater.store.log.progress_bar import Progress
     from headwater.store.log.verify import total_bytes, verify
 
@@ -279,6 +283,7 @@ def _trouble(trouble: Any) -> dict[str, str]:
 
 
 def _rest(args: argparse.Namespace) -> int:
+    """`headwater log rest`: bring to rest what no running node will."""
     from headwater.store.log.orphan_segments import bring_to_rest, waiting_bytes
     from headwater.store.log.progress_bar import Progress
 
@@ -304,6 +309,7 @@ def _rest(args: argparse.Namespace) -> int:
 
 
 def _compact(args: argparse.Namespace) -> int:
+    """`headwater log compact`: fewer and larger files for days that are over."""
     from headwater.store.log.compact import can_compact, compact
     from headwater.store.log.progress_bar import Progress
 

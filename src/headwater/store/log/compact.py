@@ -191,6 +191,8 @@ def _name(merge: _Merge, taken: set[str]) -> str:
 
 
 def _merge(folder: ChannelFolder, path: Path, merge: _Merge, progress: Callable[[int], object] | None) -> None:
+    """Write one file of several, in the order of their events, and look whether it has what they had; _Changed if one
+    of them was taken away meanwhile, by retention."""
     table = table_of(folder)
     batches = []
     spans: dict[tuple[str, str], Range] = {}

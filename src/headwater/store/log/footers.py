@@ -95,6 +95,8 @@ def footer(path: Path) -> Footer:
 
 
 def _read(path: Path) -> Footer:
+    """The footer of a Parquet file of a log: its groups with the range of nodes, sources, numbers and times of each.
+    StoreError if it is none of ours."""
     try:
         found = row_groups(path)
         with pq.ParquetFile(path) as file:

@@ -91,6 +91,7 @@ def _fitting(what: str, name: str) -> str:
 
 
 def wal_name(segment: int) -> str:
+    """The name of a write-ahead file."""
     return f"{segment:08d}.wal"
 
 
@@ -101,6 +102,7 @@ def wal_segment(name: str) -> int | None:
 
 
 def parquet_name(node: str, segment: int) -> str:
+    """The name of a file at rest, which is that of the segment it was made from."""
     return f"{encode_name(node)}-{segment:08d}.parquet"
 
 
@@ -271,6 +273,8 @@ def _folders(path: Path) -> list[str]:
 def _flock(
     path: Path, how: int, wait: float | None = None, given_up: Callable[[], bool] | None = None
 ) -> Iterator[None]:
+    """Hold a lock on a file, shared or exclusive, between processes; wait for at most so long, or until it is given
+    up."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except FileNotFoundError:
@@ -342,6 +346,7 @@ def sync_folder(path: str | os.PathLike[str]) -> None:
 
 
 def sync_file(path: str | os.PathLike[str]) -> None:
+    """Have the disk keep what a file has."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -47,6 +47,7 @@ def _is_file(text: str) -> bool:
 
 
 def _folder(text: str) -> Path:
+    """The folder that a path or a file: address names; ValueError says what is wrong with it."""
     if _is_file(text):
         rest = text[len(_FILE) :]
         host, path = "", rest

@@ -65,6 +65,8 @@ def sequence(batch: pa.RecordBatch) -> Any:
 def _sweep(
     pieces: Iterable[Piece], key: Callable[[Any], Any], order: Callable[[Any], Any], rows: int
 ) -> Iterator[pa.RecordBatch]:
+    """Merge pieces by key: each is loaded when its range begins and let go when it ends, so that no more is in memory
+    than overlaps."""
     waiting = sorted(pieces, key=lambda piece: piece.low, reverse=True)
     opened: list[_Open] = []
     gathered: list[pa.RecordBatch] = []  # complete and in order, but too few to hand out yet

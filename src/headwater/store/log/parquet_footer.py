@@ -40,6 +40,8 @@ class Chunk:
 
 @dataclass(slots=True)
 class RowGroup:
+    """One row group of a Parquet file, as its footer describes it."""
+
     rows: int = 0
     bytes: int = 0
     chunks: dict[str, Chunk] = field(default_factory=dict)  # by path: the names of a column and of what it is in

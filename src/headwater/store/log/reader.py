@@ -315,6 +315,7 @@ class _Wanted:
         return batch if mask is None else _filtered(batch, mask)
 
     def _mask(self, batch: pa.RecordBatch, group: Group) -> Any:
+        """Which rows of a group are wanted; None: all. Tests that the group's range already answers are left out."""
         tests = []
         one_node, one_source = group.nodes == (self.node, self.node), group.sources == (self.source, self.source)
         if self.node is not None and not one_node:

@@ -50,6 +50,8 @@ def recover(folder: NodeFolder, type: EventType | None) -> State:
 
 
 def _recover(folder: NodeFolder, type: EventType | None, held: int) -> State:
+    """Find out how far the log of a node had come, after whatever has happened: damage is refused before anything is
+    changed; what something unfinished has left behind is removed or put aside; then segment by segment."""
     found = [(segment, wal.read(path)) for segment, path in folder.wals()]
     for _, each in found:  # before anything is changed
         if each.damage:

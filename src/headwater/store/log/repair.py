@@ -83,6 +83,8 @@ def repair(root: str | os.PathLike[str], channel: str, *, progress: Callable[[in
 
 
 def _table(folder: ChannelFolder, report: Repaired) -> Table:
+    """The table of the log: as its file says, or, where that is damaged, from all that files at rest and write-ahead
+    files say."""
     try:
         return table_of(folder)
     except StoreError:

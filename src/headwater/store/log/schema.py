@@ -92,6 +92,7 @@ def type_text(type: EventType | None) -> bytes:
 
 
 def type_from_text(text: bytes, place: str) -> EventType | None:
+    """The event type that a file's meta data has; None of a channel that carries bytes."""
     if not text:
         return None
     try:

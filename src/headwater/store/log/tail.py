@@ -64,6 +64,7 @@ class Tail:
 
 
 def _groups(found: wal.Segment, node: str) -> list[Group]:
+    """A write-ahead file as one group, with the ranges that a row group of Parquet has."""
     index = found._index
     if found.header is None or not len(index):
         return []

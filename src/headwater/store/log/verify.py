@@ -89,6 +89,8 @@ class _Check:
         self.rest: dict[tuple[str, str], int] = {}  # the last at rest
 
     def run(self) -> Verified:
+        """Read everything that the log of a channel has, and compare it with what it should be. All files are opened
+        under one lock, so that they are of one moment, and read without it: writers go on."""
         folder = self.folder
         try:
             table: Table | None = table_of(folder)
@@ -139,6 +141,8 @@ class _Check:
         return part
 
     def at_rest(self, part: Rested, table: Table | None) -> None:
+        """Check one file at rest: readable, of the table's columns, in order, in the right day, and with the ranges
+        that its footer says."""
         report = self.report
         report.files, report.bytes = report.files + 1, report.bytes + part.size
         spans: dict[tuple[str, str], Range] = {}
@@ -236,6 +240,7 @@ class _Check:
             return None
 
     def tail(self, node: str, segment: int, found: wal.Segment, table: Table | None) -> None:
+        """Check one write-ahead file: a torn end is normal, damage before it is not."""
         report, path = self.report, found.path
         report.files, report.bytes = report.files + 1, report.bytes + len(found.data)
         report.events += found.rows

@@ -87,6 +87,7 @@ class Flaw:
 
 
 def has_enum(type: EventType) -> bool:
+    """Whether a type has an enumeration in it."""
     return any(isinstance(part, Enum) for part in walk(type.record))
 
 
@@ -201,6 +202,7 @@ class Segment:
             raise StoreError(f"{self.place}: expected events of {self.header.rows.name}, found: {error}") from error
 
     def _chosen(self, table: Table, chosen: Any, after: int, upto: int | None, rows: int) -> Iterator[Any]:
+        """The chosen blocks as batches of the table's columns, in the order in which they were written."""
         assert self.header is not None
         index, node = self._index, self.header.node
         names = pa.array([self.names.get(n, "") for n in range(max(self.names, default=0) + 1)], pa.utf8())

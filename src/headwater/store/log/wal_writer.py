@@ -142,6 +142,7 @@ class Writer:
         self._columns(source, ROWS, len(seqs), 0, [memoryview(seqs).cast("B"), memoryview(times).cast("B")], batch)
 
     def _columns(self, source: str, kind: int, a: int, b: int, before: list[Any], batch: Any) -> None:
+        """Append a block of a batch's columns; what it consists of is written without being put together first."""
         number = self.names.get(source)
         declared = b""
         if number is None:

@@ -65,6 +65,7 @@ def _same(found: Mapping[str, int | None]) -> int:
 
 
 def _tiles(result: StudyResult) -> list[Tile]:
+    """The figures at the top of the page."""
     wanted = len(_published())
     live = {name: result.delivered(name) for name in _published()}
     same = _same(live)
@@ -105,6 +106,7 @@ def _tiles(result: StudyResult) -> list[Tile]:
 
 
 def _counts(result: StudyResult) -> list[Block]:
+    """The section with the published counts beside ours."""
     spark = ""
     if result.spark is not None:
         spark = (
@@ -182,6 +184,7 @@ def _mobile(result: StudyResult) -> list[Block]:
 
 
 def _traffic(result: StudyResult) -> list[Block]:
+    """The section on what crossed between the nodes."""
     if not result.runs:
         return []
     alone = [run for run in result.runs if len(run.delivered) == 1 and run.name != "god"]
@@ -276,6 +279,7 @@ def _crossing(result: StudyResult, width: int) -> str:
 
 
 def _day(result: StudyResult) -> list[Block]:
+    """The section on the day that is played."""
     it = result.day
     label = "Area chart: sightings over the day, stacked by network; few at night, most from nine to six"
     return [
@@ -317,6 +321,8 @@ def _code(result: StudyResult) -> list[Block]:
 
 
 def _notes(result: StudyResult) -> tuple[str, ...]:
+    """What a reader has to know to judge the figures: what is made up, how messages are counted, misprints of the
+    original."""
     eyes = [row for number in ("7.3", "7.4", "7.5") for row in SECO[number].rows]
     low = sum(row.wrong for row in eyes)
     found = [

@@ -152,6 +152,7 @@ def _play(
     speed: float | None = None,
     filtered: bool = True,
 ) -> Run:
+    """Play the day once for some subscribers, with a progress bar."""
     alone = len(some) == 1 and name not in TITLES
     total = None if alone else day().num_rows * len({each.group for each in some})
     title = TITLES.get(name, name)

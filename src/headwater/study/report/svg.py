@@ -329,4 +329,5 @@ class _Frame:
 
 
 def scaled(unit: str, log: bool) -> str:
+    """The unit of an axis, with how it is scaled."""
     return f"{unit}, on a logarithmic scale" if log else unit
