@@ -66,7 +66,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("interests",),
         ("logs", "order"),
         ("engine",),
-        ("readiness", "report"),
+        ("readiness", "report+report_collection"),
         ("node",),
         ("command", "gateway"),
     ),

@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import ClosedError, LinkDown
+from headwater.federation.transport.connection import dial
 from headwater.federation.transport.listener import Listener
 from headwater.federation.transport.sender import Pulse, Sender
-from headwater.federation.transport.stream import Stream, dial
+from headwater.federation.transport.stream import Stream
 
 GUARD = 120.0
 NUMBER = struct.Struct("<II")  # who, and which of its events

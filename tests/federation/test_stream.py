@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 from headwater.errors import ConfigError, FrameError, LinkDown, SecurityError, Unreachable
 from headwater.federation.security.certificates import Issued, issue, make_authority
+from headwater.federation.transport.connection import UNSENT_BYTES, dial, hold_little
 from headwater.federation.transport.link import Endpoint, parse_endpoint
 from headwater.federation.transport.listener import Listener
-from headwater.federation.transport.stream import GREETING_BYTES, UNSENT_BYTES, Stream, dial, hold_little
+from headwater.federation.transport.stream import GREETING_BYTES, Stream
 
 GUARD = 120.0  # seconds, against hanging; nothing here takes long
 MOST = 32  # strangers at a time
@@ -375,7 +376,7 @@ def test_reset_half_closed_and_cut_off_connections_end() -> None:
 
 CHILD = """
 import struct, sys, threading
-from headwater.federation.transport.stream import dial
+from headwater.federation.transport.connection import dial
 stream = dial(sys.argv[1])
 echo = lambda frame, link: stream.write(struct.pack("<I", len(frame)) + bytes(frame))
 stream.start(lambda: echo, lambda reason: None)

@@ -288,7 +288,7 @@ class Node(LocalNode):
 
     def federation_report(self) -> FederationReport:
         """The other nodes, the links to them, what crosses them, and what was refused."""
-        from headwater.federation.report import federation
+        from headwater.federation.report_collection import federation
 
         return federation(self, self._engine)
 
@@ -303,7 +303,7 @@ class Node(LocalNode):
     def remote_counts(self, subscription: Subscription) -> list[RemoteCounts]:
         """What a subscription's interest has done at the sources of other nodes, which are asked for it: how many
         events were evaluated there, and how many crossed."""
-        from headwater.federation.report import remote_counts
+        from headwater.federation.report_collection import remote_counts
 
         return remote_counts(self._engine, subscription)
 

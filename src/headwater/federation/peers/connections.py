@@ -12,8 +12,9 @@ from headwater.errors import FederationError, FrameError, HeadwaterError, LinkDo
 from headwater.federation.endpoints import is_loopback
 from headwater.federation.security.envelope import Opened
 from headwater.federation.security.offences import who_sent
+from headwater.federation.transport.connection import dial
 from headwater.federation.transport.handshake import Host, Introduction
-from headwater.federation.transport.stream import Stream, dial
+from headwater.federation.transport.stream import Stream
 from headwater.federation.transport.zenoh_link import RoutedLink, read_head
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire import requests as messages

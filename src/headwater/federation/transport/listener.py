@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from headwater.errors import ConfigError, ConfigProblem, FrameError, LinkDown
+from headwater.federation.transport.connection import context_of, tune
 from headwater.federation.transport.link import Endpoint, parse_endpoints
 from headwater.federation.transport.strangers import (
     ENCRYPTED,
@@ -28,7 +29,8 @@ from headwater.federation.transport.strangers import (
     Strangers,
     place_of_address,
 )
-from headwater.federation.transport.stream import Stream, TlsStream, context_of, describe, tune
+from headwater.federation.transport.stream import Stream, describe
+from headwater.federation.transport.tls_stream import TlsStream
 from headwater.threads import Supervised
 
 log = logging.getLogger("headwater.federation")

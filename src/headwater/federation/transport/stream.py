@@ -5,8 +5,7 @@
                                                                     stream.write(frame)
 
 Each stream has one thread, which reads and calls the receiver; any thread may write. A plain socket stays in blocking
-mode, so that reading is one system call and no more; writing asks not to wait, call by call. A TLS socket does not
-block, because its two directions share one state: a lock is held for the moment of each call, and waiting is a poll.
+mode, so that reading is one system call and no more; writing asks not to wait, call by call.
 
 In a process that was forked all streams have ended: they are its parent's, and what two processes wrote into one would
 be nonsense; where it is encrypted it would also be two texts under one nonce.
@@ -14,8 +13,6 @@ be nonsense; where it is encrypted it would also be two texts under one nonce.
 
 from __future__ import annotations
 
-import errno
-import logging
 import os
 import select
 import socket
@@ -29,13 +26,10 @@ from struct import Struct
 from time import monotonic
 from weakref import WeakSet
 
-from headwater.errors import ConfigError, ConfigProblem, FrameError, LinkDown, SecurityError, Unreachable
-from headwater.federation.endpoints import is_loopback
-from headwater.federation.transport.link import Endpoint, Link, parse_endpoint
+from headwater.errors import FrameError, LinkDown, SecurityError
+from headwater.federation.transport.link import Link
 from headwater.federation.wire.frames import MAX_FRAME, Splitter
 from headwater.threads import PROCESS, Supervised
-
-log = logging.getLogger("headwater.federation")
 
 MOST_WAITING = 4096  # frames that may wait while one is being handled
 MOST_BYTES = 64 << 20
@@ -47,9 +41,6 @@ NOW = int(socket.MSG_DONTWAIT)
 MALFORMED = "not a frame"  # how the reason begins for which a stream ends that carried something else
 FORGED = "not what the other end has sent"  # and the reason, of one whose bytes were changed on the way
 GREETING_BYTES = 64 << 10  # of the first frame, from one who has not said who it is
-UNSENT_BYTES = 32 << 10  # bytes that wait in the kernel, on a link to another machine, until it says that it is full
-# Kernels tell a vanished machine from a silent one after 10 s + 3 × 5 s.
-KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 Receiver = Callable[[bytes | memoryview, Link], None]  # gets each frame (kind and body), and where it came
 Refusal = FrameError | SecurityError | LinkDown  # what a receiver may have against a frame
@@ -391,109 +382,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-class TlsStream(Stream):
-    """A stream over TLS; the handshake is done."""
-
-    _sock: ssl.SSLSocket
-
-    def _prepare(self) -> None:
-        self._sock.setblocking(False)
-        self.certificate = self._sock.getpeercert(binary_form=True)
-        self._poll = select.poll()
-        self._poll.register(self._sock.fileno(), READING)
-        self._get, self._put = self._take, self._give
-
-    def pump(self, timeout: float) -> bool:
-        return False  # what has come cannot be told from what is still missing
-
-    def _get_now(self, size: int) -> bytes | None:
-        with self._writing:
-            if self._reason is not None:
-                return b""
-            try:
-                return self._sock.recv(size)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return None
-
-    def _take(self, size: int) -> bytes:
-        """What has come, waited for. The lock is held for one call only; a poll waits, so that another thread can write
-        meanwhile."""
-        sock, lock, poll = self._sock, self._writing, self._poll
-        with lock:
-            ready = bool(sock.pending())  # the rest of a record, which the kernel has no more
-        while True:
-            if not ready:
-                poll.poll()
-            ready = False
-            with lock:
-                if self._reason is not None:
-                    return b""
-                try:
-                    return sock.recv(size)
-                except ssl.SSLWantReadError:
-                    continue
-                except ssl.SSLWantWriteError:
-                    pass
-            writable = select.poll()
-            writable.register(sock.fileno(), WRITING)
-            writable.poll()
-            ready = True
-
-    def _give(self, data: bytes | memoryview, _: int) -> int:
-        sent, view = 0, memoryview(data)
-        self._wants_read = False
-        try:
-            while sent < len(view):  # one call takes one record
-                sent += self._sock.send(view[sent:])
-        except ssl.SSLWantWriteError:
-            pass
-        except ssl.SSLWantReadError:
-            self._wants_read = True
-        return sent
-
-    def _farewell(self) -> None:
-        with suppress(OSError, ValueError):
-            self._sock.unwrap()  # says goodbye; it does not wait for the answer, and so always raises
-
-
-def dial(endpoint: str, *, tls: ssl.SSLContext | None = None, timeout: float = 3.0) -> Stream:
-    """Connect to a listener. Raises Unreachable if nobody is there, SecurityError if the TLS handshake fails."""
-    target = parse_endpoint(endpoint)
-    if target.kind != "unix" and target.port == 0:
-        raise ConfigError([ConfigProblem("endpoint", "a port from 1 to 65535 to connect to", repr(endpoint))])
-    context = context_of(target, tls)
-    deadline = monotonic() + timeout
-    sock: socket.socket | None = None
-    try:
-        if target.kind == "unix":
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            sock.settimeout(timeout)
-            sock.connect(target.path)
-        else:
-            sock = socket.create_connection((target.host, target.port), timeout)
-            if sock.getsockname() == sock.getpeername():
-                # A port from which connections start may by chance be the one that is dialled: TCP then connects it to
-                # itself.
-                raise ConnectionRefusedError(errno.ECONNREFUSED, "connected to itself")
-        # Before the handshake: after it the other end may be gone again.
-        loopback = tune(sock)
-        if context is None:
-            return Stream(sock, target.kind, str(target), loopback=loopback)
-        sock.settimeout(max(0.001, deadline - monotonic()))
-        sock = context.wrap_socket(sock, server_hostname=target.host)
-        return TlsStream(sock, target.kind, str(target), loopback=loopback)
-    except BaseException as error:
-        if sock is not None:
-            sock.close()
-        if isinstance(error, TimeoutError):
-            raise Unreachable(f"{endpoint}: no answer within {timeout:g} s") from error
-        if isinstance(error, ssl.SSLError):
-            raise SecurityError(f"{endpoint}: the TLS handshake failed: {describe(error)}") from error
-        if isinstance(error, OSError):
-            raise Unreachable(f"{endpoint}: no connection: {describe(error)}") from error
-        raise
-
-
 def describe(error: OSError) -> str:
     """In words that say what has happened to a connection."""
     match error:
@@ -516,35 +404,3 @@ def describe(error: OSError) -> str:
         case socket.gaierror():
             return f"the host is not known: {error.strerror}"
     return error.strerror or str(error)
-
-
-def context_of(endpoint: Endpoint, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
-    """The TLS context that the endpoint needs, None if it needs none."""
-    if endpoint.kind != "tls":
-        return None
-    if tls is None:
-        found = f"{str(endpoint)!r} and no certificates"
-        raise ConfigError([ConfigProblem("endpoint", "certificates for TLS", found, "give them, or use tcp/host:port")])
-    return tls
-
-
-def tune(sock: socket.socket) -> bool:
-    """Set a connected socket up; whether the other end is on this machine."""
-    if sock.family == socket.AF_UNIX:
-        return True
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE.items():
-        if hasattr(socket, name):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    loopback = is_loopback(f"tcp/[{sock.getpeername()[0]}]:0")
-    if not loopback:
-        hold_little(sock)
-    return loopback
-
-
-def hold_little(sock: socket.socket) -> None:
-    """Have the kernel say early that a connection is full: what waits here still can share frames, and what is urgent
-    can overtake it. On one machine the link is never thin, and to be told often would only cost time."""
-    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
