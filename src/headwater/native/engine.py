@@ -56,7 +56,9 @@ class _Engine:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self._machine, self._quick = self._target(2), self._target(1)
-        self.jit = llvm.create_lljit_compiler(self._target(2))
+        # JITLink puts all sections of an object into one piece of memory. The other linker maps each by itself, where
+        # there is room: if that is more than 2 GB apart, which is as far as code reaches, it ends the process.
+        self.jit = llvm.create_lljit_compiler(self._target(2), use_jit_link=True)
         self.triple = llvm.get_process_triple()
 
     def machine(self, passes: Passes) -> Any:
