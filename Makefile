@@ -29,6 +29,11 @@ $(VENV)/.package: $(VENV)/.dependencies $(SOURCES) README.md
 	@$(PIP) install --no-deps --force-reinstall . ./studies
 	@touch $@
 
+# Tests run without it as well, more slowly.
+$(VENV)/java.jsa: $(VENV)/.dependencies tools/java_archive.py | $(VENV)/.package
+	@echo "writing down what Java loads for Spark (half a minute, once)"
+	@$(PY) tools/java_archive.py || echo "that did not work: tests start Java without it"
+
 env: $(VENV)/.package ## make the environment and install Headwater and its studies into it
 
 demo: env ## run the main job: a recorded day played through a federation and run on Spark, with a report
@@ -58,7 +63,7 @@ browser: $(VENV)/.dependencies ## a browser for the tests of pages, where the ma
 	@$(PY) tools/browser.py
 
 # With CI set, Hypothesis draws the same examples every time; a fixed hash seed keeps it so. Elsewhere they are new.
-unit: env ## the tests; one of them: make unit ARGS='tests/ir -k covers'
+unit: env $(VENV)/java.jsa ## the tests; one of them: make unit ARGS='tests/ir -k covers'
 	@$(PY) tools/browser.py || true
 	@PYTHONHASHSEED=0 $(PY) $(if $(ARGS),-m pytest $(ARGS),tools/run_tests.py)
 

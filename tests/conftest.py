@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tools.java_archive import options as java_options
 
-# Java runs for seconds here: optimising what it runs would cost more than it saves.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
 
 # How long an example takes says nothing: machines are busy, and the first one may compile.
 settings.register_profile("headwater", settings(), deadline=None)

@@ -1,9 +1,9 @@
 """Runs all tests, as a number of pytest processes of which a few run side by side. Exits 1 if any test fails.
 
 Many tests wait, for leases, for other processes, for Java; a core would else do nothing meanwhile. Files that share a
-Spark session are one process; the others are shared out so that each process has about as much to do, by what they cost
-when that was last written down (`--record`, in tests/costs.json). The longest begin first. A process that passes is a
-line, one that fails is shown whole, and at the end is what each file has cost. Other arguments are for pytest.
+Spark session are in two processes; the others are shared out so that each process has about as much to do, by what they
+cost when that was last written down (`--record`, in tests/costs.json). The longest begin first. A process that passes
+is a line, one that fails is shown whole, and at the end is what each file has cost. Other arguments are for pytest.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 COSTS = ROOT / "tests" / "costs.json"
 SIDE_BY_SIDE = 1 + (os.cpu_count() or 2)
-BATCH = 200.0  # seconds that a process shall take
+BATCH = 120.0  # seconds that a process shall take
+SESSIONS = 2  # processes that have a Spark session: starting one takes a quarter of a minute
 NOTHING = 5  # pytest's exit code where no test was chosen
 UNKNOWN = 3.0  # seconds that a file takes of which nothing is known
 SHOWN = 1.0  # seconds of a file that has a line of its own
@@ -84,7 +85,7 @@ def shares_session(name: str) -> bool:
 
 
 def share_out(names: Iterable[str], known: Costs) -> list[Batch]:
-    """Batches of files, the longest first, of which the first one has all that shares a session."""
+    """Batches of files, the longest first; the first ones have all that share a session, one each."""
 
     def seconds(name: str) -> float:
         return known.get(name, (UNKNOWN, UNKNOWN))[1]
@@ -92,13 +93,18 @@ def share_out(names: Iterable[str], known: Costs) -> list[Batch]:
     ordered = sorted(names, key=seconds, reverse=True)
     session = [name for name in ordered if shares_session(name)]
     rest = [name for name in ordered if name not in set(session)]
-    batches = [Batch() for _ in range(max(SIDE_BY_SIDE, round(sum(map(seconds, rest)) / BATCH)))]
-    for name in rest:
+    others = max(SIDE_BY_SIDE, round(sum(map(seconds, rest)) / BATCH))
+    return [*_even(session, SESSIONS, seconds), *_even(rest, others, seconds)]
+
+
+def _even(names: Iterable[str], count: int, seconds: Callable[[str], float]) -> list[Batch]:
+    """So many batches, or fewer, each with about as much to do; the longest first."""
+    batches = [Batch() for _ in range(count)]
+    for name in names:
         least = min(batches, key=lambda batch: batch.expected)
         least.files.append(name)
         least.expected += seconds(name)
-    batches = sorted((each for each in batches if each.files), key=lambda batch: batch.expected, reverse=True)
-    return [Batch(session, sum(map(seconds, session))), *batches] if session else batches
+    return sorted((each for each in batches if each.files), key=lambda batch: batch.expected, reverse=True)
 
 
 def run_all(batches: list[Batch], pytest: list[str]) -> None:

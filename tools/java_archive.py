@@ -1,0 +1,67 @@
+"""What Java has loaded after a little of everything that tests do with Spark, kept in a file of the environment.
+
+A Java that begins with that file need not find, read and check thousands of classes again: it starts in about half the
+processor time. Tests start many (a session, a cluster, the examples). Java leaves the file aside where it was made by
+another Java or for other jars; without it everything runs as well, more slowly."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ARCHIVE = Path(sys.prefix) / "java.jsa"
+# Java runs for seconds in a test: optimising what it runs would cost more than it saves. Without that it has a small
+# place for the code it makes; a session of many tests fills it, goes on uncompiled, and ends for want of it.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+SILENT = "-Xlog:cds*=off"  # else Java says on its standard output why it does without a file
+GUARD = 600.0  # seconds, against hanging
+LITTLE_OF_EVERYTHING = """
+import sys
+from headwater.spark.session import session
+folder = sys.argv[1]
+spark = session("archive", master="local[2]")
+rows = spark.range(200).selectExpr("id", "id % 7 as k", "cast(id as string) as s", "array(id, 1) as a",
+                                   "timestamp_micros(id) as t", "named_struct('x', id / 2) as r")
+rows.write.partitionBy("k").parquet(f"{folder}/p")
+read = spark.read.parquet(f"{folder}/p")
+read.groupBy("k").agg({"id": "sum", "s": "max"}).join(read.select("k", "s"), "k").orderBy("s").collect()
+read.mapInArrow(lambda batches: batches, read.schema).toArrow()
+read.selectExpr("row_number() over (partition by k order by t) as n", "explode(a) as e", "to_json(r) as j").collect()
+rows.select("s").write.text(f"{folder}/t")
+spark.read.text(f"{folder}/t").selectExpr("from_json(value, 'v int') as v", "split(value, ',') as c").distinct().count()
+spark.createDataFrame(rows.toArrow()).unionByName(rows).createOrReplaceTempView("v")
+spark.sql("select k, percentile_approx(id, 0.5) from v where s like '1%' group by k").collect()
+stream = spark.readStream.schema(read.schema).parquet(f"{folder}/p")
+query = stream.writeStream.foreachBatch(lambda frame, _: frame.count())
+query.option("checkpointLocation", f"{folder}/c").trigger(availableNow=True).start().awaitTermination()
+spark.stop()
+"""
+
+
+def options() -> str:
+    """How tests start Java."""
+    return f'{QUICK} -XX:SharedArchiveFile="{ARCHIVE}" {SILENT}' if ARCHIVE.exists() else QUICK
+
+
+def make(archive: Path) -> None:
+    """Runs that in a Java that writes the file when it ends."""
+    with tempfile.TemporaryDirectory(prefix="headwater-archive-") as folder:
+        made = Path(folder) / archive.name
+        writing = f"{QUICK} -XX:ArchiveClassesAtExit={made} {SILENT}"
+        subprocess.run(
+            [sys.executable, "-c", LITTLE_OF_EVERYTHING, folder],
+            env={**os.environ, "JDK_JAVA_OPTIONS": writing},
+            cwd=folder,
+            check=True,
+            timeout=GUARD,
+            capture_output=True,  # this waits for Java as well, which writes the file as the last thing it does
+        )
+        shutil.move(made, archive)
+
+
+if __name__ == "__main__":
+    make(ARCHIVE)
