@@ -46,8 +46,9 @@ check: format-check lint types imports ## all but the tests
 format-check: $(VENV)/.dependencies
 	@$(BIN)/ruff format --check .
 
-lint: $(VENV)/.dependencies ## ruff
+lint: $(VENV)/.dependencies ## ruff; and docstrings where they are needed
 	@$(BIN)/ruff check .
+	@$(PY) tools/check_docstrings.py
 
 types: $(VENV)/.dependencies ## mypy, strict; and pyright for what a user's program is told
 	@$(BIN)/mypy

@@ -106,7 +106,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("arrow", "library"),
         ("column",),
         ("frame",),
-        ("backtest", "declared", "live", "log"),
+        ("backtest", "declared_frame", "live", "log"),
     ),
     "store.log": (
         ("background", "folder_exchange", "location", "progress_bar", "seal"),

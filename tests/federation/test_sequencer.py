@@ -15,7 +15,7 @@ from headwater import Event, Network, i64
 from headwater.errors import ChannelError, FederationError, SubscriptionError
 from headwater.federation.node import Node
 from headwater.federation.order import sequencer
-from headwater.federation.order.placing import runs
+from headwater.federation.order.protocol import runs
 from headwater.federation.order.sequencer import Sequencer
 from headwater.federation.send.frame_builder import FrameBuilder
 from headwater.federation.send.pending import Numbered

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.study.badges.margins import BADGES, CATEGORIES, NETWORKS, SIGHTINGS
-from headwater.study.badges.published import (
+from headwater.study.badges.published_tables import (
     EYES,
     FOOTPRINT_AVERAGE,
     FOOTPRINTS,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from headwater.errors import StoreError
 from headwater.study.badges import tables
 from headwater.study.badges.page import page, summary
-from headwater.study.badges.published import MOBILE, SECO
+from headwater.study.badges.published_tables import MOBILE, SECO
 from headwater.study.own_page import page as own_page
 from headwater.study.report import svg, traffic
 from headwater.study.report.bars import Bar, bars, columns, dots, ranks

@@ -47,8 +47,8 @@ from headwater.federation.interests.installer import Installer
 from headwater.federation.interests.requester import Requester
 from headwater.federation.multicast.groups import Groups
 from headwater.federation.network import Network
+from headwater.federation.order.contract import Federated
 from headwater.federation.order.election import Ballots
-from headwater.federation.order.federated import Federated
 from headwater.federation.peers.barriers import Barriers
 from headwater.federation.peers.connections import Connections
 from headwater.federation.peers.description import Description

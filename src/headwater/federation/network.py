@@ -107,6 +107,7 @@ class Network:
     )
 
     def __post_init__(self) -> None:
+        """Check all settings at once, so that one error names everything that is wrong."""
         for name in ("listen", "connect", "direct"):
             given = getattr(self, name)
             if given is not None:
@@ -139,14 +140,17 @@ class Network:
 
     @property
     def listen_at(self) -> tuple[Locator, ...]:
+        """Where to listen, parsed."""
         return tuple(each for each in self._located("listen") if isinstance(each, Locator))
 
     @property
     def connect_to(self) -> tuple[Locator, ...]:
+        """Whom to connect to, parsed."""
         return tuple(each for each in self._located("connect") if isinstance(each, Locator))
 
     @property
     def direct_at(self) -> tuple[Locator, ...] | None:
+        """Where to take direct streams, parsed; None: nothing is said of that."""
         if self.direct is None:
             return None
         return tuple(each for each in self._located("direct") if isinstance(each, Locator))

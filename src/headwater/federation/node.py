@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headwater.federation.engine import Engine
     from headwater.federation.logs.server import LogReads
     from headwater.federation.network import Network
-    from headwater.federation.order.federated import Federated
+    from headwater.federation.order.contract import Federated
     from headwater.federation.order.sequencer import Sequencer
     from headwater.federation.report import FederationReport, RemoteCounts
     from headwater.federation.security.settings import Security

@@ -76,6 +76,7 @@ def test_of(term: Expr) -> Test | None:
 
 
 def value_of(other: Const | Param, params: Mapping[str, Any]) -> Any:
+    """What is compared with: a constant, or the value of a parameter."""
     return other.value if isinstance(other, Const) else params[other.name]
 
 

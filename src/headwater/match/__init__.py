@@ -1,7 +1,7 @@
 """Which of many interests an event satisfies: many are found by one look at the event."""
 
 from headwater.match.counters import KINDS
-from headwater.match.deferred import Later
+from headwater.match.deferral import Later
 from headwater.match.matcher import Matcher, SegmentPlan
 from headwater.match.matching import Matching, new_totals
 

@@ -16,7 +16,7 @@ session(...)                a quiet SparkSession
 """
 
 from headwater.spark.column import Unsupported, column_of
-from headwater.spark.declared import declared
+from headwater.spark.declared_frame import declared
 from headwater.spark.frame import LOG_META, Choice, choice, derive, explain, outcome, where
 from headwater.spark.live import interest_options, register
 from headwater.spark.log import events

@@ -18,7 +18,7 @@ from headwater.spark.backtest.chunk import Chunk
 from headwater.spark.backtest.judging import pack
 from headwater.spark.backtest.report import Backtest
 from headwater.spark.backtest.subscriptions import Wanted
-from headwater.spark.backtest.summing import report
+from headwater.spark.backtest.summary import report
 from headwater.spark.backtest.tally import Tally
 from headwater.store.log.schema import first_table
 from headwater.types import EventType, event_type

@@ -10,7 +10,7 @@ import pytest
 from headwater.errors import ConfigError
 from headwater.spark.ingest import IngestMapping
 from headwater.spark.ingest.paths import Route, parse_route
-from headwater.spark.ingest.reading import java_pattern
+from headwater.spark.ingest.reader import java_pattern
 from headwater.spark.ingest.times import parse_time_format
 
 GOOD = """

@@ -13,7 +13,7 @@ from headwater import HeadwaterError, Interest, event_type
 from headwater.interest import as_event_type
 from headwater.spark import where
 from headwater.spark.live import interest_options, register
-from headwater.spark.live.shaping import LOG_META
+from headwater.spark.live.row_shape import LOG_META
 from headwater.spark.live.source import HeadwaterSource
 from tests.spark.live.logs import CHANNEL, put
 

@@ -79,6 +79,7 @@ class Queue:
 
     @staticmethod
     def contradictions(value: Mapping[str, Any], place: str) -> list[ConfigProblem]:
+        """Settings that are right by themselves and not together."""
         if value.get("wait") is None or value.get("policy", "block") == "block":
             return []
         policy = value["policy"]
@@ -103,6 +104,7 @@ class _Strategy:
 
     @staticmethod
     def contradictions(value: Mapping[str, Any], place: str) -> list[ConfigProblem]:
+        """Settings that are right by themselves and not together."""
         return []
 
 
@@ -113,6 +115,7 @@ class Inline(_Strategy):
     name: ClassVar[str] = "inline"
 
     def start(self, name: str, clock: Clock) -> Dispatcher:
+        """The dispatcher of a node that uses this strategy."""
         return InlineDispatcher(name)
 
 
@@ -141,6 +144,7 @@ class _Threads(_Strategy):
 
     @staticmethod
     def contradictions(value: Mapping[str, Any], place: str) -> list[ConfigProblem]:
+        """As those of others: a minimum is not above its maximum."""
         full = {"minimum": 1, "maximum": 8, "low": 0, "high": 0, **value}
         found = []
         for less, more in (("minimum", "maximum"), ("low", "high")):
@@ -172,6 +176,7 @@ class Pool(_Threads):
     name: ClassVar[str] = "pool"
 
     def start(self, name: str, clock: Clock) -> Dispatcher:
+        """The dispatcher of a node that uses this strategy; its threads begin with the first events."""
         return self._start(name, Arrival())
 
 
@@ -182,6 +187,7 @@ class ByPriority(_Threads):
     name: ClassVar[str] = "priority"
 
     def start(self, name: str, clock: Clock) -> Dispatcher:
+        """As that of a pool, which takes what is most important first."""
         return self._start(name, by_priority())
 
 
@@ -192,6 +198,7 @@ class ByDeadline(_Threads):
     name: ClassVar[str] = "deadline"
 
     def start(self, name: str, clock: Clock) -> Dispatcher:
+        """As that of a pool, which takes what is due soonest first."""
         return self._start(name, by_deadline())
 
 
@@ -208,6 +215,8 @@ class AsyncLoop(_Strategy):
             raise ConfigError([ConfigProblem("AsyncLoop: loop", "an asyncio event loop or None", show(self.loop))])
 
     def start(self, name: str, clock: Clock) -> Dispatcher:
+        """The dispatcher of a node that uses this strategy, on the loop that is given or runs in this thread;
+        ConfigError if there is none."""
         loop = self.loop
         if loop is None:
             try:
@@ -252,6 +261,7 @@ class Config:
 
     @staticmethod
     def contradictions(value: Mapping[str, Any], place: str) -> list[ConfigProblem]:
+        """Parts of a configuration that are of another class than they should be."""
         found = []
         if "dispatch" in value and not isinstance(value["dispatch"], Dispatch):
             names = ", ".join(cls.__name__ for cls in STRATEGIES.values())
@@ -340,6 +350,8 @@ def _check(value: Queue | _Threads | Config) -> None:
 
 
 def _read_dispatch(found: Any, prefix: str, problems: list[ConfigProblem]) -> Any:
+    """The strategy in a table, or of a name. Settings that only other strategies have are problems which say whose they
+    are."""
     place = f"{prefix}[dispatch]"
     if isinstance(found, Dispatch):
         return found
@@ -408,6 +420,7 @@ def log_of(given: Log | str | os.PathLike[str] | Mapping[str, Any] | None) -> Lo
 
 
 def _read_log(found: Any, place: str, problems: list[ConfigProblem]) -> Log | None:
+    """The log in a table, or in the folder of a path."""
     match found:
         case Log():
             return found

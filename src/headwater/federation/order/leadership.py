@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.federation.order.election import Electorate
 from headwater.federation.order.places import RECHECK_SECONDS, Places
-from headwater.federation.order.placing import FORGET, PLACES, Placing
+from headwater.federation.order.protocol import FORGET, PLACES, Placing
 from headwater.federation.order.reach import Reach, heard_all
 from headwater.federation.wire.requests import ORDERING, Lead, Stand, Vote
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
     from headwater.channel.routing.contract import RoutedChannel as Channel
-    from headwater.federation.order.federated import Federated
+    from headwater.federation.order.contract import Federated
     from headwater.federation.peers.peer import Peer
     from headwater.federation.send.lane import Lane
 

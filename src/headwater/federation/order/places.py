@@ -12,14 +12,14 @@ from headwater.federation.arrive.deduplication import order_origin, origin_of
 from headwater.federation.arrive.log_positions import key_of
 from headwater.federation.arrive.relay import RelaySource
 from headwater.federation.arrive.remote_source import RemoteSource
-from headwater.federation.order.placing import Key, Placing
+from headwater.federation.order.protocol import Key, Placing
 from headwater.federation.wire.requests import ORDERED
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
     from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.channel.routing.contract import RoutedSource as Source
-    from headwater.federation.order.federated import Federated
+    from headwater.federation.order.contract import Federated
 
 EVENTS_HELD = 262_144  # events that may be held, for want of their places; then sources wait
 RECHECK_SECONDS = 0.05  # after which is looked again

@@ -51,7 +51,7 @@ from headwater.federation.arrive.relay import RelayThreads
 from headwater.federation.order.election import sequencers_of
 from headwater.federation.order.leadership import Leadership
 from headwater.federation.order.places import EVENTS_HELD, RECHECK_SECONDS
-from headwater.federation.order.placing import Key, Placing, runs
+from headwater.federation.order.protocol import Key, Placing, runs
 from headwater.federation.order.reach import heard_all
 from headwater.federation.wire.requests import ORDERED, ORDERING
 from headwater.threads import Supervised
@@ -59,7 +59,7 @@ from headwater.threads import Supervised
 if TYPE_CHECKING:
     from headwater.channel.node import Node
     from headwater.channel.routing.contract import RoutedChannel as Channel
-    from headwater.federation.order.federated import Federated
+    from headwater.federation.order.contract import Federated
     from headwater.federation.peers.peer import Peer
 
 log = logging.getLogger("headwater.federation")

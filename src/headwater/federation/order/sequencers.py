@@ -13,7 +13,7 @@ from headwater.federation.wire.requests import Accepted, Lead, Stand, Vote
 if TYPE_CHECKING:
     from headwater.channel.node import Node
     from headwater.channel.routing.contract import RoutedChannel as Channel
-    from headwater.federation.order.federated import Federated
+    from headwater.federation.order.contract import Federated
     from headwater.federation.order.sequencer import Sequencer
     from headwater.federation.peers.request_registry import Caller
 

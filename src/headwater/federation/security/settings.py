@@ -145,6 +145,7 @@ class Security:
     )
 
     def __post_init__(self) -> None:
+        """Check all settings at once, also against each other, so that one error names everything that is wrong."""
         given = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
         plain = {name: value for name, value in given.items() if name in self.settings and value is not None}
         problems = self.settings.problems(plain, "Security:")
@@ -370,6 +371,7 @@ def _place(endpoint: str | Locator) -> str:
 
 
 def _contradictions(security: Security, users: Mapping[str, User]) -> list[ConfigProblem]:
+    """What cannot be meant: settings that are right by themselves and not together."""
     found = []
     three = {name: getattr(security, name) for name in _PATHS}
     if any(three.values()) and not all(three.values()):
@@ -426,6 +428,7 @@ def _read_rules(found: object, place: str, problems: list[ConfigProblem]) -> tup
 
 
 def _read_users(found: object, problems: list[ConfigProblem]) -> dict[str, User]:
+    """Users with their passwords, from a file or a mapping."""
     place = "Security: users"
     pairs: list[tuple[Any, Any]] = []
     match found:

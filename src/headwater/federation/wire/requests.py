@@ -382,6 +382,7 @@ def unpack_type(data: bytes | None) -> EventType | None:
 
 
 def pack_params(params: Mapping[str, Any]) -> bytes:
+    """The parameters of an interest as bytes."""
     return pack(plain(params))
 
 

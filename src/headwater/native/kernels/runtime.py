@@ -9,7 +9,7 @@ from headwater.ir.library import libm
 from headwater.late import np
 from headwater.native import engine
 from headwater.native.builtin_functions import ONE_ARGUMENT, MethodDef, new_function
-from headwater.native.kernels.shared import kernels
+from headwater.native.kernels.module import kernels
 from headwater.native.once import once
 
 ZEROS = 64 << 20  # bytes of zeros to read in the place of an element that is not there; pages come when touched

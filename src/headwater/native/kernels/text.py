@@ -1,4 +1,4 @@
-"""Kernels for text, search and the calendar, as LLVM assembly (`shared.py` says how they are used).
+"""Kernels for text, search and the calendar, as LLVM assembly (`module.py` says how they are used).
 
 Text comes as pointer, length and fold (0 as it is, 1 lower, 2 upper). Nothing here reads a byte outside what its
 arguments describe.

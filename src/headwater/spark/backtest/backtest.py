@@ -21,7 +21,7 @@ from headwater.spark.backtest.job import Job, LogJob, Plan, problem
 from headwater.spark.backtest.local import LocalLogJob
 from headwater.spark.backtest.report import Backtest
 from headwater.spark.backtest.subscriptions import Subscription, Subscriptions, checked, load
-from headwater.spark.backtest.summing import report
+from headwater.spark.backtest.summary import report
 from headwater.spark.backtest.tally import Tally
 from headwater.spark.columns import bind_columns, bind_meta
 from headwater.spark.frame import LOG_META, log_meta

@@ -173,6 +173,7 @@ class _Reader:
         return self.folder / local_folder(log)
 
     def read(self, found: Mapping[str, Any]) -> Subscriptions:
+        """All that a file says, checked; problems are collected, so that one error names them all."""
         self._known(found, _TOP, "")
         channel, at = self._text(found, "channel", ""), self._text(found, "at", "")
         log, title = self._text(found, "log", ""), self._text(found, "title", "")
@@ -202,6 +203,7 @@ class _Reader:
         )
 
     def _subscription(self, number: int, table: Mapping[str, Any], default: str | None) -> list[Subscription]:
+        """The subscriptions of one table: one, or, with `each`, one for every value that it names."""
         place = f"subscription {number}"
         name = self._text(table, "name", place)
         if name is None:
@@ -279,6 +281,7 @@ class _Reader:
         return value
 
     def _from_file(self, table: Mapping[str, Any], place: str) -> Any:
+        """The value of a parameter from a CSV file: a map of two columns, or a set of one."""
         self._known(table, _TABLE, place)
         if not isinstance(table["file"], str):
             self.say(f"{place} file", "the name of a CSV file", repr(table["file"]))

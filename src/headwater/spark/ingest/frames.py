@@ -15,7 +15,7 @@ from headwater.spark.ingest.inputs import Input, single_byte
 from headwater.spark.ingest.lowering import BAD, GOOD, REASON, VERDICT, Scan, events, judged
 from headwater.spark.ingest.mapping import IngestMapping
 from headwater.spark.ingest.paths import Route
-from headwater.spark.ingest.reading import BYTES, RAW, _csv, _json, _text, follow
+from headwater.spark.ingest.reader import BYTES, RAW, _csv, _json, _text, follow
 
 # What the meaning of a mapping depends on. A pipeline has them in its spec; they cannot be set in its code.
 SETTINGS = {

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import ConfigError, ConfigProblem, ExecutionError
-from headwater.spark.ingest import quarantine, reading, writing
+from headwater.spark.ingest import quarantine, reader, writer
 from headwater.spark.ingest.convert import conversion
 from headwater.spark.ingest.inputs import Input, Unreadable, check_whole, find_files, look
 from headwater.spark.ingest.lateness import order_of
@@ -64,7 +64,7 @@ def ingest(
     folder = ChannelFolder.of(local_folder(log).absolute(), mapping.channel)
     check(folder, mapping.type)
     with ExitStack() as held:
-        held.enter_context(writing.settings(spark))
+        held.enter_context(writer.settings(spark))
         _check_constants(spark, mapping)
         node = folder.node(mapping.node)
         make_folders(node.path)
@@ -91,7 +91,7 @@ def _run(
         if not filled:
             return
         places = dict(
-            zip((f.uri for f in filled), accumulate((reading.pieces(f.size) for f in filled), initial=0), strict=False)
+            zip((f.uri for f in filled), accumulate((reader.pieces(f.size) for f in filled), initial=0), strict=False)
         )
         tell("reading and writing")
         written_to = staging.path / f"events-{attempt}"
@@ -147,37 +147,37 @@ def _pass(
 
     frame = None
     tally = []
-    for number, group in enumerate(reading.groups(mapping, files)):
-        scan = reading.scan(spark, mapping, group, places, details=False)
+    for number, group in enumerate(reader.groups(mapping, files)):
+        scan = reader.scan(spark, mapping, group, places, details=False)
         part = judged(mapping, scan, reasons=False)
         seen = Observation(f"records-{number}")
         # The pieces with bad records, as bits: of more than MARKS pieces some share one, and are looked at in vain.
-        mark = F.expr(f"shiftleft(1L, cast(shiftright({reading.AT}, {reading.ROWS}) % {MARKS} as int))")
+        mark = F.expr(f"shiftleft(1L, cast(shiftright({reader.AT}, {reader.ROWS}) % {MARKS} as int))")
         pieces = F.bit_or(F.when(F.col(VERDICT) == BAD, mark)).alias("pieces")
-        part = part.observe(seen, *writing.metrics(mapping), *([pieces] if len(files) > 1 else []))
+        part = part.observe(seen, *writer.metrics(mapping), *([pieces] if len(files) > 1 else []))
         tally.append(seen)
         frame = part if frame is None else frame.unionByName(part)
-    frame = writing.numbered(mapping, frame, base)
+    frame = writer.numbered(mapping, frame, base)
     what, again = mapping.duplicates.what, Observation("events")
     if what != "keep":
-        frame = writing.repeated(mapping, frame)
+        frame = writer.repeated(mapping, frame)
         frame = frame.observe(again, F.count("*").alias("events"), F.count_if("__again").alias("again"))
-        frame = writing.in_days((frame.where("NOT __again") if what == "drop" else frame).drop("__again"))
+        frame = writer.in_days((frame.where("NOT __again") if what == "drop" else frame).drop("__again"))
     elif mapping.explode is not None:
         frame = frame.observe(again, F.count("*").alias("events"))
-    writing.write(frame, path)
+    writer.write(frame, path)
     counts: Counter[str] = Counter()
     found = 0
     for seen in tally:
         metrics = dict(seen.get)
         found |= int(metrics.get("pieces", -1) or 0)
-        counts.update(writing.counted(metrics))
+        counts.update(writer.counted(metrics))
     report.events = counts["good"] if what == "keep" and mapping.explode is None else int(again.get["events"])
     if what != "keep":
         report.repeated = int(again.get["again"])
         report.dropped = report.repeated if what == "drop" else 0
         report.events -= report.dropped
-    bad = {f.uri for f in files if found & _marks(places[f.uri], reading.pieces(f.size))}
+    bad = {f.uri for f in files if found & _marks(places[f.uri], reader.pieces(f.size))}
     return counts, bad
 
 
@@ -231,8 +231,8 @@ def _without_broken(
 def _unread_by_spark(spark: Any, files: list[Input], mapping: IngestMapping) -> dict[str, str]:
     """What Spark says of each file that it cannot read, found by halves: all are read, and nothing is written."""
     try:
-        for group in reading.groups(mapping, files):
-            scan = reading.scan(spark, mapping, group, {each.uri: 0 for each in group}, details=False)
+        for group in reader.groups(mapping, files):
+            scan = reader.scan(spark, mapping, group, {each.uri: 0 for each in group}, details=False)
             judged(mapping, scan, reasons=False).write.format("noop").mode("overwrite").save()
     except Exception as error:
         spark.range(1).count()  # if the session itself is at its end, that is no fault of a file's

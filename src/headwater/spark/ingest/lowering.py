@@ -1,6 +1,6 @@
 """A mapping as Spark Columns: from raw records to events, with what is wrong with each record.
 
-    scan (reading.py)  →  raw values by route  →  values  →  verdict of the record  →  events
+    scan (reader.py)  →  raw values by route  →  values  →  verdict of the record  →  events
 
 Each arrow is a projection of its own, so that Spark computes a value once though several others use it.
 A verdict is a number: GOOD, BAD, BLANK, HEADER or EMPTY (nothing to explode).

@@ -148,6 +148,7 @@ class _Reader:
         self.problems.append(ConfigProblem(f"{self.place} {where}", expected, shown.removeprefix("\0"), hint))
 
     def read(self, given: Mapping[str, Any]) -> IngestMapping:
+        """The mapping, checked; problems are collected, so that one error names them all."""
         self.unknown(given, _TOP, "")
         self.format = self.one_of("format", given.get("format"), FORMATS) or "csv"
         channel = self.channel(given.get("channel"))
@@ -193,6 +194,7 @@ class _Reader:
             return ""
 
     def type(self, found: object) -> EventType | None:
+        """The event type, from a declaration in the file or an event class."""
         name = self.place.rstrip(":").rpartition("/")[2].removesuffix(".toml").title() or "Event"
         name = "".join(c for c in name if c.isalnum()) or "Event"
         try:
@@ -217,6 +219,7 @@ class _Reader:
         return kind
 
     def options(self, given: Mapping[str, Any]) -> Options:
+        """How files are read: those settings that fit the format, each with a value that it takes."""
         self.unknown(given, _OPTIONS, "options.")
         made: dict[str, Any] = {}
         for name, value in given.items():
@@ -316,6 +319,7 @@ class _Reader:
         return made
 
     def field_map(self, place: str, found: object, kind: Any, optional: bool) -> FieldMap | None:
+        """From where a field comes, and how it is converted to its kind."""
         if found is None:
             self.bad(place, "a column, or a table with from, value, format, zone, default, enum", "\0none")
             return None

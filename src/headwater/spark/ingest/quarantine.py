@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from headwater.late import np, pa, pq
-from headwater.spark.ingest import reading, writing
+from headwater.spark.ingest import reader, writer
 from headwater.spark.ingest.inputs import Input
 from headwater.spark.ingest.lowering import BAD, REASON, VERDICT, judged
 from headwater.spark.ingest.mapping import IngestMapping
-from headwater.spark.ingest.reading import BLOCK, BYTES, FILE, RAW, ROW
+from headwater.spark.ingest.reader import BLOCK, BYTES, FILE, RAW, ROW
 
 SCHEMA = "file string, line bigint, raw string, raw_bytes binary, reason string"
 
@@ -41,8 +41,8 @@ def write_quarantine(
     from pyspark.sql import functions as F
 
     frames, lines = [], []
-    for files in reading.groups(mapping, list(inputs)):
-        scan = reading.scan(spark, mapping, files, places, details=True)
+    for files in reader.groups(mapping, list(inputs)):
+        scan = reader.scan(spark, mapping, files, places, details=True)
         lines.append(scan.frame.select(FILE, BLOCK, ROW))
         frames.append(judged(mapping, scan, reasons=True))
     starts = _starts(lines)
@@ -87,7 +87,7 @@ def _again(mapping: IngestMapping, frame: Any, base: int) -> Any:
     from pyspark.sql import functions as F
 
     keep = (FILE, BLOCK, ROW, RAW, BYTES)
-    events = writing.repeated(mapping, writing.numbered(mapping, frame, base, keep))
+    events = writer.repeated(mapping, writer.numbered(mapping, frame, base, keep))
     names = ", ".join(mapping.duplicates.key) or "all fields"
     return events.where("__again").select(
         *keep, F.lit(f"a duplicate: like an event before it in {names}").alias(REASON)

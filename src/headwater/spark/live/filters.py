@@ -35,7 +35,7 @@ from headwater.ir.nodes import (
 from headwater.ir.operators import micros_of
 from headwater.ir.walk import map_stmt
 from headwater.spark.live.packing import loose
-from headwater.spark.live.shaping import LOG_META
+from headwater.spark.live.row_shape import LOG_META
 from headwater.types.model import (
     BOOL,
     BYTES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headwater.errors import ChannelError
 from headwater.late import pa
 from headwater.spark.live.options import Place
-from headwater.spark.live.shaping import LOG_META
+from headwater.spark.live.row_shape import LOG_META
 from headwater.spelling import did_you_mean
 from headwater.store.log.log_reader import LogReader
 from headwater.types import EventType, event_type

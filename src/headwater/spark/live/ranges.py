@@ -16,7 +16,7 @@ from headwater.spark.live.loss import Missing, tell_of_loss
 from headwater.spark.live.options import Place
 from headwater.spark.live.packing import unpack
 from headwater.spark.live.places import open_place
-from headwater.spark.live.shaping import arrow_of, shaped
+from headwater.spark.live.row_shape import arrow_of, shaped
 from headwater.store.log.interest_scan import Judge
 from headwater.store.log.log_reader import Batches, LogReader
 from headwater.types.model import Record

@@ -11,7 +11,7 @@ from headwater.spark.live.options import ReadOptions, read_options, write_option
 from headwater.spark.live.packing import wanted_interest
 from headwater.spark.live.places import open_place, type_of
 from headwater.spark.live.ranges import patiently
-from headwater.spark.live.shaping import log_record, picked
+from headwater.spark.live.row_shape import log_record, picked
 from headwater.spark.schema import spark_schema
 from headwater.types import EventType
 from headwater.types.model import Record

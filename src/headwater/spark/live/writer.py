@@ -19,7 +19,7 @@ from headwater.spark.live.options import WriteOptions
 from headwater.spark.live.places import RAW, open_place
 from headwater.spark.live.publisher import Publisher, publisher_name
 from headwater.spark.live.ranges import patiently
-from headwater.spark.live.shaping import NAMES, arrow_of
+from headwater.spark.live.row_shape import NAMES, arrow_of
 from headwater.spark.live.staging import Staged, discard, stage, staged_batches, sweep
 from headwater.spark.schema import from_spark_arrow
 from headwater.store.log.location import local_folder

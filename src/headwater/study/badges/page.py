@@ -7,7 +7,7 @@ from functools import partial
 
 from headwater.study.badges import tables
 from headwater.study.badges.margins import BADGES, CATEGORY, DOUBTFUL
-from headwater.study.badges.published import PER_EVENT, SECO
+from headwater.study.badges.published_tables import PER_EVENT, SECO
 from headwater.study.badges.subscribers import GROUPS
 from headwater.study.report import svg, traffic
 from headwater.study.report.bars import Bar, bars, dots, ranks

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from headwater.interest import Interest
 from headwater.study.badges.day import SIGHTING
 from headwater.study.badges.margins import BADGE_LIST, BADGES, NETWORKS
-from headwater.study.badges.published import BROTHER_ORDER
+from headwater.study.badges.published_tables import BROTHER_ORDER
 
 Group = Literal["god", "cameras", "eyes", "brothers"]
 GROUPS: tuple[Group, ...] = ("god", "cameras", "eyes", "brothers")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from headwater.study.badges import published
+from headwater.study.badges import published_tables as published
 from headwater.study.badges.margins import DOUBTFUL
-from headwater.study.badges.published import (
+from headwater.study.badges.published_tables import (
     MOBILE,
     OVERHEAD,
     PER_EVENT,

@@ -10,7 +10,7 @@ from typing import Any
 
 from headwater.spark.ingest.lowering import ARRIVAL, BAD, BLANK, ELEMENTS, EMPTY, GOOD, HEADER, VERDICT, events, wanted
 from headwater.spark.ingest.mapping import IngestMapping
-from headwater.spark.ingest.reading import AT, FILE, MASK, PIECE, ROWS
+from headwater.spark.ingest.reader import AT, FILE, MASK, PIECE, ROWS
 from headwater.store.log.layout import DAY_KEY
 
 WRITERS = 64  # days open at a time in a task; beyond them Spark sorts
