@@ -27,7 +27,6 @@ JUSTIFIED = {
     ("federation/security/proof.py", "ThreadPoolExecutor"): "every result is taken",
     ("native/batch.py", "ThreadPoolExecutor"): "every result is taken",
     ("study/player.py", "ThreadPoolExecutor"): "every result is taken",
-    ("fleet/worker.py", "Timer"): "it ends the process",
 }
 MAKERS = {"Thread", "Timer", "ThreadPoolExecutor", "ProcessPoolExecutor", "start_new_thread"}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,8 @@ READY = 60.0  # seconds for all nodes to find each other and take up the interes
 PREPARING = "of joining nodes and moving interests"  # what happens in a run before the first event
 PROCESSES = 16  # more recorded nodes than that share processes
 QUEUE = Queue(limit=1 << 20)
+CRASH = "Fatal Python error"  # so `faulthandler` begins
+LAST_WORDS = 4000  # characters
 
 
 class Subscribed(Protocol):
@@ -94,10 +97,10 @@ class LiveRun:
 
 
 class _Process:
-    """A player."""
+    """A player of these nodes."""
 
-    def __init__(self, errors: Path) -> None:
-        self._errors = errors
+    def __init__(self, nodes: Sequence[str], errors: Path) -> None:
+        self._nodes, self._errors = ", ".join(map(repr, nodes)), errors
         with errors.open("ab") as stream:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "headwater.study.player"],
@@ -122,13 +125,14 @@ class _Process:
             raise self._died()
         answer = json.loads(line)
         if "error" in answer:
-            raise FederationError(f"a process that plays recorded nodes: {answer['error']}")
+            raise FederationError(f"the process that plays {self._nodes}: {answer['error']}")
         return answer["ok"]
 
     def _died(self) -> FederationError:
-        code = self._process.wait()
-        tail = self._errors.read_text(errors="replace")[-2000:]
-        return FederationError(f"a process that plays recorded nodes has ended with {code}; it said: {tail}")
+        return FederationError(
+            f"the process that plays {self._nodes} {_how(self._process.wait())}; it said: "
+            f"{_last_words(self._errors.read_text(errors='replace')) or 'nothing'}"
+        )
 
     def end(self) -> None:
         with suppress(OSError):
@@ -141,6 +145,17 @@ class _Process:
             self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+
+def _how(code: int) -> str:
+    """How a process has ended."""
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"has ended with {code}"
+
+
+def _last_words(said: str) -> str:
+    """The end of what it said; after a crash, where its threads were, beginning with the one that crashed."""
+    crash = said.rfind(CRASH)
+    return said[crash:][:LAST_WORDS] if crash >= 0 else said[-LAST_WORDS:]
 
 
 class Stage:
@@ -331,8 +346,8 @@ def stage(
         processes: list[_Process] = []
         try:
             shares = [names[at::PROCESSES] for at in range(min(PROCESSES, len(names)))]
-            for index in range(len(shares)):
-                processes.append(_Process(Path(scratch) / f"player-{index}.log"))
+            for index, share in enumerate(shares):
+                processes.append(_Process(share, Path(scratch) / f"player-{index}.log"))
             for process, share in zip(processes, shares, strict=True):
                 known = {name: dict(facts[name]) for name in share if name in facts}
                 here = {name: called[name] for name in share}

@@ -6,11 +6,15 @@ and publishes what the recorded one did, in the order of its time. Run by `headw
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from queue import SimpleQueue
 from time import sleep
 from typing import Any
 
@@ -22,8 +26,10 @@ from headwater.federation.node import Node
 from headwater.store.log import Log
 from headwater.store.log.log_folder import LogFiles
 from headwater.store.log.ordered_merge import times
+from headwater.threads import Supervised
 
 FLUSH = 60.0  # seconds
+GRACE = 5  # seconds: what a player may take that is at work when its input ends
 
 
 class Played:
@@ -128,12 +134,30 @@ class Player:
         return True
 
 
+def _orders() -> Iterator[str]:
+    """The lines of the input. Its end is noticed at once, whatever this process is at: then it ends, by itself or by
+    the alarm, which needs no thread of Python's."""
+    lines: SimpleQueue[str | None] = SimpleQueue()
+
+    def read() -> None:
+        try:
+            for line in sys.stdin:
+                lines.put(line)
+        finally:
+            signal.alarm(GRACE)
+            lines.put(None)
+
+    Supervised(read, "headwater-study-orders").start()
+    yield from iter(lines.get, None)
+
+
 def main() -> None:
-    """Serve until the input ends."""
+    """Serve until the input ends. If it crashes, it says where all of its threads were."""
+    faulthandler.enable()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever else is printed must not look like an answer
     player = Player()
-    for line in sys.stdin:
+    for line in _orders():
         asked = json.loads(line)
         try:
             answer = {"ok": getattr(player, asked.pop("do"))(**asked)}

@@ -13,7 +13,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from headwater_studies.fleet.receiving import JOIN, WINDOW, Receiving, free_port
-from headwater_studies.fleet.server import spent
+from headwater_studies.fleet.server import ending_with_us, spent
 from headwater_studies.fleet.worker import Trips, messages, record, serve
 
 CREDIT = 8_192  # messages after which the sender gets news of them
@@ -40,7 +40,9 @@ class Nats(Receiving):
             port, program = free_port(), server()
             assert program is not None
             self._server = subprocess.Popen(
-                [program, "-a", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                ending_with_us([program, "-a", "127.0.0.1", "-p", str(port)]),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
             peer = f"nats://127.0.0.1:{port}"
             self._run(self._open(peer, "near"))

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from headwater_studies.fleet.server import Served, program
+from headwater_studies.fleet.server import Served, ending_with_us, program
 from headwater_studies.fleet.worker import serve
 
 SOURCE = Path(__file__).parent / "native" / "omni.cc"
@@ -74,7 +74,7 @@ class Omni(Served):
         place = f"corbaloc::127.0.0.1:{port}/"
         side = ("near", f"{place}omniEvents") if peer is None else ("far", place)
         self._client = subprocess.Popen(
-            [str(made), *side, "-ORBendPoint", "giop:tcp:127.0.0.1:"],
+            ending_with_us([str(made), *side, "-ORBendPoint", "giop:tcp:127.0.0.1:"]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

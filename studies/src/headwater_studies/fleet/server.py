@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +34,22 @@ def said(*command: str) -> str:
     return ""
 
 
+_ENDING = """
+import ctypes, os, signal, sys
+prctl = getattr(ctypes.CDLL(None), "prctl", None)
+if prctl is not None:
+    prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+if os.getppid() == int(sys.argv[1]):  # else that has come too late
+    os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+def ending_with_us(command: Sequence[str]) -> list[str]:
+    """The command of a program that is ended when the thread that starts it does, however that came, where the system
+    sees to that: on Linux."""
+    return [sys.executable, "-I", "-S", "-c", _ENDING, str(os.getpid()), *command]
+
+
 def spent(pid: int) -> float | None:
     """Processor time that a process has used, in seconds; None where the system does not tell."""
     with suppress(OSError, ValueError, OverflowError):
@@ -48,8 +65,9 @@ class Server:
     def __init__(self, command: Callable[[int, Path], Sequence[str]]) -> None:
         self.port = free_port()
         self._folder = tempfile.TemporaryDirectory(prefix="headwater-")
+        self._command = command(self.port, Path(self._folder.name))
         self._process = subprocess.Popen(
-            command(self.port, Path(self._folder.name)),
+            ending_with_us(self._command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -65,9 +83,9 @@ class Server:
                 socket.create_connection(("127.0.0.1", self.port), 1.0).close()
                 return
             if self._process.poll() is not None:
-                raise RuntimeError(f"{self._process.args!r} ended with code {self._process.returncode}")
+                raise RuntimeError(f"{self._command!r} ended with code {self._process.returncode}")
             if perf_counter() > end:
-                raise TimeoutError(f"{self._process.args!r} does not listen on port {self.port}")
+                raise TimeoutError(f"{self._command!r} does not listen on port {self.port}")
             time.sleep(0.01)
 
     def signal(self, number: int) -> None:

@@ -1,15 +1,18 @@
 """Processes of a measurement: started, told what to do line by line, ended by their number.
 
 The parent's side is `Worker`, the child's is `serve`. A request is one line of JSON, `{"do": method, ...arguments}`,
-and so is its answer. A child ends when its input does, so that none outlives its parent, however that ends.
+and so is its answer. A child ends when its input does, so that none outlives its parent, however that ends; what a
+child starts itself, and has no input, ends with it (`server.ending_with_us`).
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import math
 import os
 import queue
+import signal
 import struct
 import subprocess
 import sys
@@ -25,6 +28,7 @@ from typing import Any, Protocol
 from headwater.threads import Supervised
 
 PATIENCE = 120.0  # seconds for an answer
+GRACE = 2  # seconds for a process to close what it has, once its input has ended
 RECORD = struct.Struct("<8d")  # 64 bytes: pick, share, number, sent, and four more
 FIRST = struct.Struct("<d")
 PICKS, SHARES = 100, 12  # events differ in `pick`, which goes from 0 to 99, and `share`, from 0 to 11
@@ -126,6 +130,7 @@ def workers() -> Iterator[Callable[..., Worker]]:
 
 def serve(actions: Any) -> None:
     """The child's side: calls methods of `actions`; `actions.close()` at the end of the input."""
+    faulthandler.enable()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -135,9 +140,7 @@ def serve(actions: Any) -> None:
         for line in sys.stdin:
             lines.put(line)
         ending.set()
-        guard = threading.Timer(2.0, os._exit, (1,))
-        guard.daemon = True
-        guard.start()
+        signal.alarm(GRACE)  # whatever the other threads are at, also one that holds the GIL
         with suppress(Exception):
             actions.close()
         os._exit(0)
