@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -396,3 +397,21 @@ def test_a_slot_that_is_used_again_begins_with_nothing() -> None:
         assert matcher.counts(key, [ledger]) == (1, {})
         matcher.remove(key)
         del matching
+
+
+def test_a_thread_keeps_the_table_it_counts_in() -> None:
+    """Threads share what a matching knows of batches: what one of them is led to lives until it is done."""
+    matcher = Matcher(READING)
+    matcher.add("zone", on("zone = 1"))
+    one, two, totals = matcher.ledger(), matcher.ledger(), new_totals()
+    matching = matcher.snapshot()
+    matching.spans(READING.to_arrow([{"level": 1.0, "network": "a"}]), totals, one)
+    rows = matching._rows
+    assert rows is not None
+    control, table = rows._control_for(totals, one), weakref.ref(one.table())
+    one._covers = -1  # as if there were a block more: the next matching gets another table
+    one.table()
+    rows._control_for(totals, two)  # another thread's source
+    assert table() is not None
+    del control
+    assert table() is None

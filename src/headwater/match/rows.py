@@ -46,8 +46,7 @@ class Rows:
         self.used = tuple(dict.fromkeys(node[0] for node in types))
         self.kinds = {name: arrow_type(self.record.by_name[name].type) for name in self.used}
         self.opaques = list(dict.fromkeys(core.opaques))
-        # The last totals and ledger, and the control block for them.
-        self._control: tuple[Any, Any, Any, Any] = (None, None, None, None)
+        self._control: _Control | None = None  # the last one
         # Entries of all segments under one number.
         sizes = [each.segment.count for each in held]
         self._bases = np.cumsum([0, *sizes]).astype(np.uint32)
@@ -89,13 +88,11 @@ class Rows:
         _local.spare.append(scratch)
         return hits.grouped(self._payloads)
 
-    def _control_for(self, totals: Any, ledger: Ledger | None) -> Any:
-        last, whose, control, _ = self._control
-        if last is not totals or whose is not ledger:
-            words, kept = self.core.counting_in(totals, ledger)
-            control = ctypes.create_string_buffer(words, len(words))
-            self._control = (totals, ledger, control, kept)
-        return control
+    def _control_for(self, totals: Any, ledger: Ledger | None) -> _Control:
+        found = self._control
+        if found is None or found.totals is not totals or found.ledger is not ledger:
+            found = self._control = _Control(self.core, totals, ledger)
+        return found
 
     def _columns(self, batch: Any) -> dict[str, Any]:
         """The columns that are read, brought to the event type's schema where they are not so."""
@@ -131,7 +128,7 @@ class Rows:
         return answers
 
     def _segment(
-        self, number: int, held: Held, columns: Any, rows: int, control: Any, hits: _Hits, scratch: _Scratch
+        self, number: int, held: Held, columns: Any, rows: int, control: _Control, hits: _Hits, scratch: _Scratch
     ) -> None:
         segment = held.segment
         room = max(ROOM, 4 * segment.count)
@@ -139,7 +136,7 @@ class Rows:
         buffer, out, ranks, marks = scratch.of(room, size * len(segment.attributes), size + 1)
         out[O_BUFFER], out[O_ROOM] = buffer.ctypes.data, room
         fixed = (columns.ctypes.data, ranks.ctypes.data, out.ctypes.data, marks.ctypes.data + marks.itemsize)
-        start, ref, base = ctypes.addressof(control), self.refs[number].ctypes.data, self._bases[number]
+        start, ref, base = control.address, self.refs[number].ctypes.data, self._bases[number]
         row, call = 0, match_rows()
         while row < rows:
             out[O_COUNT] = 0
@@ -150,6 +147,17 @@ class Rows:
             if done < size:
                 size = max(1, done)
             row += done
+
+
+class _Control:
+    """The control block for totals and a ledger, with all that it leads to: another thread's may be the last one while
+    it is in use."""
+
+    def __init__(self, core: Core, totals: Any, ledger: Ledger | None) -> None:
+        self.totals, self.ledger = totals, ledger
+        words, self._kept = core.counting_in(totals, ledger)
+        self._block = ctypes.create_string_buffer(words, len(words))
+        self.address = ctypes.addressof(self._block)
 
 
 def refs_of(held: list[Held]) -> Any:
