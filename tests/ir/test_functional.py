@@ -11,7 +11,6 @@ from headwater.ir.build import Builder
 from headwater.ir.functional import as_expression, as_outputs
 from headwater.ir.nodes import NOWHERE as W
 from headwater.ir.nodes import Expr, Load, Path
-from headwater.ir.show import show_expr
 from headwater.types.model import F64, I64, Field, Record
 from tests import programs
 from tests.effort import examples
@@ -39,7 +38,7 @@ def test_a_filter_as_an_expression(drawn: Any) -> None:
         return
     for event, meta in events:
         outcome = interp.run(case.program, event, meta=meta, params=case.params)
-        assert outcome.status == status_of(value_of(case, verdict, event, meta)), show_expr(verdict)
+        assert outcome.status == status_of(value_of(case, verdict, event, meta)), repr(verdict)
 
 
 @settings(max_examples=examples(120), deadline=None)

@@ -12,7 +12,7 @@ from headwater.ir import interp, serial
 from headwater.ir.analyse import analyse
 from headwater.ir.build import Builder
 from headwater.ir.cost import cost
-from headwater.ir.covers import covers, satisfiable
+from headwater.ir.covers import certainty, covers
 from headwater.ir.functional import as_expression
 from headwater.ir.nodes import NOWHERE as W
 from headwater.ir.nodes import Expr, Program, Stmt
@@ -111,7 +111,7 @@ def test_the_deepest_go_through_everything(name: str) -> None:
     verify(rebind(program, OTHER))
     as_expression(program)
     assert covers(program, program)
-    satisfiable(program)
+    certainty(program, normal=False)
     show(normal)
 
 

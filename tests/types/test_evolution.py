@@ -32,7 +32,9 @@ def test_every_pair_of_scalars(source: str, target: str) -> None:
     before = m.Record("A", (m.Field("a", m.SCALARS[source]),))
     after = m.Record("B", (m.Field("a", m.SCALARS[target]),))
     if source == target or target in WIDER.get(source, ()):
-        assert plan(before, after).convert_raw({"a": 1})["a"] == 1
+        value = {"bool": True, "text": "1", "bytes": b"1"}.get(source, 1)
+        converted = plan(before, after).convert(event_type(before).encode({"a": value}))
+        assert event_type(after).decode_raw(converted)["a"] == value
     else:
         with pytest.raises(EvolutionError, match=f"a: expected {target}.*, found {source}"):
             plan(before, after)
@@ -94,7 +96,6 @@ def test_converting_is_projecting(data: st.DataObject) -> None:
         converted = found.convert(before.encode(raw))
         after.validate(converted)
         assert same(after.decode_raw(converted), wanted)
-        assert same(found.convert_raw(raw), wanted)
     batch = found.convert_batch(before.to_arrow(raws))
     assert batch.schema.equals(after.schema, check_metadata=True)
     assert same(after.arrow_to_raw(batch), expected)

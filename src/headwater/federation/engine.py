@@ -81,7 +81,6 @@ log = logging.getLogger("headwater.federation")
 GATHER_SECONDS = 0.002  # for which a change waits for others like it; and, if there are ever more, at most
 LONGEST_GATHER_SECONDS = 0.02
 BOX_BYTES = 1024  # bytes that a message is larger at most when it is only for one node
-BEHIND = 2.0  # seconds that a node is kept waiting for what lies behind gateways
 
 
 class Engine:

@@ -2,8 +2,8 @@
 
 A filter is taken apart into ways to be true, each a conjunction of sets of values (`domain.py`), one for each thing
 that is tested: a field, meta, or any other expression, of which only equality is known. The answers are sound, not
-complete: `covers` and `disjoint` may say no, and `satisfiable` yes, where more thought would tell. Programs with loops
-or state, and transformations, cover only themselves; state covers nothing, because it differs from copy to copy.
+complete: `covers` and `disjoint` may say no, and `certainty` nothing, where more thought would tell. Programs with
+loops or state, and transformations, cover only themselves; state covers nothing, as it differs from copy to copy.
 
 Parameters of two interests have nothing to do with each other, even of one name, unless their values are given.
 """
@@ -73,17 +73,6 @@ def disjoint(a: Program, b: Program, *, a_params: Params | None = None, b_params
         return all(x.both(one, other) is None for one in left for other in right)
     except _TooMany:
         return False
-
-
-def satisfiable(a: Program, *, params: Params | None = None) -> bool:
-    """Whether some event may pass."""
-    x = _Filter(a, params, "a")
-    if x.verdict is None:
-        return True
-    try:
-        return bool(x.ways())
-    except _TooMany:
-        return True
 
 
 class Certainty(Enum):

@@ -33,7 +33,6 @@ class Value(NamedTuple):
 
 
 NOTHING = Value(True, 1, 0)
-ANY_BOOL = Value(False, 0, 1)
 
 
 def type_range(type: Type) -> tuple[int, int] | None:

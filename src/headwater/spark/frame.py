@@ -16,10 +16,9 @@ from typing import Any, Literal
 from headwater.errors import ExecutionError
 from headwater.ir.inputs import fields_read
 from headwater.ir.interp import FUEL
-from headwater.ir.nodes import META_TYPES, NOWHERE, Meta, Program, Span
+from headwater.ir.nodes import META_TYPES, NOWHERE, Program, Span
 from headwater.ir.notes import locate
 from headwater.ir.params import bind
-from headwater.ir.walk import all_expressions
 from headwater.spark import arrow
 from headwater.spark.column import Unsupported, outputs_of, sql_of
 from headwater.spark.columns import bind_columns, bind_meta
@@ -170,12 +169,6 @@ def _bound(frame: Any, given: _Given, meta: Mapping[str, str] | None) -> tuple[d
 def log_meta(columns: Collection[str]) -> dict[str, str]:
     """What of `LOG_META` a frame with these columns has."""
     return {which: column for which, column in LOG_META.items() if column in columns}
-
-
-def meta_read(program: Program) -> tuple[str, ...]:
-    """Which of source, node, seq and time the program reads."""
-    used = {e.name for e in all_expressions(program.body) if isinstance(e, Meta)}
-    return tuple(which for which in META_TYPES if which in used)
 
 
 def explain(interest: Any, params: Mapping[str, object] | None = None) -> str:

@@ -62,10 +62,6 @@ class Plan:
         exec(f"def run(raw): return {expression}", namespace)
         return namespace["run"]  # type: ignore[no-any-return]
 
-    def convert_raw(self, raw: dict[str, Any]) -> dict[str, Any]:
-        """The raw form of an event of the source as one of the target."""
-        return raw if self.identity else self._project(raw)
-
     def convert_batch(self, batch: Any) -> Any:
         """A RecordBatch of the source as one of the target, column by column."""
         found = event_type(self.source).conform(batch)

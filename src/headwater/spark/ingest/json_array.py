@@ -16,7 +16,7 @@ _TEXT = re.compile(rb"\S")
 _LINE = re.compile(rb"[^\r\n]*+")
 # White space between values, and a fault within a text, as a line end is.
 _ON_ONE_LINE = bytes.maketrans(b"\r\n", b"\t\t")
-_OPENING, _CLOSING, _QUOTE, _COMMA = b"[{", b"]}", ord('"'), ord(",")
+_OPENING, _QUOTE, _COMMA = b"[{", ord('"'), ord(",")
 
 
 def is_array(start: bytes) -> bool:

@@ -13,7 +13,6 @@ from typing import Literal
 Category = Literal["users", "equipment", "unlisted"]
 
 SIGHTINGS = 35_811
-HOURS = 21  # "almost"
 
 NETWORKS: dict[str, int] = {
     "CL-ArupExtn#8": 52,

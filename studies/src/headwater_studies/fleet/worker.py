@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from itertools import cycle, islice, repeat
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any, Protocol
+from typing import Any
 
 from headwater.threads import Supervised
 
@@ -221,10 +221,6 @@ def messages(how: str, n: int, packed: int) -> Iterator[bytes]:
 
 
 # ── what is done with what arrives ──
-
-
-class Done(Protocol):
-    def __call__(self, got: int, useful: int, total: float) -> None: ...
 
 
 class Meter:
