@@ -83,51 +83,47 @@ def _median(*measures: Callable[[], float]) -> list[float]:
     return [statistics.median(column) for column in found]
 
 
+def _appended(append: Callable[[ChannelLog], None]) -> tuple[float, int]:
+    """Seconds that appending to a new log and one sync take, and how many bytes it has then."""
+    folder = tempfile.mkdtemp()
+    log = _log(folder, "roll")
+    start = time.perf_counter()
+    append(log)
+    log.sync()
+    spent = time.perf_counter() - start
+    size = _tail(folder)
+    log.close()
+    shutil.rmtree(folder)
+    return spent, size
+
+
 def batched(report: Report) -> None:
     """Batches, synced at the end."""
-    batch, size = _batch(), 0
+    batch = _batch()
 
-    def ours() -> float:
-        nonlocal size
-        folder = tempfile.mkdtemp()
-        log = _log(folder, "roll")
-        start = time.perf_counter()
+    def append(log: ChannelLog) -> None:
         for index in range(BATCHES):
             log.append_batch("station", 1 + index * ROWS, 0, batch)
-        log.sync()
-        spent = time.perf_counter() - start
-        size = _tail(folder)
-        log.close()
-        shutil.rmtree(folder)
-        return spent
 
-    ours()
-    mine, raw = _median(ours, lambda: _raw(size, BATCHES, 1))
+    _, size = _appended(append)
+    mine, raw = _median(lambda: _appended(append)[0], lambda: _raw(size, BATCHES, 1))
     note = f"{size / 1e6:.0f} MB in {BATCHES} writes, one sync; {BATCHES * ROWS / mine / 1e6:.1f} M events/s"
     report.add("append, batches of 6,000", mine, raw, reach="at least 0.5×", ok=raw / mine >= 0.5, note=note)
 
 
 def single(report: Report) -> None:
     """One by one without a sync each, from one thread."""
-    record, size = SIGHTING.encode(badge=1, station=2, level=0.5, time=0), 0
+    record = SIGHTING.encode(badge=1, station=2, level=0.5, time=0)
 
-    def ours() -> float:
-        nonlocal size
-        folder = tempfile.mkdtemp()
-        log = _log(folder, "roll")
-        start = time.perf_counter()
+    def append(log: ChannelLog) -> None:
         for seq in range(1, SINGLES + 1):
             log.settle(log.append("station", seq, seq, record))
-        log.sync()
-        spent = time.perf_counter() - start
-        size = _tail(folder)
-        log.close()
-        shutil.rmtree(folder)
-        return spent
 
-    ours()
+    _, size = _appended(append)
     records = [record] * SINGLES
-    mine, raw, sqlite = _median(ours, lambda: _raw(size, SINGLES, 1), lambda: _sqlite(records, "normal"))
+    mine, raw, sqlite = _median(
+        lambda: _appended(append)[0], lambda: _raw(size, SINGLES, 1), lambda: _sqlite(records, "normal")
+    )
     note = f"{mine / SINGLES * 1e6:.2f} µs each"
     report.add(
         "append, one by one, synced at the end", mine, raw, reach="at least 0.5×", ok=raw / mine >= 0.5, note=note

@@ -18,7 +18,7 @@ from pathlib import Path
 # Lowest first; rooms on one line stand side by side and do not know each other.
 ROOMS: tuple[tuple[str, ...], ...] = (
     ("completion", "decoders", "errors", "formats", "python_versions", "signals", "spelling", "threads", "version"),
-    ("extras",),
+    ("arguments", "extras"),
     ("late",),
     ("text_tables",),
     ("types",),

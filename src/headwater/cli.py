@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
-import json
 import os
 import re
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from headwater.arguments import given_params, seconds, whole
 from headwater.completion import SHELLS, script
 from headwater.errors import ConfigError, HeadwaterError
 from headwater.explanation import explain
@@ -133,7 +133,7 @@ def _add_explain(commands: Any) -> None:
 
 def _explain(args: argparse.Namespace) -> int:
     text = _text(args)
-    params = dict(_param(item) for item in args.param)
+    params = given_params(args.param)
     if args.type is None:
         on = _infer(text, args, params)
     else:
@@ -197,9 +197,9 @@ def _add_listen(commands: Any) -> None:
     sub.add_argument("--where", help="an interest: only what passes crosses the network")
     sub.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the interest")
     sub.add_argument("--type", help="the event type, as for explain; default: as another node has it")
-    sub.add_argument("--count", type=_count, help="end after so many events")
-    sub.add_argument("--for", dest="seconds", type=_seconds, help="end after so many seconds")
-    sub.add_argument("--history", type=_count, default=0, help="begin with so many events of the past, where there are")
+    sub.add_argument("--count", type=whole, help="end after so many events")
+    sub.add_argument("--for", dest="seconds", type=seconds, help="end after so many seconds")
+    sub.add_argument("--history", type=whole, default=0, help="begin with so many events of the past, where there are")
     _add_joining(sub)
 
     def run(args: argparse.Namespace) -> int:
@@ -209,7 +209,7 @@ def _add_listen(commands: Any) -> None:
             _joining(args),
             args.channel,
             where=args.where,
-            params=dict(_param(item) for item in args.param),
+            params=given_params(args.param),
             type=load_type(args.type) if args.type else None,
             count=args.count,
             seconds=args.seconds,
@@ -273,11 +273,11 @@ def _add_certificates(commands: Any) -> None:
     revoke.add_argument("name", nargs="*", help="of a node; none: the list is made anew, with what it had")
     issue.add_argument("--host", action="append", default=[], help="a name or address it is reached at")
     issue.add_argument("--group", action="append", default=[], help="a group that rules can name")
-    authority.add_argument("--days", type=_count, default=3650, help="for how long it is good (default: %(default)s)")
-    issue.add_argument("--days", type=_count, default=365, help="for how long it is good (default: %(default)s)")
+    authority.add_argument("--days", type=whole, default=3650, help="for how long it is good (default: %(default)s)")
+    issue.add_argument("--days", type=whole, default=365, help="for how long it is good (default: %(default)s)")
 
-    renew.add_argument("--days", type=_count, default=365, help="for how long it is good (default: %(default)s)")
-    revoke.add_argument("--days", type=_count, default=30, help="for how long the list is good (default: %(default)s)")
+    renew.add_argument("--days", type=whole, default=365, help="for how long it is good (default: %(default)s)")
+    revoke.add_argument("--days", type=whole, default=30, help="for how long the list is good (default: %(default)s)")
 
     def run(args: argparse.Namespace) -> int:
         from headwater.federation.command import command
@@ -307,7 +307,7 @@ def _add_joining(sub: argparse.ArgumentParser, *, config: bool = False) -> None:
         group.add_argument("--config", type=Path, metavar="FILE", help="TOML: a node's settings, with a table network")
         group.add_argument("--state", type=Path, metavar="FILE", help="where its key is kept")
     else:
-        group.add_argument("--wait", type=_seconds, default=10.0, help="seconds for others to answer (%(default)s)")
+        group.add_argument("--wait", type=seconds, default=10.0, help="seconds for others to answer (%(default)s)")
 
 
 def _joining(args: argparse.Namespace) -> Any:
@@ -324,22 +324,6 @@ def _joining(args: argparse.Namespace) -> Any:
         state=getattr(args, "state", None),
         router=getattr(args, "router", None),
     )
-
-
-def _count(text: str) -> int:
-    if text.isascii() and text.isdigit():
-        return int(text)
-    raise argparse.ArgumentTypeError(f"expected a number from 0, found {text!r}")
-
-
-def _seconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found < 1e9:
-        raise argparse.ArgumentTypeError(f"expected seconds, found {text!r}")
-    return found
 
 
 # ── interests and types ──
@@ -374,21 +358,6 @@ def _is_predicate(text: str, args: argparse.Namespace) -> bool:
     return args.notation == "predicate" or (
         args.notation is None and not text.lstrip().startswith(("{", "/*", "//", "def ", "lambda"))
     )
-
-
-def _param(item: str) -> tuple[str, object]:
-    name, equals, value = item.partition("=")
-    if not equals or not name.isidentifier():
-        raise UsageError(f"--param {item!r}: expected NAME=VALUE")
-    try:
-        parsed: object = json.loads(value)
-    except ValueError:
-        return name, value
-    if not isinstance(parsed, list):
-        return name, parsed
-    if any(isinstance(item, list | dict) for item in parsed):
-        raise UsageError(f"--param {item!r}: expected a list of plain values, which is a set")
-    return name, frozenset(parsed)
 
 
 def load_type(spec: str) -> EventType:

@@ -16,7 +16,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import IO, Any, Protocol
@@ -25,6 +24,7 @@ from headwater.channel.options.config import Queue
 from headwater.errors import FederationError
 from headwater.federation.network import Network
 from headwater.federation.node import Node
+from headwater.study.report.data import Link, Run
 from headwater.threads import Supervised
 from headwater.types import EventType
 
@@ -49,51 +49,6 @@ class Subscribed(Protocol):
     def where(self) -> Any: ...
     @property
     def params(self) -> Mapping[str, Any] | None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkTraffic:
-    """What a recorded node published, and what of it crossed to the sinks' nodes."""
-
-    node: str
-    sources: int
-    published: int  # events
-    crossed: int  # events, once for each node that wants them
-    frames: int  # with events in them
-    bytes: int  # of all frames out, those that are about links and interests included
-    back_frames: int  # acknowledgements, interests and what else comes back
-    back_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveRun:
-    """One run: who subscribed, what they got, what it cost."""
-
-    name: str
-    delivered: Mapping[str, int]  # by subscription
-    links: tuple[LinkTraffic, ...]
-    said: int  # messages about nodes, channels and interests
-    said_bytes: int
-    seconds: float  # from the first event to the last acknowledgement
-    ready: float  # seconds from the first subscription until all interests are at the sources
-    log: Path | None = None
-    where: Mapping[str, str] = field(default_factory=dict)  # by subscription: where its interest runs
-
-    @property
-    def published(self) -> int:
-        return sum(link.published for link in self.links)
-
-    @property
-    def crossed(self) -> int:
-        return sum(link.crossed for link in self.links)
-
-    @property
-    def frames(self) -> int:
-        return sum(link.frames for link in self.links)
-
-    @property
-    def bytes(self) -> int:
-        return sum(link.bytes for link in self.links)
 
 
 class _Process:
@@ -179,12 +134,13 @@ class Stage:
         name: str,
         subscriptions: Sequence[Subscribed],
         *,
+        title: str = "",
         log: Path | None = None,
         speed: float | None = None,
         filtered: bool = True,
         begun: Callable[[], object] | None = None,
         progress: Callable[[int], object] | None = None,
-    ) -> LiveRun:
+    ) -> Run:
         """Play it once to these subscriptions; `begun` is called when all interests are at the sources and the first
         event is about to be published, `progress` from then on, now and then, with the deliveries so far.
 
@@ -247,15 +203,16 @@ class Stage:
                 self._all("close")
             for node in sinks.values():
                 node.close(drain=False)
-        return LiveRun(
+        return Run(
             name=name,
+            title=title or name,
             delivered={each.name: count for each, count in zip(subscriptions, counts, strict=True)},
             links=tuple(_traffic(each) for each in told),
             said=said + sum(each["said"] for each in told),
             said_bytes=said_bytes + sum(each["said_bytes"] for each in told),
             seconds=seconds,
             ready=ready,
-            log=log,
+            filtered=filtered,
             where=where,
         )
 
@@ -265,8 +222,8 @@ def _all_there(node: Node, wanted: int, channel: str, sources: int) -> Callable[
     return lambda: len(node.peers) >= wanted and len(node.remote_sources(channel)) >= sources
 
 
-def _traffic(told: Mapping[str, Any]) -> LinkTraffic:
-    return LinkTraffic(
+def _traffic(told: Mapping[str, Any]) -> Link:
+    return Link(
         node=told["node"],
         sources=told["sources"],
         published=told["published"],

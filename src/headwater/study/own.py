@@ -38,7 +38,7 @@ from headwater.store.log.reader import ChannelReader, channels
 from headwater.store.log.schema import BYTES_RECORD
 from headwater.study.badges.code import code_facts
 from headwater.study.badges.run import Clock, versions
-from headwater.study.live import PREPARING, LiveRun, stage
+from headwater.study.live import PREPARING, stage
 from headwater.study.report.data import CodeFacts, Run
 from headwater.types import event_type
 
@@ -141,13 +141,14 @@ def study(
     with _session(spark, master, remote, clock) as here:
         with clock.step(f"{len(wanted):,} subscriptions on Spark, over the log of {reader.channel}"):
             found = backtest(here, reader, given, bucket=bucket)
-        run: LiveRun | None = None
+        run: Run | None = None
         names: dict[str, str] = {}
         again: dict[str, int] = {}
         if live:
             with tempfile.TemporaryDirectory(prefix="headwater-study-") as scratch:
-                run, names = _play(reader, wanted, found, Path(scratch) / "log", speed, clock)
-                again = _again(here, reader.channel, given, wanted, found, run, clock)
+                log = Path(scratch) / "log"
+                run, names = _play(reader, wanted, found, log, speed, clock)
+                again = _again(here, reader.channel, given, wanted, found, run, log, clock)
     with clock.step("measuring the code of the interests"):
         distinct = _programs(wanted)
         code = tuple(code_facts(interest, name=name, shared_by=n) for name, interest, n in distinct[:PROGRAMS])
@@ -166,7 +167,7 @@ def study(
             _compared(each, one, row.events, run, again)
             for each, one, row in zip(given.subscriptions, wanted, found.subscriptions, strict=True)
         ),
-        run=None if run is None else Run.of(run, title="all subscriptions"),
+        run=run,
         code=code,
         programs=len(distinct),
         names=names,
@@ -232,7 +233,7 @@ def _session(spark: Any, master: str, remote: str | None, clock: Clock) -> Itera
 
 def _play(
     reader: ChannelReader, wanted: Sequence[Wanted], found: Backtest, log: Path, speed: float | None, clock: Clock
-) -> tuple[LiveRun, dict[str, str]]:
+) -> tuple[Run, dict[str, str]]:
     """Play it once to all of them; what nodes were called that could not keep their name."""
     nodes = list(dict.fromkeys(span.node for span in reader.sources()))
     kind = common_type(reader.table)
@@ -247,6 +248,7 @@ def _play(
             run = ready.run(
                 "live",
                 some,
+                title="all subscriptions",
                 log=log if keeps else None,
                 speed=speed,
                 begun=lambda: bar.begin(PREPARING),
@@ -269,7 +271,8 @@ def _again(
     given: Subscriptions,
     wanted: Sequence[Wanted],
     found: Backtest,
-    run: LiveRun,
+    run: Run,
+    log: Path,
     clock: Clock,
 ) -> dict[str, int]:
     """What Spark finds in the live run's own log, for those that got something else than of the recording, and may:
@@ -280,19 +283,17 @@ def _again(
         for each in wanted
         if run.delivered[each.name] != counts[each.name] and _depends(each.interest)
     ]
-    if not some or run.log is None:
+    if not some:
         return {}
     with clock.step(f"{len(some):,} of them on Spark, over the log of the live run"):
-        once_more = backtest(spark, run.log, some, channel=channel, type=given.type, bucket="none")
+        once_more = backtest(spark, log, some, channel=channel, type=given.type, bucket="none")
     return {row.name: row.events for row in once_more.subscriptions}
 
 
 # ── what comes of it ──
 
 
-def _compared(
-    given: Subscription, wanted: Wanted, spark: int, run: LiveRun | None, again: Mapping[str, int]
-) -> Compared:
+def _compared(given: Subscription, wanted: Wanted, spark: int, run: Run | None, again: Mapping[str, int]) -> Compared:
     single = {name: value for name, value in given.params.items() if isinstance(value, str | int | float | bool)}
     return Compared(
         name=given.name,

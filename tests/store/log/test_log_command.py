@@ -92,6 +92,12 @@ class TestShowing:
         assert "expected a time as in" in capsys.readouterr().err
         with pytest.raises(HeadwaterError, match="no field 'levle'"):
             call("show", log.root, CHANNEL, "--where", "levle > 1")
+        with pytest.raises(
+            HeadwaterError, match=r"--param 'x=\[\[1\]\]': expected a list of plain values, which is a set"
+        ):
+            call("show", log.root, CHANNEL, "--where", "level in :x", "--param", "x=[[1]]")
+        with pytest.raises(HeadwaterError, match="--param 'x': expected NAME=VALUE"):
+            call("show", log.root, CHANNEL, "--where", "level in :x", "--param", "x")
 
 
 class TestKeeping:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from headwater.arguments import moment, number
 from headwater.errors import StoreError
 from headwater.store.log.location import folder_argument
 
@@ -41,8 +41,10 @@ def add_replay(
     sub.add_argument("--speed", type=_speed, metavar="N", help="1: as it was recorded, 10: ten times faster; "
                      "default: as fast as possible")  # fmt: skip
     sub.add_argument("--source", action="append", help="only this source; may be given again")
-    sub.add_argument("--since", type=_time, help="from this time on, as in 2026-01-31T12:00 (UTC unless it has a zone)")
-    sub.add_argument("--until", type=_time, help="before this time")
+    sub.add_argument(
+        "--since", type=moment, help="from this time on, as in 2026-01-31T12:00 (UTC unless it has a zone)"
+    )
+    sub.add_argument("--until", type=moment, help="before this time")
     add_joining(sub)
     sub.add_argument("--allow-nobody", action="store_true", help="replay also if nobody has subscribed")
     sub.set_defaults(run=lambda args: _replay(args, joining(args)))
@@ -94,21 +96,7 @@ def _replay(args: argparse.Namespace, join: Joining) -> int:
 
 
 def _speed(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found < 1e12:
-        raise argparse.ArgumentTypeError(f"expected how many times faster, as in 1 or 60, found {text!r}")
-    return found
-
-
-def _time(text: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a time as in 2026-01-31T12:00:00, found {text!r}") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return number(text, "how many times faster, as in 1 or 60", below=1e12)
 
 
 __all__ = ["add_replay"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from headwater.arguments import whole
 from headwater.extras import require
 from headwater.store.log.location import folder_argument
 
@@ -45,14 +47,10 @@ def add_infer(commands: Any) -> None:
     )
     sub.add_argument("sample", nargs="+", help="files, or folders with files; .gz and .bz2 too")
     sub.add_argument("--format", choices=("csv", "json", "parquet"), help="default: as it looks")
-    sub.add_argument("--rows", type=_positive, default=10_000, help="read at most so many of a file (%(default)s)")
+    sub.add_argument(
+        "--rows", type=partial(whole, least=1), default=10_000, help="read at most so many of a file (%(default)s)"
+    )
     sub.set_defaults(run=_infer)
-
-
-def _positive(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text):
-        return int(text)
-    raise argparse.ArgumentTypeError(f"expected a number from 1, found {text!r}")
 
 
 def _ingest(args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from headwater.arguments import given_params, moment, whole
 from headwater.errors import StoreError
 from headwater.store.log.location import folder_argument
 from headwater.text_tables import aligned
@@ -56,8 +57,8 @@ def add_log(commands: Any) -> None:
         each.set_defaults(run=_RUN[name])
         if name == "show":
             each.add_argument("--lines", action="store_true", help="each event as a line of JSON (as --json)")
-            each.add_argument("--limit", type=_count, default=20, help="the first so many (%(default)s; 0: all)")
-            each.add_argument("--tail", type=_count, metavar="N", help="the last so many instead")
+            each.add_argument("--limit", type=whole, default=20, help="the first so many (%(default)s; 0: all)")
+            each.add_argument("--tail", type=whole, metavar="N", help="the last so many instead")
         elif name == "export":
             each.add_argument("file", type=Path, help="where to")
             each.add_argument("--format", choices=("parquet", "csv", "jsonl", "arrow"), help="default: by its ending")
@@ -217,7 +218,7 @@ def _interest(args: argparse.Namespace, type: Any) -> Any:
         return None
     if type is None:
         raise StoreError(f"channel {args.channel!r} has no type and carries bytes: --where cannot look into them")
-    return Interest(args.where, type, params=dict(_param(item) for item in args.param))
+    return Interest(args.where, type, params=given_params(args.param))
 
 
 def _export(args: argparse.Namespace) -> int:
@@ -419,18 +420,7 @@ def _short(text: str | None) -> str:
 
 
 def _time(text: str) -> int:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a time as in 2026-01-31T12:00:00, found {text!r}") from None
-    aware = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return (aware - EPOCH) // timedelta(microseconds=1)
-
-
-def _count(text: str) -> int:
-    if text.isascii() and text.isdigit():
-        return int(text)
-    raise argparse.ArgumentTypeError(f"expected a number from 0, found {text!r}")
+    return (moment(text) - EPOCH) // timedelta(microseconds=1)
 
 
 def _size(text: str) -> int:
@@ -443,17 +433,6 @@ def _size(text: str) -> int:
     if found < 1:
         raise argparse.ArgumentTypeError(f"expected a size as in 128MiB, found {text!r}")
     return found
-
-
-def _param(item: str) -> tuple[str, object]:
-    name, equals, value = item.partition("=")
-    if not equals or not name.isidentifier():
-        raise StoreError(f"--param {item!r}: expected NAME=VALUE")
-    try:
-        parsed: object = json.loads(value)
-    except ValueError:
-        return name, value
-    return name, frozenset(parsed) if isinstance(parsed, list) else parsed
 
 
 __all__ = ["add_log", "size_text", "time_text"]

@@ -160,6 +160,7 @@ def _play(
         run = ready.run(
             name,
             some,
+            title=title,
             log=None if alone else out / "logs" / name,
             speed=speed,
             filtered=filtered,
@@ -167,7 +168,7 @@ def _play(
             progress=lambda done: bar.add(done - bar.done),
         )
     links = tuple(replace(link, node=NETWORK[link.node]) for link in run.links)
-    return Run.of(replace(run, links=links), title=title, filtered=filtered)
+    return replace(run, links=links)
 
 
 def _wanted(who: Sequence[Subscriber]) -> list[Subscription]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
 import msgspec
 
@@ -30,27 +29,6 @@ class Link:
     back_bytes: int = 0
 
 
-class Live(Protocol):
-    """What a live run tells (`headwater.study.live.LiveRun`)."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def delivered(self) -> Mapping[str, int]: ...
-    @property
-    def links(self) -> Sequence[Any]: ...
-    @property
-    def said(self) -> int: ...
-    @property
-    def said_bytes(self) -> int: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def ready(self) -> float: ...
-    @property
-    def where(self) -> Mapping[str, str]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One live run: who got how much, and what that took between the nodes."""
@@ -65,35 +43,6 @@ class Run:
     ready: float  # seconds until all interests were at the sources
     filtered: bool = True  # interests at the sources; otherwise everything crosses and is filtered on arrival
     where: Mapping[str, str] = field(default_factory=dict)  # by subscription: where its interest runs
-
-    @classmethod
-    def of(cls, live: Live, *, title: str | None = None, filtered: bool = True) -> Run:
-        """From what a live run tells."""
-        links = tuple(
-            Link(
-                node=each.node,
-                published=each.published,
-                crossed=each.crossed,
-                frames=each.frames,
-                bytes=each.bytes,
-                sources=each.sources,
-                back_frames=each.back_frames,
-                back_bytes=each.back_bytes,
-            )
-            for each in live.links
-        )
-        return cls(
-            name=live.name,
-            title=title or live.name,
-            delivered=dict(live.delivered),
-            links=links,
-            said=live.said,
-            said_bytes=live.said_bytes,
-            seconds=live.seconds,
-            ready=live.ready,
-            filtered=filtered,
-            where=dict(live.where),
-        )
 
     @property
     def published(self) -> int:

@@ -344,6 +344,15 @@ class Trips:
         self.event.set()
         return False
 
+    def answer(self, ask: Callable[[bytes], object]) -> Callable[[bytes], None]:
+        """What takes an answer, and asks again with it."""
+
+        def took(payload: bytes) -> None:
+            if self.back():
+                ask(payload)
+
+        return took
+
     def result(self) -> dict[str, Any]:
         if not self.event.wait(PATIENCE / 2):
             raise TimeoutError(f"{len(self.times):,} of {self.n:,} round trips were made")

@@ -58,12 +58,7 @@ class Zenoh(Receiving):
 
     def trips(self, n: int) -> dict[str, Any]:
         trips, data, put = Trips(n), record(0), self._ping.put
-
-        def back(payload: bytes) -> None:
-            if trips.back():
-                put(payload)
-
-        self._took = back
+        self._took = trips.answer(put)
         put(data)
         return trips.result()
 

@@ -61,12 +61,7 @@ class ZenohCentral(Common):
 
     def trips(self, n: int) -> dict[str, Any]:
         trips, data, put = Trips(n), record(0), self._publisher.put
-
-        def back(payload: bytes) -> None:
-            if trips.back():
-                put(payload)
-
-        self._took = back
+        self._took = trips.answer(put)
         put(data)
         return trips.result()
 
