@@ -88,17 +88,11 @@ class Mailbox:
 
     def put(self, item: Item) -> bool:
         """Take an item; True if the caller must call `dispatch` when it holds no lock any more."""
-        n = item[2]
         with self.lock:
-            if self.closed:
-                self._drop(item, n)
+            fitting = self._fitting(item)
+            if fitting is None:
                 return False
-            if self.waiting + n > self.limit:
-                fitting = self._overflow(item)
-                if fitting is None:
-                    return False
-                item = fitting
-            self._push(item)
+            self._push(fitting)
             if self._applies_backpressure and self.waiting >= self.limit and not self.held:
                 self._full.add(self)
             if self.inline:
@@ -107,6 +101,14 @@ class Mailbox:
                 self._notify()
                 return False
             return self._take()
+
+    def _fitting(self, item: Item) -> Item | None:
+        """The item, or what of it finds room by the queue's policy; the caller holds the lock."""
+        n = item[2]
+        if self.closed:
+            self._drop(item, n)
+            return None
+        return item if self.waiting + n <= self.limit else self._overflow(item)
 
     def put_quick(self, attachment: Attachment, letter: Letter | Chunk, n: int, ready: list[BoundedQueue]) -> bool:
         """What `put` does where there is room and nothing special about it; False if `put` is needed.

@@ -81,17 +81,11 @@ class OrderedMailbox(Mailbox):
     # ── in ──
 
     def put(self, item: Item) -> bool:
-        n = item[2]
         with self.lock:
-            if self.closed:
-                self._drop(item, n)
+            fitting = self._fitting(item)
+            if fitting is None:
                 return False
-            if self.waiting + n > self.limit:
-                fitting = self._overflow(item)
-                if fitting is None:
-                    return False
-                item = fitting
-            self._enter(item)
+            self._enter(fitting)
             if self._applies_backpressure and self.waiting >= self.limit and not self.held:
                 self._full.add(self)
             return not self.held
