@@ -15,7 +15,7 @@ from headwater.errors import FederationError, SecurityError
 from headwater.federation.logs.client import LogClient
 from headwater.federation.network import Network
 from headwater.federation.node import Node
-from headwater.federation.peers import membership
+from headwater.federation.peers import state_pages
 from headwater.federation.security.envelope import Sealer
 from headwater.federation.security.identity import Identity
 from headwater.federation.security.session import Exchange
@@ -150,7 +150,7 @@ def test_what_changes_again_and_again_does_not_add_up(
     make: Nodes, authority: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that says each time that it has more channels."""
-    monkeypatch.setattr(membership, "MOST_ADS", 5000)
+    monkeypatch.setattr(state_pages, "MOST_ADS", 5000)
     lab = joined(make, authority, "lab", RULES)
     eve = joined(make, authority, "eve", EVERYTHING)
     make.together()
@@ -179,8 +179,8 @@ def refused(lab: Node) -> bool:
 def test_pages_that_never_end_come_to_one(
     make: Nodes, authority: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(membership, "MOST_ADS", 5000)
-    monkeypatch.setattr(membership, "MOST_AD_BYTES", 5 << 20)
+    monkeypatch.setattr(state_pages, "MOST_ADS", 5000)
+    monkeypatch.setattr(state_pages, "MOST_AD_BYTES", 5 << 20)
     lab = joined(make, authority, "lab", RULES)
     eve = joined(make, authority, "eve", EVERYTHING)
     make.together()

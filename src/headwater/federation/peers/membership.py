@@ -1,32 +1,31 @@
-"""Who is in the federation and what each node has: this one tells the others, and keeps what they tell."""
+"""What each node of a federation has: this one tells the others, and keeps what they tell (who is there: presence)."""
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from headwater.errors import FederationError, FrameError, SecurityError
-from headwater.federation.peers.description import EMPTY, Description, size_of
+from headwater.federation.peers.description import EMPTY, Description
 from headwater.federation.peers.dialogue import ANSWER_SECONDS, Answered, Dialogue, Question
 from headwater.federation.peers.inquiries import Inquiries, Inquiry
+from headwater.federation.peers.presence import MOST_EXPELLED, Presence
 from headwater.federation.peers.roll_calls import RollCalls
+from headwater.federation.peers.state_pages import assembled
 from headwater.federation.security.envelope import Opened
-from headwater.federation.wire import frames as wire
 from headwater.federation.wire import requests as messages
 from headwater.federation.wire.control import SourceAd
 from headwater.federation.wire.requests import Accepted, Card, Describe, News, State, pack
 
 if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedSource as Source
-    from headwater.federation.arrive.remote_source import RemoteSource
     from headwater.federation.context import Context
     from headwater.federation.control_events import ControlEvents
     from headwater.federation.fabric.fabric import Fabric
@@ -35,50 +34,14 @@ if TYPE_CHECKING:
     from headwater.federation.peers.table import Peers
 
 log = logging.getLogger("headwater.federation")
-MOST_ADS = 1 << 18  # channels and sources of one node that are taken
-MOST_AD_BYTES = 64 << 20  # and about how large they may be together
 VERSIONS_AHEAD = 1 << 32  # versions that a peer may be ahead
-ALIVE_SECONDS = 2.0  # in which a run of a node answers, if it is there, when another says to have come after it
-MOST_EXPELLED = 1024  # nodes that are remembered for having been expelled, or for having refused this one
-MOST_SILENT = 1024  # runs that are remembered for not having answered
 
 MOST_APPEARED = 1024  # runs of nodes of which is remembered since when they are said to be there
 
 
-class Linker(Protocol):
-    """Makes links to other nodes."""
+class Membership(Presence):
+    """Of one node. `on_advertised`, which is set after it was made, is told that a peer has said what it has."""
 
-    def wanted(self, peer: Peer) -> bool:
-        """Whether there is a reason to have a link."""
-        ...
-
-    def connect(self, peer: Peer) -> None:
-        """See to it that there is one; soon, not now."""
-
-
-class Installs(Protocol):
-    """Keeps what other nodes have installed at this node's sources."""
-
-    def sources_gone(self, sources: list[Source]) -> None:
-        """Sources of this node are no more."""
-
-    def away(self, peer: Peer) -> None:
-        """A peer is not there."""
-
-    def restarted(self, peer: Peer) -> None:
-        """A peer was started again."""
-
-    def gone(self, peer: Peer, *, orderly: bool) -> bool:
-        """A peer has left, or stays away for too long; whether something is still kept for it."""
-        ...
-
-
-class Membership:
-    """Of one node. What follows from who comes and goes is done by those who are set after it was made: `links`,
-    `installer`, and `on_advertised`, which is told that a peer has said what it has."""
-
-    links: Linker
-    installer: Installs
     on_advertised: Callable[[Peer], None]
 
     def __init__(
@@ -92,14 +55,9 @@ class Membership:
         control: ControlEvents,
         make_peer: Callable[[str, int], Peer],
     ) -> None:
-        self._context, self._peers, self._fabric, self._dialogue = context, peers, fabric, dialogue
-        self._permissions, self._control, self._make_peer = permissions, control, make_peer
-        self.description = description
+        super().__init__(context, peers, fabric, dialogue, description, permissions, control, make_peer)
         self._refusals: set[str] = set()  # nodes that have refused this one
-        self.expelled: dict[str, str] = {}  # nodes with which this one has parted, and why
-        self._silent: set[tuple[str, int]] = set()  # runs of nodes that are said to be there, and do not answer
         self._telling = threading.Lock()  # one at a time
-        self._appeared: dict[tuple[str, int], float] = {}  # runs of nodes that are said to be there, and since when
         self._calls = RollCalls(context.scheduler, fabric, self.roll_call)
         self.inquiries = Inquiries(self._ask_state, self._heard, self._unknown, context.scheduler.later)
 
@@ -168,100 +126,6 @@ class Membership:
         with suppress(FederationError):  # there is no connection: what is said over the next one is signed as well
             self._fabric.tell(self._context.keyring.seal("news", pack(news)))
 
-    def check_vouched(self) -> None:
-        """Part with those for whom nobody vouches any more: their certificate has expired, or was revoked."""
-        now = time.time_ns()
-        for peer in self._peers.everyone():
-            principal = peer.principal
-            why = (
-                None if principal is None else self._context.keyring.credentials.trust.why_not(principal.certified, now)
-            )
-            if why is not None:
-                self._expel(peer, why[1])
-
-    def _expel(self, peer: Peer, why: str) -> None:
-        """Nothing more comes from it, and nothing goes to it; until it shows a certificate that is good."""
-        self._context.offences.note(peer.id, why)
-        peer.principal, peer.trouble, peer.present = None, why, False
-        link = peer.link
-        if link is not None:
-            peer.link_down(link, why)
-        self._away(peer)
-        self._forget(peer, orderly=True)
-        if peer.id not in self.expelled and len(self.expelled) >= MOST_EXPELLED:
-            self.expelled.pop(next(iter(self.expelled)))
-        self.expelled[peer.id] = why
-
-    def peer(self, node: str, incarnation: int) -> Peer:
-        """The peer of that id; one that was started again is the same peer, with nothing of what it was sending."""
-        with self._peers.lock:
-            found = self._peers.get(node)
-            if found is None:
-                found = self._peers[node] = self._make_peer(node, incarnation)
-        if self._is_later(found, incarnation):
-            self._renewed(found, incarnation)
-        return found
-
-    def _is_later(self, peer: Peer, incarnation: int) -> bool:
-        """Whether it is another run of a node than the one known here, and the one that is there now."""
-        return incarnation != peer.incarnation and incarnation == self._context.keyring.verifier.run_of(peer.id)
-
-    def lives(self, node: str, incarnation: int) -> bool:
-        """Whether that run of a node is there, as far as can be seen from here. Where that rests on a sign of life
-        alone, which others can make, it is asked: if it does not answer it counts as gone."""
-        peer = self._peers.get(node)
-        if peer is None or peer.incarnation != incarnation:
-            return False
-        if peer.direct and monotonic() - peer.heard < self._context.network.lease:
-            return True
-        if not self._fabric.is_alive(node, incarnation) or (node, incarnation) in self._silent:
-            return False
-        self._context.scheduler.work(self._check_alive, peer, incarnation, on=node)
-        return True
-
-    def _check_alive(self, peer: Peer, incarnation: int) -> None:
-        try:
-            known = 0 if peer.state is None else peer.state.version
-            self._dialogue.ask(peer, Describe(known), ALIVE_SECONDS)
-        except FederationError as error:
-            log.info("node %s: %s, run %d, does not answer: %s", self._context.name, peer.id, incarnation, error)
-            if len(self._silent) >= MOST_SILENT:
-                self._silent.clear()
-            self._silent.add((peer.id, incarnation))
-
-    def _renewed(self, peer: Peer, incarnation: int) -> None:
-        """The node was started again: nothing that it had said holds any more. Its sources are gone, its link is let
-        go, and this node's wishes go to it anew."""
-        with peer.lock:
-            if not self._is_later(peer, incarnation):
-                return
-            peer.incarnation, peer.state, peer.pages = incarnation, None, None
-            peer.described, peer.newest, peer.considered, peer.met = False, 0, 0, monotonic()
-            exchange, peer.exchange = peer.exchange, None
-            if exchange is not None:
-                self._context.keyring.exchange.forget(exchange, peer.id)
-            peer.asked.clear()
-            peer.memory_there = 0
-            peer.unwanted.clear()
-            gone = list(peer.remote_sources.values())
-            peer.remote_sources.clear()
-            peer.over.clear()
-            peer.unacknowledged.clear()
-            link, peer.link = peer.link, None
-            if link is not None:
-                peer._let_go(link, "the other node was started again")
-        for source in gone:
-            self._context.wiring.withdraw(source)
-            self._forget_positions(source)
-        self.installer.restarted(peer)
-
-    def _forget_positions(self, source: RemoteSource) -> None:
-        """A source will not come back: how far sinks were with it need not be remembered."""
-        state = self._context.node.state
-        if state is not None and source.position_key is not None and not source.ad.log:
-            for sink in state.sinks():
-                state.forget(sink, source.position_key)
-
     def said_to_be_there(self, node: str, incarnation: int) -> None:
         """A sign of life that proves nothing: whose it is said to be is asked."""
         self.inquiries.want(node, incarnation, proven=False)
@@ -287,86 +151,10 @@ class Membership:
             self._link_again(peer)
             self._context.scheduler.changed()
 
-    def expected(self, since: float) -> set[tuple[str, int]]:
-        """Runs of nodes that are said to be there since a time or later, and have not said anything themselves yet."""
-        known = {(peer.id, peer.incarnation) for peer in self._peers.everyone()}
-        appeared = {who for who, at in list(self._appeared.items()) if at >= since}
-        return {who for who in appeared - known if self._fabric.is_alive(*who)}
-
-    def left(self, node: str, incarnation: int) -> None:
-        self._appeared.pop((node, incarnation), None)
-        with self._peers.lock:
-            peer = self._peers.get(node)
-        if peer is None or incarnation != peer.incarnation:
-            return
-        peer.present = False
-        if peer.direct:
-            peer.say(wire.encode_ping(self.description.version))  # it may be only Zenoh that does not reach it
-            heard = peer.heard
-            self._context.scheduler.later(min(1.0, self._context.network.lease), lambda: self._still_there(peer, heard))
-        else:
-            self._away(peer)
-
-    def _still_there(self, peer: Peer, heard: float) -> None:
-        if not peer.present and peer.direct and peer.heard <= heard:
-            link = peer.link
-            if link is not None:
-                peer.link_down(link, "it does not answer")
-
-    def _away(self, peer: Peer) -> None:
-        """Neither Zenoh nor a stream reaches it."""
-        with peer.lock:
-            if peer.gone is not None or self._context.closed:
-                return
-            peer.gone = monotonic()
-            link = peer.link
-        if link is not None:
-            peer.link_down(link, "the other node is not there any more")
-        self.installer.away(peer)
-        for source in list(peer.remote_sources.values()):
-            source.promised(None)
-        self._control.node(peer, "left")
-        self.look_at_wants()
-        self._context.scheduler.changed()
-
-    def link_lost(self, peer: Peer) -> None:
-        """A link to a peer has ended."""
-        if self._context.closed:
-            return
-        if not peer.present:
-            self._away(peer)
-        elif self.links.wanted(peer):
-            self.links.connect(peer)
-        self._context.scheduler.changed()
-
-    def said_bye(self, peer: Peer, reason: str) -> None:
-        """A peer leaves in an orderly way."""
-        peer.present = False
-        link = peer.link
-        if link is not None:
-            peer.link_down(link, f"it said goodbye: {reason}")
-        self._context.scheduler.later(0.0, lambda: self._forget(peer, orderly=True))
-
-    def _forget(self, peer: Peer, *, orderly: bool = False) -> None:
-        """It will not come back, or too late."""
-        if peer.gone is None:
-            return
-        for source in list(peer.remote_sources.values()):
-            self._context.wiring.withdraw(source)
-        peer.remote_sources.clear()
-        peer.over.clear()
-        peer.unacknowledged.clear()
-        self._permissions.forget(peer)
-        kept = self.installer.gone(peer, orderly=orderly)
-        if not kept:
-            peer.sender.close()
-            self._context.keyring.verifier.forget(peer.id)
-            if peer.exchange is not None:
-                self._context.keyring.exchange.forget(peer.exchange, peer.id)
-            with self._peers.lock:
-                if self._peers.get(peer.id) is peer and peer.gone is not None:
-                    del self._peers[peer.id]
-        self._context.scheduler.changed()
+    def look_around(self) -> None:
+        """Repeat roll calls while there is a reason to, and see who is still heard of."""
+        self._calls.look(monotonic())
+        super().look_around()
 
     # ── what others say of themselves ──
 
@@ -437,7 +225,7 @@ class Membership:
                 return False
             self._take_key(peer, opened, said)
             before, pages = peer.state, peer.pages
-            state = self._assembled(peer, self._allowed(said, opened))
+            state = assembled(peer, self._allowed(said, opened))
             if state is not None:
                 peer.state, peer.described = state, True
                 peer.present, peer.gone = True, None
@@ -452,39 +240,6 @@ class Membership:
             self._tell_changes(peer, [] if before is None else before.sources, state)
             self._met(peer)
         return more
-
-    def _assembled(self, peer: Peer, said: State) -> State | None:
-        """The state of a peer with what it says now: None if that is nothing new, or there are more pages to come."""
-        known = peer.state if peer.described else None
-        if said.since:
-            if known is None or not said.since <= known.version < said.version:
-                return None
-            peer.pages = None
-            state = _updated(known, said)
-            peer.state_bytes = _checked_size(state, peer.state_bytes + size_of(said))
-            return state
-        pages, size = said, size_of(said)
-        if said.after is None and peer.pages is not None:
-            return None  # the first page is there, and what has changed of it will be asked for
-        if said.after is not None:
-            if peer.pages is None or peer.pages.next != said.after:
-                return None
-            size += peer.pages_bytes
-            pages = replace(
-                peer.pages,
-                channels=peer.pages.channels + said.channels,
-                sources=peer.pages.sources + said.sources,
-                next=said.next,
-            )
-        peer.pages = None
-        if known is not None and pages.version <= known.version:
-            return None
-        size = _checked_size(pages, size)
-        if pages.next is not None:
-            peer.pages, peer.pages_bytes = pages, size
-            return None
-        peer.state_bytes = size
-        return replace(pages, after=None)
 
     def _tell_changes(self, peer: Peer, before: list[SourceAd], state: State) -> None:
         """To those who listen to what sources there are; and zones of sources that say nothing else."""
@@ -545,11 +300,6 @@ class Membership:
                 )
         return state if len(sources) == len(state.sources) else replace(state, sources=sources)
 
-    def proven(self, node: str, incarnation: int) -> bool:
-        """Whether that run of a node has signed something that came here."""
-        peer = self._peers.get(node)
-        return peer is not None and peer.incarnation == incarnation
-
     def _unknown(self, inquiry: Inquiry) -> bool:
         """Whether a node is still there, and what is wanted of it has not come."""
         peer = self._peers.get(inquiry.node)
@@ -578,11 +328,6 @@ class Membership:
             self._context.scheduler.until(
                 lambda: peer.described or self._context.closed or peer.link is not None, timeout
             )
-
-    def _link_again(self, peer: Peer) -> None:
-        """It is back: what was kept for it, or is still wanted of it, needs a link."""
-        if peer.link is None and self.links.wanted(peer):
-            self.links.connect(peer)
 
     def _met(self, peer: Peer) -> None:
         """What it has may concern sinks here."""
@@ -618,54 +363,7 @@ class Membership:
             self.inquiries.want(opened.sender, opened.incarnation, proven=True, delay=0.1)
         return peer
 
-    def look_around(self) -> None:
-        now, alive, lease = monotonic(), self._fabric.alive, self._context.network.lease
-        self._calls.look(now)
-        for peer in self._peers.everyone():
-            link = peer.link
-            if peer.gone is not None:
-                if now - peer.gone > self._context.network.keep:
-                    self._forget(peer)
-            elif link is None and now - peer.met > lease and (peer.id, peer.incarnation) not in alive:
-                peer.present = False  # it has signed something, but there is no sign of life of it
-                self._away(peer)
-            elif link is not None and peer.direct:
-                if now - peer.heard > lease:
-                    peer.link_down(link, f"nothing was heard for {lease:g} s")
-                elif now - peer.heard > lease / 3:
-                    peer.say(wire.encode_ping(self.description.version))
-
 
 def _check_speaker(opened: Opened, said: Card | State | News) -> None:
     if said.node != opened.sender or said.incarnation != opened.incarnation:
         raise SecurityError(f"{opened.sender} speaks of {said.node}", "sender", opened.sender)
-
-
-def _checked_size(state: State, size: int) -> int:
-    """The bytes of what a node has said that it has, unless that is more than is taken. `size`: at most so many, for
-    some of it may have been said twice."""
-    if size > MOST_AD_BYTES:
-        size = size_of(state)
-    if len(state.channels) + len(state.sources) > MOST_ADS or size > MOST_AD_BYTES:
-        most = f"{MOST_ADS:,} channels and sources of a node, of {MOST_AD_BYTES:,} bytes"
-        raise FrameError(f"expected at most {most}, found more")
-    return size
-
-
-def _updated(state: State, news: State) -> State:
-    channels = {ad.name: ad for ad in state.channels}
-    sources = {ad.sid: ad for ad in state.sources}
-    for name in news.gone_channels:
-        channels.pop(name, None)
-    for sid in news.gone_sources:
-        sources.pop(sid, None)
-    channels.update((ad.name, ad) for ad in news.channels)
-    sources.update((ad.sid, ad) for ad in news.sources)
-    return replace(
-        news,
-        since=0,
-        channels=list(channels.values()),
-        sources=list(sources.values()),
-        gone_channels=[],
-        gone_sources=[],
-    )
