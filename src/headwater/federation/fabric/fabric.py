@@ -35,7 +35,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from time import monotonic, perf_counter
@@ -54,25 +54,21 @@ from headwater.errors import (
 )
 from headwater.federation.endpoints import Locator, parse_locator
 from headwater.federation.fabric import settings as zenoh_settings
+from headwater.federation.fabric.inbox import Inbox
 from headwater.federation.fabric.liveliness import Liveliness
-from headwater.federation.fabric.queries import BROKEN, BUSY, FAILED, REFUSED, TOO_LARGE, Answer, Questions
+from headwater.federation.fabric.queries import Answer, Questions
 from headwater.federation.fabric.reconnection import Reunion
 from headwater.federation.fabric.session import end_session, one_at_a_time, open_session
 from headwater.federation.fabric.settings import Mode, SessionSettings, plain
-from headwater.federation.fabric.worker import KINDS, Counters, Worker, bounded
 from headwater.threads import PROCESS, Crashes, Supervised
 
 log = logging.getLogger("headwater.federation")
 
 LEASE_SECONDS = 5.0
 CLOSE_SECONDS = 0.9  # that closing waits for Zenoh
-QUESTIONS_WAITING = 1024  # questions that may wait in a node
-CONTROLS_WAITING = 65_536  # news and roll calls that may wait in a node
-LOG_THREADS = 2  # questions about its log that a node answers at a time
-LOG_QUESTION_BYTES = 1 << 20  # bytes of a question about a log
 
 
-class Fabric:
+class Fabric(Inbox):
     """One node in one federation. Set the handlers (`on_…`) you need, then `open()`.
 
     `endpoints` says after `open()` where this node listens, with the ports the system chose. `alive` has the nodes
@@ -108,53 +104,25 @@ class Fabric:
         )
         if isinstance(incarnation, bool) or not isinstance(incarnation, int) or incarnation < 0:
             raise ConfigError([ConfigProblem("incarnation", "a number from 0", repr(incarnation))])
+        super().__init__(node, f"headwater/{federation}", limit, PROCESS if crashes is None else crashes)
         self.federation = federation
-        self.node = node
         self.incarnation = incarnation
         self.mode = mode
         self.lease = float(lease)
         self.endpoints: tuple[str, ...] = ()
-        self.failures: dict[str, int] = dict.fromkeys(KINDS, 0)
-        self._crashes = PROCESS if crashes is None else crashes
-
-        self.on_join: Callable[[str, int], None] | None = None
-        self.on_leave: Callable[[str, int], None] | None = None
-        self.on_roll: Callable[[bytes], bytes | None] | None = None  # None: nothing that can be answered
-        self.on_news: Callable[[bytes], None] | None = None
-        self.on_ask: Callable[[bytes], bytes | None] | None = None
-        self.on_post: Callable[[bytes], None] | None = None
-        # Whether this run of a node has proven to be one: else its sign of life is only kept if there are not too many.
-        self.proven: Callable[[str, int], bool] = lambda node, incarnation: False
-        # A connection to a Zenoh session: whether it is there (else it is gone), the other's id, from where, to where.
-        # In a thread of Zenoh, in which it must not wait. `on_session`: there are none, for the session begins.
-        self.on_link: Callable[[bool, str, str, str], None] | None = None
-        self.on_session: Callable[[], None] | None = None
-        self.on_log: Callable[[bytes], bytes | None] | None = None  # set before `open`, else there is nothing to ask
-
-        self._root = f"headwater/{federation}"
-        self._count = Counters()
-        self._lock = threading.Lock()
         self._live_nodes = Liveliness(
             node, incarnation, f"{self._root}/alive", lambda *who: self.proven(*who), self._signed_in_or_out
         )
         self._nodes = self._live_nodes.nodes
-        self._limit = limit
         self._questions = Questions(federation, self._nodes, self._count, limit)
         self._publishers: dict[str, zenoh.Publisher] = {}
         self._stuck: dict[str, float] = {}  # id -> when a post to it was given up
         self._patience = self.lease * zenoh_settings.STUCK * 0.95
-        self._inside = threading.local()  # .post: this is a thread of Zenoh, in on_post
-        self._control = Worker(f"{node}-control", CONTROLS_WAITING, crashes=self._crashes)
-        self._answers = Worker(f"{node}-answers", QUESTIONS_WAITING, crashes=self._crashes)
-        self._reads = Worker(f"{node}-log", QUESTIONS_WAITING, threads=LOG_THREADS, crashes=self._crashes)
         self._session: Any = None
-        self._generation = 0  # of the session: what an earlier one still says does not count
         self._reopening = threading.Lock()
         self._token: Any = None
-        self._reunion: Reunion | None = None
         self._opener: threading.Thread | None = None
         self._opened = False
-        self._closed = threading.Event()
 
     # ---- opening and closing
 
@@ -186,12 +154,6 @@ class Fabric:
             raise
         self._start()
         self._declare(session)
-
-    def _start(self) -> None:
-        self._control.start()
-        self._answers.start()
-        if self.on_log is not None:
-            self._reads.start()
 
     def _open_session(self) -> Any:
         opened = open_session(self.node, self._settings)
@@ -298,9 +260,7 @@ class Fabric:
             self._count.sent("leave", 0)
             self._end_soon(session)
         self._publishers.clear()
-        self._control.stop()
-        self._answers.stop()
-        self._reads.stop()
+        self._stop()
 
     def _end_soon(self, session: Any) -> None:
         """Beside a frozen node Zenoh may take ten seconds; the others hear of the end before that."""
@@ -526,29 +486,6 @@ class Fabric:
         if getattr(self._inside, "post", False):
             raise FederationError(f"{what} in on_post would wait for ever: use ask_soon, or another thread")
 
-    # ---- receiving, in Zenoh's threads
-
-    def _took_post(self, sample: zenoh.Sample) -> None:
-        handler = self.on_post
-        data = sample.payload.to_bytes()
-        self._count.received("post", len(data))
-        if handler is None or self._closed.is_set():
-            return
-        inside = self._inside
-        inside.post = True
-        try:
-            handler(data)
-        except Exception:
-            self._failed("post")
-        finally:
-            inside.post = False
-
-    def _took_news(self, sample: zenoh.Sample) -> None:
-        data = bounded(sample.payload, self._limit)
-        self._count.received("news", len(sample.payload))
-        if not self._control.put(lambda: self._guard("news", self.on_news, data), size=len(data)):
-            self._failed("news", "too many wait")
-
     def _signed_in_or_out(self, there: bool, who: tuple[str, int], proven: bool) -> None:
         """A node has come, or is gone; what is queued here happens in that order."""
         node, kind = who[0], "join" if there else "leave"
@@ -562,101 +499,3 @@ class Fabric:
     def _forget(self, node: str) -> None:
         if node not in self._nodes:
             self._publishers.pop(node, None)
-
-    def _took_link(self, event: zenoh.LinkEvent) -> None:
-        if self._closed.is_set():
-            return
-        reunion, told, there = self._reunion, self.on_link, event.kind == zenoh.SampleKind.PUT
-        link = str(event.link.zid), str(event.link.src), str(event.link.dst)
-        if told is not None:
-            told(there, *link)
-        if reunion is not None:
-            (reunion.connected if there else reunion.disconnected)(*link)
-
-    def _took_roll(self, query: Any) -> None:
-        self._took_query("roll", query, self._control, lambda: self.on_roll)
-
-    def _took_ask(self, query: Any) -> None:
-        self._took_query("ask", query, self._answers, lambda: self.on_ask)
-
-    def _took_read(self, query: Any) -> None:
-        if query.payload is not None and len(query.payload) > LOG_QUESTION_BYTES:
-            self._failed("log", "it is too large")
-            _refuse(query, TOO_LARGE)
-            query.drop()
-            return
-        self._took_query("log", query, self._reads, lambda: self.on_log)
-
-    def _took_query(
-        self, kind: str, query: Any, worker: Worker, handler: Callable[[], Callable[[bytes], bytes | None] | None]
-    ) -> None:
-        data = bounded(query.payload, self._limit) if query.payload is not None else b""
-        self._count.received(kind, 0 if query.payload is None else len(query.payload))
-
-        def answer() -> None:
-            try:
-                call = handler()
-                if call is not None and not self._closed.is_set():
-                    self._reply(kind, query, call, data)
-            finally:
-                query.drop()
-
-        if not worker.put(answer, size=len(data)):
-            self._failed(kind, "too many wait")
-            _refuse(query, BUSY)
-            query.drop()
-
-    def _reply(self, kind: str, query: Any, call: Callable[[bytes], bytes | None], data: bytes) -> None:
-        try:
-            result = call(data)
-        except Exception:
-            self._failed(kind)
-            result, hint = None, BROKEN  # what went wrong is nobody's business
-        else:
-            hint = REFUSED
-        if result is None:
-            _refuse(query, hint)
-            return
-        self._count.sent(kind, len(result))  # before the other has it: who compares both ends must not find less
-        with suppress(zenoh.ZError):  # the asker has gone, or this node is closing
-            query.reply(f"{self._root}/{kind}/{self.node}", result, express=True)
-
-    def _guard(self, kind: str, handler: Callable[..., None] | None, *arguments: Any) -> None:
-        if handler is None or self._closed.is_set():
-            return
-        try:
-            handler(*arguments)
-        except Exception:
-            self._failed(kind)
-
-    def _failed(self, kind: str, why: str = "") -> None:
-        with self._lock:
-            self.failures[kind] += 1
-            count = self.failures[kind]
-        if why and count & (count - 1):
-            return  # of many, ever fewer are said
-        if why:
-            log.warning("node %s: %s message dropped: %s", self.node, kind, why)
-        else:
-            log.exception("node %s: the handler of %s failed", self.node, kind)
-
-    def _direct(self, callback: Callable[[Any], None]) -> Any:
-        """Call in Zenoh's receiving thread, for what only puts something in a queue. (For posts, a thread of Python
-        that waits for Zenoh is the quicker way: entering Python from a foreign thread costs more than waking one up.)
-        Zenoh would say what it raises on the terminal at best."""
-
-        generation = self._generation
-
-        def call(what: Any) -> None:
-            try:
-                if generation == self._generation:
-                    callback(what)
-            except Exception as error:
-                self._crashes.note(f"{self.node}: {callback.__name__}", error)
-
-        return zenoh.handlers.Callback(call, indirect=False)
-
-
-def _refuse(query: Any, hint: bytes) -> None:
-    with suppress(zenoh.ZError):  # the asker has gone, or this node is closing
-        query.reply_err(FAILED + hint)
