@@ -43,6 +43,7 @@ from headwater.federation.endpoints import ENCRYPTED, protocol, resolve
 from headwater.federation.fabric.fabric import Fabric
 from headwater.federation.fabric.incarnation import next_incarnation
 from headwater.federation.failures import Failures
+from headwater.federation.interests.channel_discovery import ChannelDiscovery
 from headwater.federation.interests.installer import Installer
 from headwater.federation.interests.requester import Requester
 from headwater.federation.multicast.groups import Groups
@@ -132,10 +133,10 @@ class Engine:
             self.positions,
             self.dialogue,
             self.links,
-            self.permissions,
             self.control,
             self.groups,
         )
+        self.discovery = ChannelDiscovery(context, self.peers, self.permissions, self.requester)
         parts.registrar, parts.requests = self.membership, self.requester
         self.ballots = Ballots(context, self.peers, self.origins.fence)
         self.federated = Federated(
@@ -206,14 +207,14 @@ class Engine:
         dialogue.requests, dialogue.on_request, dialogue.on_card = self.requests, self.answer, membership.introduced
         dialogue.on_sign = membership.said_to_be_there
         membership.links, membership.installer = self.links, self.installer
-        membership.on_advertised = self.requester.advertised
+        membership.on_advertised = self.discovery.advertised
         scheduler.every(0.0, self.sync, wanted=lambda: bool(self._touched))
         scheduler.every(TICK_SECONDS, self._acknowledge, wanted=lambda: scheduler.ticking)
         scheduler.every(BEAT_SECONDS, self.installer.promise, wanted=lambda: self.installer.promising)
         scheduler.every(min(1.0, self.network.lease / 3), self._look_around)
 
     def _is_offered(self, channel: str) -> bool:
-        return self.requester.is_offered(channel)
+        return self.discovery.is_offered(channel)
 
     def _streams(self) -> Sequence[str] | None:
         return None if self.listener is None else self.listener.endpoints
@@ -356,7 +357,7 @@ class Engine:
         register(messages.Heard, self._heard)
 
     def _heard(self, who: Caller, request: messages.Heard) -> messages.Accepted:
-        heard = self.requester.heard(who.peer, request.channel, request.source)
+        heard = self.discovery.heard(who.peer, request.channel, request.source)
         return messages.Accepted("" if heard else "not yet")
 
     @property

@@ -129,9 +129,9 @@ class Node(LocalNode):
     def channel(self, name: str, type: Any = None) -> Channel[Any]:
         """As at any node; the type may also be left out for a channel that another node of the federation has."""
         if type is None and self._engine is not None and not self._has(name):
-            peer = self._engine.requester.known(name)
+            peer = self._engine.discovery.known(name)
             if peer is not None:
-                return self._engine.requester.declare(peer, name)
+                return self._engine.discovery.declare(peer, name)
             with suppress(ChannelError):
                 return super().channel(name)
             others = f"{len(self._engine.everyone())} other nodes{self._engine.permissions.hidden()}"
@@ -147,7 +147,7 @@ class Node(LocalNode):
 
     def has_channel(self, name: str) -> bool:
         """Whether this node, or one that it knows of, has such a channel."""
-        return self._has(name) or (self._engine is not None and self._engine.requester.known(name) is not None)
+        return self._has(name) or (self._engine is not None and self._engine.discovery.known(name) is not None)
 
     def _add_channel(self, channel: Channel) -> Channel:
         made = super()._add_channel(channel)
@@ -179,7 +179,7 @@ class Node(LocalNode):
         if options.order != "total":
             made = super()._start(kind, asked, options, name, *more)
             if self._engine is not None and any(isinstance(each.target, Pattern) for each in asked):
-                self._engine.requester.look_again()
+                self._engine.discovery.look_again()
             return made
         from headwater.federation.order.total import in_order, until_sequenced
 

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from headwater.channel.dispatch.thread_call import in_thread, nothing
-from headwater.channel.names import Pattern
 from headwater.channel.queues.forms import fitting
 from headwater.errors import FederationError, HeadwaterError, SecurityError, Unreachable
 from headwater.federation.demand.demand import NOTHING, Demand, InterestRequest
 from headwater.federation.demand.wishes import Changed
-from headwater.federation.wire.requests import Install, Installed, Wish, pack_wishes, unpack_interest, unpack_type
+from headwater.federation.wire.requests import Install, Installed, Wish, pack_wishes, unpack_type
 
 if TYPE_CHECKING:
-    from headwater.channel.channel import Channel as OpenChannel
     from headwater.channel.routing.contract import RoutedChannel as Channel
     from headwater.channel.routing.route import Entry
     from headwater.channel.subscription import Subscription
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from headwater.federation.peers.connections import Connections
     from headwater.federation.peers.dialogue import Dialogue
     from headwater.federation.peers.peer import Peer
-    from headwater.federation.peers.permissions import Permissions
     from headwater.federation.peers.table import Peers
 
 log = logging.getLogger("headwater.federation")
@@ -55,111 +52,15 @@ class Requester:
         positions: LogPositions,
         dialogue: Dialogue,
         links: Connections,
-        permissions: Permissions,
         control: ControlEvents,
         groups: Groups | None,
     ) -> None:
         self._context, self._node, self._peers, self._demands = context, context.node, peers, demands
         self._reached, self._dialogue, self._links = positions, dialogue, links
-        self._permissions, self._control, self._groups = permissions, control, groups
+        self._control, self._groups = control, groups
         # By channel and peer: the interests that are refused there, with the sinks that say so.
         self._refusals: dict[str, dict[Entry, list[Subscription]]] = {}
-        self._patterns = 0  # how often there was a new pattern of names
-        self._looking = False  # what peers have is about to be looked at again
         self._versions = count(1)  # of questions: a later one has a higher one, also to a peer that was forgotten since
-
-    # ── who is there ──
-
-    def advertised(self, peer: Peer) -> None:
-        """A peer has said what it has: channels that patterns fit are declared here too, and sinks are served."""
-        state, patterns = peer.state, self._patterns
-        if state is None:
-            return
-        with self._context.wiring.lock:
-            names = self._names()
-        for ad in state.channels:
-            if ad.name in names or not peer.offers(ad.name) or not self._is_believed(peer, ad.name):
-                continue
-            with self._context.wiring.lock:
-                if self._node.closed or not self._wanted(ad.name):
-                    continue
-            try:
-                self.declare(peer, ad.name)
-            except HeadwaterError as error:
-                self._context.offences.note(peer.id, f"channel {ad.name}: {error}")
-            except Exception as error:  # whatever it is, the other channels are served
-                pause = self._context.failures.failed(f"{ad.name}@{peer.name}", error)
-                self._context.scheduler.later(pause, partial(self.advertised, peer))
-        with self._context.wiring.lock:
-            concerned = [channel for channel in self._node.channels() if peer.has(channel.name)]
-        for channel in concerned:
-            self.sync(channel, [peer])
-        with peer.lock:
-            if peer.incarnation == state.incarnation and patterns == self._patterns:
-                peer.considered = max(peer.considered, state.version)
-        self._permissions.consider(peer, patterns)
-        self._context.scheduler.changed()
-
-    def look_again(self) -> None:
-        """There is a new pattern of names: channels that peers have said they have may fit it."""
-        self._patterns += 1
-        for peer in self._peers.everyone():
-            with peer.lock:
-                peer.considered = 0
-        if not self._looking:
-            self._looking = True
-            self._context.scheduler.later(0.0, self._look)
-
-    def _look(self) -> None:
-        self._looking = False
-        for peer in self._peers.everyone():
-            if peer.gone is None:
-                self.advertised(peer)
-
-    def declare(self, peer: Peer, name: str) -> OpenChannel:
-        """A channel as a peer has it: with its type, and derived as it is there."""
-        ad = peer.channel(name)
-        if ad is None:
-            raise FederationError(f"channel {name!r}: node {peer.name} does not have it")
-        if ad.parent is not None and peer.channel(ad.parent) is not None:
-            names = self._names()
-            parent = self._node.channel(ad.parent) if ad.parent in names else self.declare(peer, ad.parent)
-            interest = unpack_interest(ad.program, ad.params)
-            if interest is not None:
-                return parent.derive(name, interest)
-        type = unpack_type(ad.type)
-        with self._context.wiring.lock:
-            found = next((each for each in self._node.channels() if each.name == name), None)
-            adopted = found is None or found.adopted
-            made = self._node.channel(name, bytes if type is None else type)
-            made.adopted = adopted
-        return made
-
-    def known(self, name: str) -> Peer | None:
-        """A peer that has a channel of that name: if there is one, one that has sources of it."""
-        having = [peer for peer in self._peers.everyone() if peer.channel(name) is not None]
-        having = [peer for peer in having if self._is_believed(peer, name)]
-        return next((peer for peer in having if peer.offers(name)), having[0] if having else None)
-
-    def is_offered(self, name: str) -> bool:
-        """Whether a peer that is there has sources of a channel, or derives it."""
-        everyone = self._peers.everyone()
-        return any(peer.gone is None and peer.offers(name) and self._is_believed(peer, name) for peer in everyone)
-
-    def _is_believed(self, peer: Peer, name: str) -> bool:
-        """Whether it counts what a peer says of a channel: that is so of those who may do something on it."""
-        return peer.principal is not None and self._context.security.seen_by(peer.principal)(name)
-
-    def _names(self) -> set[str]:
-        return {channel.name for channel in self._node.channels()}
-
-    def _wanted(self, name: str) -> bool:
-        """Whether a pattern of some subscription fits the name."""
-        return any(
-            isinstance(asked.target, Pattern) and asked.target.matches(name)
-            for subscription in self._node.subscriptions.values()
-            for asked in subscription._asked
-        )
 
     # ── keeping in step ──
 
@@ -541,17 +442,6 @@ class Requester:
                 if barriers and demand.wishes and asked.marked < asked.due and not _all_refused(asked):
                     return False
         return True
-
-    def heard(self, peer: Peer, channel: str, source: int) -> bool:
-        """Whether a source of a peer is known here, and what is wanted of it is in force or was refused."""
-        state = peer.state
-        if state is None or not any(ad.sid == source and ad.channel == channel for ad in state.sources):
-            return False
-        with self._context.wiring.lock:
-            here = [each for each in self._node.channels() if each.name == channel]
-            if not here and self._wanted(channel):
-                return False  # it is about to be declared here too
-        return self.settled(here, barriers=True)
 
 
 def _place(channel: Channel, peer: Peer) -> str:
