@@ -424,6 +424,8 @@ class Node:
                     raise ClosedError(f"subscribe: channel {each.text!r} is closed, or of another node")
             attachments, errors = self._attach_all(made, range(len(asked)))
             self.subscriptions[made.name] = made
+            # The past is judged without the registry's lock, since that may take long; what has changed meanwhile is
+            # looked at again.
             begins = any(attachment.past is not None for attachment in attachments)
             if not begins:
                 self._join(made, attachments, errors)

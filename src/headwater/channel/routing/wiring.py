@@ -80,6 +80,7 @@ class Wiring:
                     now.append(move.member)
                 else:
                     now.remove(move.member)
+            # What takes time is made ready before sources stand still: publishers wait for the rest only.
             touched: dict[RoutedChannel, dict[Entry, int]] = {}  # by channel: its entries, and how wide each was
             for move in todo:
                 touched.setdefault(move.channel, {})[move.entry] = move.entry.width
@@ -89,6 +90,7 @@ class Wiring:
                     move.member.prepare()
             self.version += 1
             with self.still(touched):
+                # Who leaves takes its last counts by the old route, who joins its first by the new one.
                 for move in todo:
                     if not move.joins:
                         move.member.ended()
@@ -101,6 +103,7 @@ class Wiring:
                     member.started()
                 for entry in members:
                     entry.fresh = False
+            # Other nodes need not be told at that very point: a barrier says to them where it was.
             for channel, entries in touched.items():
                 self.rearranged(channel, entries)
             self.changed(touched)

@@ -242,7 +242,7 @@ class RemoteSource(AcknowledgedSource):
         ready: Ready = []
         now, priority = perf_counter_ns(), self.priority
         flow: Any = self._flow
-        self._wait_for_room(None)
+        self._wait_for_room(None)  # backpressure: what is not read fills the link, and then the lane at the other end
         with self.lock, self._turn:
             if self.closed:
                 return
@@ -270,7 +270,7 @@ class RemoteSource(AcknowledgedSource):
                             accept(letter, ready)
             if records:
                 self.promise = max(self.promise or 0, events.stamps[-1])
-        dispatch_all(list(dict.fromkeys(ready)))
+        dispatch_all(list(dict.fromkeys(ready)))  # handlers, with no lock held
         self._release()
 
     # ── what may come by other gateways, too ──

@@ -187,7 +187,7 @@ class Installer:
         plain = wanted and not special and not names
         group = None if groups is None else groups.granted(crossing, request, plain=plain)
         other = (crossing.share is None) != (group is None)  # they come in another way from now on
-        if other and request.base:
+        if other and request.base:  # changes to wishes that are another member's: all of them are needed
             return Installed({}, all=True)
         if restarted:
             crossing.due = crossing.told = 0
@@ -219,6 +219,7 @@ class Installer:
             moves += self._grant(crossing, wish, grant, entry, (group or crossing).merged)
             fresh.append(wish)
             changes.append((wish, "installed", "", grant.text))
+        # What lanes go by is set before the wishes hold: the first event that they pass makes a lane.
         crossing.incarnation = peer.incarnation
         crossing.reliable, crossing.promises = request.reliable, request.promises
         crossing.lead_to(tuple(map(tuple, request.routes)))

@@ -85,6 +85,7 @@ def put_to_rest(
     for name, (_, last, _) in found.spans.items():
         if last >= sources.get(name, (0, 0))[0]:
             sources[name] = (last, times[name])
+    # In this order: whatever ends the process in between, every event is in a file that counts, and in one only.
     AtRest(max(before.segment, segment), sources).write(folder.sources)
     path.unlink()
     sync_folder(folder.path)
