@@ -297,7 +297,7 @@ def test_while_sources_stand_still_nothing_is_compiled_and_each_node_is_started_
         wishes = [Wish(n + 1, Interest(f"b == {n}", TYPE).dumps()) for n in range(6000)]
         _, packed = pack_wishes(wishes)
         assert desk._engine is not None
-        answer = desk._engine.dialogue.ask(other(desk), Install(CHANNEL, 1, packed=packed))
+        answer = desk._engine.dialogue.ask(other(desk), Install(CHANNEL, 1, packed=packed), GUARD)
         assert isinstance(answer, Installed) and not answer.error and not answer.refused
         assert len(other(lab).crossings[CHANNEL].wishes) == 6000
         assert started[0] == 1 and not late
