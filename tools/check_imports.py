@@ -44,7 +44,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("dispatch", "names", "services", "time"),
         ("options",),
         ("annotations", "concurrency"),
-        ("reports",),
+        ("backlog", "reports"),
         ("routing",),
         ("queues",),
         ("channel+contract+source+subscription",),

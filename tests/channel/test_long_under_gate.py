@@ -13,7 +13,8 @@ import pytest
 
 from headwater import Config, Event, Log, Node, Queue, i64
 from headwater.channel import source
-from headwater.channel.routing import past as history
+from headwater.channel.backlog.log import LogBacklog
+from headwater.channel.backlog.ring import Rings
 from headwater.store.log import wal_writer as appending
 
 CHANNEL, GUARD = "test.numbers", 120.0
@@ -34,6 +35,13 @@ class Halt:
             self.begun.set()
             assert self.go.wait(GUARD)
         return self._function(*args)
+
+
+def halted(kind: type[LogBacklog | Rings], monkeypatch: pytest.MonkeyPatch) -> Halt:
+    """Whoever reads such a backlog first waits."""
+    slow = Halt(kind.read)
+    monkeypatch.setattr(kind, "read", lambda *given: slow(*given))
+    return slow
 
 
 def aside(function: Callable[[], object]) -> threading.Thread:
@@ -59,11 +67,7 @@ def test_a_long_history_stops_no_publisher(
         channel = node.channel(CHANNEL, Number)
         one = channel.source("one")
         one.publish_many([Number(n) for n in range(5000)])
-        slow = Halt(history.read if log else history.Recorder.past)
-        if log:
-            monkeypatch.setattr(history, "read", slow)
-        else:
-            monkeypatch.setattr(history.Recorder, "past", lambda *given: slow(*given))
+        slow = halted(LogBacklog if log else Rings, monkeypatch)
         got = list[int]()
         sink = aside(lambda: channel.subscribe(lambda event: got.append(event.n), where, history=wanted))
         assert slow.begun.wait(GUARD)
@@ -88,8 +92,7 @@ def test_the_past_of_several_sources_is_in_order_of_time(tmp_path: Path, monkeyp
         sources = [channel.source(f"s{at}") for at in range(3)]
         for n in range(3000):
             sources[n % 3].publish(Number(n))
-        slow = Halt(history.read)
-        monkeypatch.setattr(history, "read", slow)
+        slow = halted(LogBacklog, monkeypatch)
         got = list[tuple[int, str, int]]()
         sink = aside(
             lambda: channel.subscribe(

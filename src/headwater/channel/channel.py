@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 from weakref import WeakValueDictionary
 
 from headwater.channel.annotations import E, F, Judged, Where, shown
+from headwater.channel.backlog.contract import Backlog, NoBacklog
 from headwater.channel.options.config import Dispatch, Queue
 from headwater.channel.options.delivery import Delivery, Order
 from headwater.channel.options.subscribe import Asked, make_options, parted
 from headwater.channel.reports.report import ChannelReport
 from headwater.channel.reports.tally import Tally
 from headwater.channel.routing.attachment import Stage
-from headwater.channel.routing.contract import Remembers
 from headwater.channel.routing.route import Entry, Flow, Lineup
 from headwater.channel.subscription import Subscription
 from headwater.interest import Interest, Unchanged, as_event_type
@@ -68,7 +68,7 @@ class Channel(Generic[E]):
         self.adopted = False  # it is here as another node has it; nobody has declared it here
         self.sources: dict[str, Source] = {}  # its own
         self.derived: list[Channel] = []
-        self.recorder: Remembers | None = None  # where its own sources' events are remembered
+        self.backlog: Backlog = NoBacklog(self)  # what was published before by its own sources
         self.past = Tally()  # of sources that are no more, and whose facts nobody states any more
         self.entries: dict[object, Entry] = {}  # those with members
         self.known: WeakValueDictionary[object, Entry] = WeakValueDictionary()  # and those that are to get some

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from headwater.channel.backlog.node_logs import NodeLogs
     from headwater.channel.channel import Channel
     from headwater.channel.concurrency.bounded_queue import BoundedQueue
     from headwater.channel.dispatch.dispatcher import Dispatcher, DispatchStatus
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from headwater.channel.options.subscribe import Asked, Options
     from headwater.channel.reports.counters import Counts
     from headwater.channel.reports.report import ChannelReport, SourceReport, SubscriptionReport
-    from headwater.channel.routing.node_logs import NodeLogs
     from headwater.channel.routing.wiring import Wiring
     from headwater.channel.source import Source
     from headwater.channel.subscription import Subscription

@@ -17,6 +17,9 @@ from weakref import WeakSet
 
 from headwater.channel import report_collection as reporting
 from headwater.channel.annotations import F
+from headwater.channel.backlog.log import LogBacklog, RingsBeforeLog
+from headwater.channel.backlog.node_logs import NodeLogs
+from headwater.channel.backlog.ring import Rings
 from headwater.channel.channel import Channel
 from headwater.channel.concurrency.bounded_queue import BoundedQueue
 from headwater.channel.correlation.operator_stage import Operator
@@ -43,8 +46,7 @@ from headwater.channel.registration import advertise, attach, check_params
 from headwater.channel.reports.counters import Counts
 from headwater.channel.reports.report import ChannelReport, NodeReport, SourceReport, SubscriptionReport
 from headwater.channel.routing.attachment import Attachment
-from headwater.channel.routing.node_logs import NodeLogs
-from headwater.channel.routing.past import LogPast, Recorder
+from headwater.channel.routing.recorder import Recorder
 from headwater.channel.routing.route import Entry
 from headwater.channel.routing.wiring import Move, Wiring
 from headwater.channel.services import Service, Services
@@ -176,14 +178,22 @@ class Node:
 
     def _add_channel(self, channel: Channel) -> Channel:
         self._channels[channel.name] = channel
-        if channel.parent is None and self._logs is not None and self._logs.wants(channel.name):
-            channel.recorder = LogPast(channel)
-        elif self.config.history and channel.parent is None:
-            recorder = channel.recorder = Recorder(channel, self.config.history)
-            self._wiring.move([Move(channel, self._wiring.entry(channel, None), recorder, joins=True)])
+        if channel.parent is None:
+            self._remember(channel)
         for subscription in list(self.subscriptions.values()):
             self._join_later(subscription, channel)
         return channel
+
+    def _remember(self, channel: Channel) -> None:
+        """Its past is kept, where that is wanted: in memory, in the log, or in both."""
+        history, logs = self.config.history, self._logs
+        if logs is not None and logs.wants(channel.name):
+            channel.backlog = RingsBeforeLog(channel, logs) if history else LogBacklog(channel, logs)
+        elif history:
+            channel.backlog = Rings(channel)
+        if history:
+            recorder = Recorder(channel, history)
+            self._wiring.move([Move(channel, self._wiring.entry(channel, None), recorder, joins=True)])
 
     def _derive(
         self, parent: Channel, name: str, where: Any, *, output: Any, params: Mapping[str, object] | None

@@ -29,6 +29,7 @@ from headwater.native.once import once
 from headwater.native.python.publish import FastPath, SourceSlots, offered
 
 if TYPE_CHECKING:
+    from headwater.channel.backlog.ring import EventRing
     from headwater.channel.channel import Channel
     from headwater.channel.reports.report import SourceReport
     from headwater.channel.routing.contract import RoutedChannel
@@ -75,6 +76,7 @@ class Source(SourceSlots, Generic[E_contra]):
     rereads = False  # whether what a sink could not keep can be read from its log later
     position_key: str | None = None  # where sinks remember how far they are, of sources that outlive this process
     log: ChannelLog | None = None  # where its events are written before anything else is done with them
+    ring: EventRing | None = None  # its last events, where these are kept in memory
     # Of one that passes on what is published elsewhere: where that is, the federations that it has come through, and
     # the filters that it has passed on the way.
     origin: str = ""
@@ -336,6 +338,8 @@ class Source(SourceSlots, Generic[E_contra]):
             return False
         with self.lock:
             flow.skip(last)
+            if self.ring is not None:
+                self.ring.begin_anew(last)
         return True
 
     def _settle(self, log: ChannelLog, ticket: int, ready: Ready) -> None:
@@ -351,7 +355,7 @@ class Source(SourceSlots, Generic[E_contra]):
         """A batch by the slow path: checked as a whole first, so that all or nothing is published, and taken in piece
         by piece, so that others can publish in between."""
         if self._test is not None:
-            selection = self._test.batch(batch).selection.fill_null(False).to_numpy(zero_copy_only=False)
+            selection = self._test.batch(batch).passed
             if not selection.all():
                 raise self._contradiction(f"row {int(np.argmin(selection))}")
         rows = batch.num_rows

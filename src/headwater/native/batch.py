@@ -85,6 +85,16 @@ class BatchResult:
     counts: Counts
     output: Any = None
 
+    @property
+    def passed(self) -> Any:
+        """Which rows passed, as an array of bool."""
+        return self.selection.fill_null(False).to_numpy(zero_copy_only=False)
+
+    @property
+    def rows(self) -> Any:
+        """The indices of those that passed."""
+        return np.flatnonzero(self.passed)
+
 
 def batch_source(analysis: Analysis) -> tuple[str, Plan, bool, bool]:
     """The LLVM assembly of a program over a block of rows, what it expects, whether it can fault and be undecided."""

@@ -61,9 +61,9 @@ class Attachment:
         self._since: dict[Lineup, tuple[Judged, int]] = {}  # what each had counted before, and how many were direct
         self._gone = (Judged(), 0)  # of line-ups that are no more
         self.mailbox = subscription._mailbox
-        wanted, recorder = subscription._options.history, channel.recorder
-        begins = wanted and recorder is not None and self.epoch == 1
-        self.past = Recollection(channel, recorder, entry, wanted) if begins and recorder is not None else None
+        wanted = subscription._options.history
+        begins = wanted and channel.backlog.remembers and self.epoch == 1
+        self.past = Recollection(channel, entry, wanted) if begins else None
 
     # ── as a member of a route ──
 

@@ -10,8 +10,9 @@ from weakref import WeakValueDictionary
 from headwater.channel.reports.tally import Fates, Tally
 
 if TYPE_CHECKING:
+    from headwater.channel.backlog.contract import Backlog
+    from headwater.channel.backlog.ring import EventRing
     from headwater.channel.concurrency.gate import Gate
-    from headwater.channel.routing.letter import Letter
     from headwater.channel.routing.route import Entry, Flow, Lineup, Member
     from headwater.channel.time.clock import Clock
     from headwater.interest import Interest
@@ -64,7 +65,7 @@ class RoutedChannel(Protocol):
     @property
     def stage(self) -> Member | None: ...
     @property
-    def recorder(self) -> Remembers | None: ...
+    def backlog(self) -> Backlog: ...
 
     def flows(self) -> Iterator[Flow]:
         """Of every source whose events come through here."""
@@ -86,6 +87,7 @@ class RoutedSource(Protocol):
     withdrawn: bool
     flows: dict[RoutedChannel, Flow]
     past: Tally  # of channels derived from its own that are no more
+    ring: EventRing | None  # its last events, where these are kept in memory
     _zones: frozenset[str]
 
     @property
@@ -176,24 +178,3 @@ class RoutedSource(Protocol):
     def ask_again(self) -> None:
         """Sinks that were paused, and could not keep what came, want it now."""
         ...
-
-
-class Remembers(Protocol):
-    """What knows the past of a channel's own sources."""
-
-    def of(self, flow: Flow, entry: Entry, wanted: int) -> Recalled: ...
-
-
-class Recalled(Protocol):
-    """What an interest makes of one source's past."""
-
-    def more(self) -> list[Letter]:
-        """What it passes of the events since this was last asked for, up to the present; and of all before at first."""
-        ...
-
-    def behind(self) -> int:
-        """About how many events there are since."""
-        ...
-
-    def settle(self) -> None:
-        """The interest goes on here with what comes; the source stands still."""

@@ -1,26 +1,20 @@
-"""The past of sources, for sinks that come later and ask for it: from the log, or from a bounded buffer in memory."""
+"""The past of a channel, for sinks that come later: what its backlog has of each source, in one order."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Iterable
+from bisect import bisect_left
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headwater.channel.routing.letter import Chunk, Letter
-from headwater.channel.routing.node_logs import Logged, read
-from headwater.channel.routing.route import Bystander, Entry, Flow, Ready
-from headwater.late import np, pa
-from headwater.native.record import uses_meta
+from headwater.channel.backlog.stretch import StretchJudge
+from headwater.channel.routing.letter import Letter
+from headwater.channel.routing.route import Entry, Flow
 
 if TYPE_CHECKING:
-    from headwater.channel.routing.contract import Recalled, Remembers, RoutedChannel, RoutedSource
+    from headwater.channel.backlog.contract import Backlog
+    from headwater.channel.routing.contract import RoutedChannel, RoutedSource
 
-Past = deque[tuple[int, int, Any]]  # sequence number, time, record
 WINDOW = 4096  # events that are read at first, where only the last are wanted
-
-
 SHORT = 512  # events that are left to be judged while sources stand still, if that can be had
 ROUNDS = 8  # times that it is tried to come so near to a source that goes on publishing
 
@@ -38,9 +32,9 @@ class Recollection:
     Reading and judging takes its time: `ahead` does most of it while sources go on, so that there is little left for
     `all`, for which they stand still."""
 
-    def __init__(self, channel: RoutedChannel, remembers: Remembers, entry: Entry, wanted: int) -> None:
-        self._channel, self._remembers, self._entry, self._wanted = channel, remembers, entry, wanted
-        self._parts: dict[Flow, Recalled] = {}
+    def __init__(self, channel: RoutedChannel, entry: Entry, wanted: int) -> None:
+        self._channel, self._entry, self._wanted = channel, entry, wanted
+        self._parts: dict[Flow, _Past] = {}
         self._turns: list[Turn] = []
         self._latest: dict[RoutedSource, int] = {}
 
@@ -62,16 +56,16 @@ class Recollection:
         turns = self._turns if self._wanted < 0 else self._turns[-self._wanted :] if self._wanted else []
         return [turn[3] for turn in turns if turn[3].source in there]
 
-    def _flows(self) -> list[tuple[Flow, Recalled]]:
+    def _flows(self) -> list[tuple[Flow, _Past]]:
         found = []
         for flow in own_flows(self._channel):
             part = self._parts.get(flow)
             if part is None:
-                part = self._parts[flow] = self._remembers.of(flow, self._entry, self._wanted)
+                part = self._parts[flow] = _Past(self._channel.backlog, flow, self._entry, self._wanted)
             found.append((flow, part))
         return found
 
-    def _add(self, flows: list[tuple[Flow, Recalled]]) -> None:
+    def _add(self, flows: list[tuple[Flow, _Past]]) -> None:
         """Where a clock has gone back, a source's events still come in their order: such an event counts as published
         with the one before it."""
         made: list[Turn] = []
@@ -90,169 +84,52 @@ class Recollection:
             del turns[: -self._wanted]
 
 
-class LogPast:
-    """The past of a channel whose sources are logged: all that the log has of those that are open."""
+class _Past:
+    """What an interest makes of one source's past. An interest with state sees the past before it sees what comes, so
+    that it goes on from there."""
 
-    def __init__(self, channel: RoutedChannel) -> None:
-        self._channel = channel
-
-    def of(self, flow: Flow, entry: Entry, wanted: int) -> Recalled:
-        if not wanted or flow.source.log is None or flow.lineup.judges(entry) == "never":
-            return Nothing()
-        return _FromLog(self._channel, flow, entry, wanted)
-
-
-class Nothing:
-    """Of a source that remembers nothing, or nothing that an interest could pass."""
-
-    def more(self) -> list[Letter]:
-        return []
-
-    def behind(self) -> int:
-        return 0
-
-    def settle(self) -> None:
-        pass
-
-
-class _FromLog:
-    """Of a source that is logged: its lock is needed only for `settle`."""
-
-    def __init__(self, channel: RoutedChannel, flow: Flow, entry: Entry, wanted: int) -> None:
-        self._channel, self._flow, self._entry, self._wanted = channel, flow, entry, wanted
-        self._native = None if entry.interest is None else entry.interest.start(flow.channel.node.clock)
-        self._stateful = entry.interest is not None and entry.interest.stateful
+    def __init__(self, backlog: Backlog, flow: Flow, entry: Entry, wanted: int) -> None:
+        source = flow.source
+        self._backlog, self._flow, self._entry, self._wanted = backlog, flow, entry, wanted
+        self._judge = StretchJudge(entry.interest, source.name, source.node, clock=flow.channel.node.clock)
         self._upto = 0
+        self._never = not wanted or flow.lineup.judges(entry) == "never"
 
     def behind(self) -> int:
-        return self._flow.seen - self._upto
+        """About how many events there are since it was last asked for more."""
+        return 0 if self._never else self._flow.source.seq - self._upto
 
     def more(self) -> list[Letter]:
-        end = self._flow.seen
-        if self._upto or self._wanted < 0 or self._stateful:
-            passed = self._stretch(self._upto, end)
+        """What passes of the events since this was last asked for, up to the present; and of all before at first."""
+        if self._never:
+            return []
+        if self._upto or self._wanted < 0 or self._judge.stateful:
+            passed, self._upto = self._stretch(self._upto, self._flow.source.seq)
         else:
-            passed = self._last(end)
-        self._upto = end
+            passed, self._upto = self._last()
         return passed if self._wanted < 0 else passed[-self._wanted :]
 
-    def _last(self, end: int) -> list[Letter]:
-        """Of the last events as many as are wanted, found from the end."""
+    def _last(self) -> tuple[list[Letter], int]:
+        """Of the last events as many as are wanted, found from the end, and where that is."""
+        source = self._flow.source
+        end = upto = min(source.seq, self._backlog.last(source.key))  # what is being published is in the log already
         passed, window = list[Letter](), max(WINDOW, 2 * self._wanted)
         while end > 0 and len(passed) < self._wanted:
             start = max(0, end - window)
-            passed = [*self._stretch(start, end), *passed]
+            passed = [*self._stretch(start, end)[0], *passed]
             end, window = start, 4 * window
-        return passed
+        return passed, upto
 
-    def _stretch(self, after: int, upto: int) -> list[Letter]:
+    def _stretch(self, after: int, upto: int) -> tuple[list[Letter], int]:
         source, found = self._flow.source, list[Letter]()
-        assert source.log is not None
-        for part in read(source.log, self._channel, source.name, after, upto):
+        reading = self._backlog.read(source.key, after, upto, self._judge)
+        for part in reading:
             now, priority = perf_counter_ns(), source.priority
-            seqs, stamps, records = judged(self._flow, self._entry, part, self._native)
-            rows = zip(seqs.tolist(), stamps.tolist(), records, strict=True)
+            rows = zip(part.seqs.tolist(), part.stamps.tolist(), part.records, strict=True)
             found += [Letter(None, record, source, seq, stamp, now, priority) for seq, stamp, record in rows]
-        return found
+        return found, reading.reached
 
     def settle(self) -> None:
-        if self._stateful and self._native is not None:
-            self._flow.goes_on(self._entry, self._native)
-
-
-def judged(flow: Flow, entry: Entry, part: Logged, native: Any) -> tuple[Any, Any, list[bytes]]:
-    """What an interest passes of logged events, or makes of them: numbers, times and records. `native` runs as it would
-    on events that come."""
-    type: Any = flow.channel.type
-    if entry.interest is None:
-        return part.seqs, part.stamps, part.records(type)
-    meta = None
-    if uses_meta(native.program):
-        numbers, times = pa.array(part.seqs), pa.array(part.stamps // 1000)
-        meta = {"source": flow.source.name, "node": flow.source.node, "seq": numbers, "time": times}
-    result = native.batch(part.batch, meta=meta)
-    rows = np.flatnonzero(result.selection.fill_null(False).to_numpy(zero_copy_only=False))
-    if not len(rows):
-        return part.seqs[:0], part.stamps[:0], []
-    if result.output is not None and entry.interest.output is not None:
-        records = entry.interest.output.arrow_to_records(result.output)
-    else:
-        records = type.arrow_to_records(part.batch if len(rows) == len(part) else part.batch.take(rows))
-    return part.seqs[rows], part.stamps[rows], records
-
-
-class Recorder(Bystander):
-    """A member of a channel's routes that keeps the last events of each of the channel's own sources."""
-
-    width = 0
-    local = False
-    bypass = None
-    quick = None
-
-    def __init__(self, channel: RoutedChannel, events: int) -> None:
-        self._channel, self._events = channel, events
-        self._past: dict[RoutedSource, Past] = {}
-
-    def accept(self, letter: Letter, ready: Ready) -> None:
-        source = letter.source
-        if source.local and source.channel is self._channel:
-            self._of(source).append((letter.seq, letter.stamp, letter.record))
-
-    def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
-        type, source = self._channel.type, chunk.source
-        if source.local and source.channel is self._channel and type is not None:
-            last = chunk if n <= self._events else chunk.part(n - self._events, n)
-            rows = zip(last.seqs.tolist(), type.arrow_to_records(last.taken()), strict=True)
-            self._of(source).extend((seq, chunk.stamp, record) for seq, record in rows)
-
-    def _of(self, source: RoutedSource) -> Past:
-        found = self._past.get(source)
-        if found is None:
-            found = self._past[source] = deque(maxlen=self._events)
-        return found
-
-    def past(self, source: RoutedSource) -> list[tuple[int, int, Any]]:
-        """What it has of a source now. Copying is one step, which no publisher divides."""
-        return list(self._past.get(source, ()))
-
-    def of(self, flow: Flow, entry: Entry, wanted: int) -> Recalled:
-        return Nothing() if not wanted or flow.lineup.judges(entry) == "never" else _Remembered(self, flow, entry)
-
-    def reaches(self, source: RoutedSource, record: bytes | None) -> Iterable[Any]:
-        return ()
-
-
-class _Remembered:
-    """Of a source whose last events are kept in memory. An interest with state sees the past before it sees what comes,
-    so that it goes on from there."""
-
-    def __init__(self, recorder: Recorder, flow: Flow, entry: Entry) -> None:
-        self._recorder, self._flow, self._entry = recorder, flow, entry
-        self._native = None if entry.interest is None else entry.interest.start(flow.channel.node.clock)
-        self._upto = 0
-
-    def behind(self) -> int:
-        return self._flow.seen - self._upto
-
-    def more(self) -> list[Letter]:
-        source, past = self._flow.source, self._recorder.past(self._flow.source)
-        passed: list[Letter] = []
-        start = bisect_right(past, self._upto, key=_seq)
-        test = None if self._native is None else self._flow.past_judge(self._entry, self._native)
-        for seq, stamp, record in past[start:]:
-            letter = Letter(None, record, source, seq, stamp, perf_counter_ns(), source.priority)
-            out = letter if test is None else test(letter)
-            if out is not None:
-                passed.append(out)
-        if past:
-            self._upto = past[-1][0]
-        return passed
-
-    def settle(self) -> None:
-        interest = self._entry.interest
-        if interest is not None and interest.stateful and self._native is not None:
-            self._flow.goes_on(self._entry, self._native)
-
-
-def _seq(kept: tuple[int, int, Any]) -> int:
-    return kept[0]
+        """The interest goes on here with what comes; the source stands still."""
+        if not self._never and self._judge.stateful and self._judge.runner is not None:
+            self._flow.goes_on(self._entry, self._judge.runner)

@@ -18,7 +18,7 @@ from headwater.channel.routing.letter import Chunk, Letter, Rows
 from headwater.interest import Interest
 from headwater.ir.covers import covers, disjoint
 from headwater.ir.interp import EventContext, Fault, Status
-from headwater.late import np, pa
+from headwater.late import pa
 from headwater.match import KINDS, Later, Matcher, Matching, new_totals
 from headwater.native.python.publish import FlowSlots
 from headwater.native.record import uses_meta
@@ -523,7 +523,7 @@ class Flow(FlowSlots):
         meta = {"source": source.name, "node": source.node, "seq": pa.array(chunk.seqs), "time": chunk.stamp // 1000}
         native = self._native(entry)
         result = native.batch(chunk.taken(), meta=meta if uses_meta(native.program) else None)
-        rows = np.flatnonzero(result.selection.fill_null(False).to_numpy(zero_copy_only=False))
+        rows = result.rows
         counts = result.counts
         self._count_passed(entry, counts.passed)
         if counts.undecided or counts.faults:
@@ -621,20 +621,6 @@ class Flow(FlowSlots):
     def goes_on(self, entry: Entry, native: Native) -> None:
         """An interest goes on here with the state that it came to elsewhere; the source stands still."""
         self._runners[entry] = native
-
-    def past_judge(self, entry: Entry, native: Native) -> Callable[[Letter], Letter | None]:
-        """What an interest makes of an event of the past: the same as of one that comes."""
-        if self.lineup.judges(entry) != "alone":
-            test = native.test
-            return lambda letter: letter if test(letter.record) else None
-
-        def judge(letter: Letter) -> Letter | None:
-            result = native.run(letter.record, self._meta(letter))
-            if not result.passed:
-                return None
-            return letter if result.output is None else letter.derived(result.output)
-
-        return judge
 
     def _meta(self, letter: Letter) -> EventContext:
         return EventContext(self.source.name, self.source.node, letter.seq, letter.stamp // 1000)

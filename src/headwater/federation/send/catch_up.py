@@ -12,10 +12,10 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from headwater.channel.routing.node_logs import Logged, read
-from headwater.channel.routing.past import judged
+from headwater.channel.backlog.contract import Reading
+from headwater.channel.backlog.stretch import Stretch, StretchJudge
 from headwater.channel.routing.route import meet
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, StoreError
 from headwater.federation.send.frame_builder import MAX_EVENTS
 from headwater.federation.send.pending import BYTES
 from headwater.federation.wire import frames as wire
@@ -24,7 +24,6 @@ from headwater.late import np, pa
 if TYPE_CHECKING:
     from headwater.channel.routing.route import Entry
     from headwater.federation.send.lane import Lane
-    from headwater.native.program import Native
 
 log = logging.getLogger("headwater.federation")
 NEARLY_EVENTS = 2048  # events behind, from which on new ones are taken in again
@@ -41,13 +40,13 @@ class CatchUp:
         self._source = lane.source
         self._channel = lane.crossing.channel
         self._flow = lane.source.flows[self._channel]
-        self._runners: dict[Entry, Native] = {}
+        self._judges: dict[Entry, StretchJudge] = {}
         self.begun = False  # what was put in before is sent
         self.follows: Lane | None = None  # the lane of an earlier source of that name, which has to catch up first
         self.closing: int | None = None  # the last event to read: the lane takes in those after it
         starts = [min(self._start(tag), self._since.get(tag, self._start(tag))) for tag in lane.crossing.wishes]
         self.at = min(starts, default=rest)  # the last event that was read
-        self._parts: Iterator[Logged] | None = None
+        self._parts: Iterator[Stretch] | None = None
         self._upto = 0
 
     def _start(self, tag: int) -> int:
@@ -67,7 +66,7 @@ class CatchUp:
             return True
         part = self._next()
         if part is not None:
-            self.at = int(part.seqs[-1])
+            self.at = part.upto
             self._judge(part, frames)
             return False
         self.at, self._parts = self._upto, None
@@ -93,33 +92,41 @@ class CatchUp:
         return False
 
     def _read(self) -> None:
-        log = self._source.log
-        assert log is not None
-        self._parts = read(log, self._channel, self._source.name, self.at, self._upto)
-
-    def _next(self) -> Logged | None:
-        """The next events to be read. Where the log cannot be read, they are lost to the peer, which is told."""
-        assert self._parts is not None
         try:
-            return next(self._parts, None)
+            self._parts = self._channel.backlog.read(self._source.name, self.at, self._upto)
         except (HeadwaterError, OSError, pa.ArrowException) as error:
-            self.lane.dropped += self._upto - self.at
-            found = f"{type(error).__name__}: {error}"
-            log.error("%s: events %d to %d cannot go to node %s: %s", self._source, self.at + 1, self._upto,
-                      self.lane.peer.name, found)  # fmt: skip
+            self._lost(error)
+            self._parts = iter(())
+
+    def _next(self) -> Stretch | None:
+        """The next events to be read. Where the log cannot be read, they are lost to the peer, which is told."""
+        parts = self._parts
+        assert parts is not None
+        try:
+            found = next(parts, None)
+            if found is None and isinstance(parts, Reading) and parts.upto < self._upto:
+                raise StoreError(f"the log ends at event {parts.upto}")
+            return found
+        except (HeadwaterError, OSError, pa.ArrowException) as error:
+            self._lost(error)
             return None
+
+    def _lost(self, error: Exception) -> None:
+        self.lane.dropped += self._upto - self.at
+        log.error("%s: events %d to %d cannot go to node %s: %s: %s", self._source, self.at + 1, self._upto,
+                  self.lane.peer.name, type(error).__name__, error)  # fmt: skip
 
     def _end(self) -> bool:
         """The lane goes on by itself; interests with state go on from where they are."""
-        for entry, native in self._runners.items():
-            if entry.interest is not None and entry.interest.stateful:
-                self._flow.goes_on(entry, native)
+        for entry, judge in self._judges.items():
+            if judge.stateful and judge.runner is not None:
+                self._flow.goes_on(entry, judge.runner)
         self.lane.caught_up(self.at)
         return True
 
     # ── what the peer wants of it ──
 
-    def _judge(self, part: Logged, frames: list[bytes]) -> None:
+    def _judge(self, part: Stretch, frames: list[bytes]) -> None:
         merged = np.zeros(len(part), bool)
         for tag, (entry, member) in list(self.lane.crossing.wishes.items()):
             if not meet(self._source.zones, entry.zones):
@@ -128,40 +135,31 @@ class CatchUp:
             if member.tag:
                 self._alone(tag, entry, member, start, part, frames)
             else:
-                merged |= self._passes(entry, part) & (part.seqs > start)
+                passed = np.zeros(len(part), bool)
+                passed[self._judge_of(entry).places(part)] = True
+                merged |= passed & (part.seqs > start)
         if merged.any():
-            rows = np.flatnonzero(merged)
-            self._emit(0, *_rows(part, rows, self._channel.type), frames)
+            self._emit(0, part.take(np.flatnonzero(merged)), frames)
 
-    def _passes(self, entry: Entry, part: Logged) -> Any:
-        if entry.interest is None:
-            return np.ones(len(part), bool)
-        return self._native(entry).batch(part.batch).selection.fill_null(False).to_numpy(zero_copy_only=False)
-
-    def _alone(self, tag: int, entry: Entry, member: Any, start: int, part: Logged, frames: list[bytes]) -> None:
+    def _alone(self, tag: int, entry: Entry, member: Any, start: int, part: Stretch, frames: list[bytes]) -> None:
         from_here = min(start, self._since.get(tag, start))
-        first = int(np.searchsorted(part.seqs, from_here, "right"))
-        if first == len(part):
-            return
-        whole = part if not first else Logged(part.seqs[first:], part.stamps[first:], part.batch.slice(first), None)
-        native = None if entry.interest is None else self._native(entry)
-        seqs, stamps, records = judged(self._flow, entry, whole, native)
-        new = int(np.searchsorted(seqs, start, "right"))
-        if new < len(seqs):
-            member.passed += len(seqs) - new
+        new = self._judge_of(entry)(part.after(from_here)).after(start)
+        if len(new):
+            member.passed += len(new)
             self.lane.tagging = True
-            self._emit(tag, seqs[new:], stamps[new:], records[new:], frames)
+            self._emit(tag, new, frames)
 
-    def _native(self, entry: Entry) -> Native:
-        found = self._runners.get(entry)
+    def _judge_of(self, entry: Entry) -> StretchJudge:
+        found = self._judges.get(entry)
         if found is None:
-            assert entry.interest is not None
-            found = self._runners[entry] = entry.interest.start(self._channel.node.clock)
+            source = self._source
+            found = StretchJudge(entry.interest, source.name, source.node, clock=self._channel.node.clock)
+            self._judges[entry] = found
         return found
 
-    def _emit(self, tag: int, seqs: Any, stamps: Any, records: list[bytes], frames: list[bytes]) -> None:
+    def _emit(self, tag: int, part: Stretch, frames: list[bytes]) -> None:
         """Frames of what was read and judged, each kept until it is acknowledged like any other."""
-        lane = self.lane
+        lane, seqs, stamps, records = self.lane, part.seqs, part.stamps, part.records
         for start in range(0, len(records), MAX_EVENTS):
             end = start + MAX_EVENTS
             numbers, times, some = seqs[start:end].tolist(), stamps[start:end].tolist(), records[start:end]
@@ -183,11 +181,3 @@ class CatchUp:
                     header=lane.header,
                 )
                 lane.framed(numbers[last - 1], last - first, frame, frames)
-
-
-def _rows(part: Logged, rows: Any, type: Any) -> tuple[Any, Any, list[bytes]]:
-    if len(rows) == len(part):
-        return part.seqs, part.stamps, part.records(type)
-    if part.data is not None:
-        return part.seqs[rows], part.stamps[rows], [part.data[row] for row in rows.tolist()]
-    return part.seqs[rows], part.stamps[rows], type.arrow_to_records(part.batch.take(rows))

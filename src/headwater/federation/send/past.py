@@ -27,10 +27,10 @@ def recollect(crossing: Crossing, wishes: list[Wish]) -> Pasts:
     """What sources remember, for wishes that ask for it, and that are about to be in force: most of it is judged now,
     while sources go on."""
     channel = crossing.channel
-    if channel.recorder is None:
+    if not channel.backlog.remembers:
         return []
     found = [
-        (wish, Recollection(channel, channel.recorder, crossing.wishes[wish.tag][0], wish.history))
+        (wish, Recollection(channel, crossing.wishes[wish.tag][0], wish.history))
         for wish in wishes
         if wish.history and wish.tag in crossing.wishes
     ]

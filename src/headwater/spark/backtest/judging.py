@@ -25,7 +25,7 @@ from headwater.late import np, pa
 from headwater.match import Matcher
 from headwater.match.counters import KINDS
 from headwater.match.matching import new_totals
-from headwater.native.batch import BatchProgram, BatchResult, batch_code
+from headwater.native.batch import BatchProgram, batch_code
 from headwater.native.record import is_long, uses_meta
 from headwater.spark.backtest.sizes import heap_fields, record_sizes
 from headwater.spark.backtest.subscriptions import Wanted
@@ -217,9 +217,4 @@ def fault_row(found: Mapping[Any, int]) -> list[int]:
     return [found.get(kind, 0) for kind in KINDS]
 
 
-def passed(result: BatchResult) -> Any:
-    """Which rows passed, as an array of bool."""
-    return result.selection.fill_null(False).to_numpy(zero_copy_only=False)
-
-
-__all__ = ["Entry", "Judge", "Matching", "crosses_alone", "fault_row", "pack", "passed"]
+__all__ = ["Entry", "Judge", "Matching", "crosses_alone", "fault_row", "pack"]

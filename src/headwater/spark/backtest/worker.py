@@ -20,7 +20,7 @@ from headwater.decoders import msgpack_decoder
 from headwater.errors import StoreError
 from headwater.late import np, pa, pq
 from headwater.spark.backtest.chunk import Chunk, ClassWeights, RowWeights, Weights, cells_of
-from headwater.spark.backtest.judging import Entry, Judge, fault_row, passed
+from headwater.spark.backtest.judging import Entry, Judge, fault_row
 from headwater.spark.backtest.sizes import record_sizes
 from headwater.spark.backtest.tally import Key, Tally
 from headwater.spark.frame import LOG_META
@@ -185,7 +185,7 @@ class _Work:
         for start, end, native in self._natives(entry, chunk):
             part = batch.slice(start, end - start)
             result = native.run(part, meta=chunk.meta(start, end))
-            flags.append(passed(result))
+            flags.append(result.passed)
             unsure.append(result.selection.is_null().to_numpy(zero_copy_only=False))
             faults += fault_row(result.counts.faults)
             if result.output is not None:
@@ -279,7 +279,7 @@ class Round:
         else:
             program = judge.programs[entry.number]
             result = program.run(self.batch, meta=chunk.meta() if entry.meta else None)
-            flags = passed(result)
+            flags = result.passed
             if result.counts.undecided or result.counts.faults:
                 self.uncertain(entry, result, bool(result.counts.faults))
             if result.output is not None:

@@ -84,7 +84,7 @@ class Judge:
     def _run(self, native: Native, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
         meta = {name: batch.column(column) for name, column in META.items()} if self._meta else None
         result = native.batch(self._interest.type.conform(batch), meta=meta)
-        rows = np.flatnonzero(result.selection.fill_null(False).to_numpy(zero_copy_only=False))
+        rows = result.rows
         self.evaluated += batch.num_rows
         self.passed += len(rows)
         own = [name for name in self.columns if result.output is None or name in META.values()]

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from headwater.channel.names import Pattern
 from headwater.channel.services import Service
-from headwater.errors import ClosedError, EncodeError, StoreError
+from headwater.errors import ClosedError, StoreError
 from headwater.extras import require
-from headwater.late import np, pc
 from headwater.store.log.settings import Log
 
 if TYPE_CHECKING:
-    from headwater.channel.routing.contract import RoutedChannel
+    from headwater.channel.backlog.contract import RememberedChannel
     from headwater.store.log.channel_log import ChannelLog
-    from headwater.types import EventType
+    from headwater.store.log.reader import ChannelReader
 
 log = logging.getLogger("headwater")
 OWN = "headwater."  # channels on which a node speaks of itself
 NAMED = 5  # channels that a warning names
-ROWS = 16_384  # events that are read in one go
 
 
 class NodeLogs(Service):
@@ -45,7 +43,7 @@ class NodeLogs(Service):
         """Whether a channel of that name is logged."""
         return not channel.startswith(OWN) and any(each.matches(channel) for each in self._patterns)
 
-    def of(self, channel: RoutedChannel) -> ChannelLog | None:
+    def of(self, channel: RememberedChannel) -> ChannelLog | None:
         """The log of a channel, if it has one; StoreError if it cannot be opened."""
         if not self.wants(channel.name):
             return None
@@ -67,9 +65,17 @@ class NodeLogs(Service):
             return found
 
     def known(self, channel: str) -> ChannelLog | None:
-        """The log of a channel of that name, if it is open."""
-        with self._lock:
-            return self._open.get(channel)
+        """The log of a channel of that name, if it is open. No lock is needed: who reads the past may hold a source's,
+        and another log may just be opened, which takes its time."""
+        return self._open.get(channel)
+
+    def reader(self, channel: str) -> ChannelReader | None:
+        """What reads this node's part of a channel's log, whether that is open or not; None if there is none yet."""
+        from headwater.store.log.layout import ChannelFolder
+        from headwater.store.log.reader import ChannelReader
+
+        there = ChannelFolder.of(self.settings.folder, channel).common_metadata.exists()
+        return ChannelReader(self.settings.folder, channel, nodes=(self.node,)) if there else None
 
     def release(self, channel: str) -> ChannelLog | None:
         """The log of a channel that is closed, if it has one: its files are not kept open for good. It is to be ended
@@ -131,68 +137,4 @@ class NodeLogs(Service):
             return {"folder": str(self.settings.folder), "open": sorted(self._open)}
 
 
-class Logged(NamedTuple):
-    """Events of one source from its log, in their order: numbers, times (nanoseconds), and rows of the channel's type,
-    or, where that carries bytes, records."""
-
-    seqs: Any
-    stamps: Any
-    batch: Any
-    data: list[bytes] | None
-
-    def __len__(self) -> int:
-        return len(self.seqs)
-
-    def records(self, type: Any) -> list[bytes]:
-        found: list[bytes] = self.data if self.data is not None else type.arrow_to_records(self.batch)
-        return found
-
-
-def read(found: ChannelLog, channel: RoutedChannel, source: str, after: int, upto: int) -> Iterator[Logged]:
-    """Events of a source, after < number <= upto. Those that are none of the channel's present type, because they lack
-    a field that it must have or have a value that it cannot, are left out."""
-    if after >= upto:
-        return
-    from headwater.store.log.schema import SEQ, TIME
-
-    found.check()
-    reader, type = found.reader(), channel.type
-    for batch in reader.read(node=found.node, source=source, after=after, upto=upto, rows=ROWS):
-        seqs = batch.column(SEQ).to_numpy(zero_copy_only=False)
-        stamps = batch.column(TIME).cast("int64").to_numpy(zero_copy_only=False) * 1000
-        if type is None:
-            yield Logged(seqs, stamps, None, batch.column("data").to_pylist())
-            continue
-        try:
-            rows = type.conform(batch)
-        except EncodeError:
-            kept = _fitting(type, batch)
-            if not len(kept):
-                continue
-            rows, seqs, stamps = type.conform(batch.take(kept)), seqs[kept], stamps[kept]
-        yield Logged(seqs, stamps, rows, None)
-
-
-def _fitting(type: EventType, batch: Any) -> Any:
-    """The rows that are events of a type, where some are not."""
-    whole = np.ones(batch.num_rows, bool)
-    for field in type.record.fields:
-        if not field.optional and field.name in batch.schema.names:
-            whole &= pc.is_valid(batch.column(field.name)).to_numpy(zero_copy_only=False)
-        elif not field.optional:
-            whole[:] = False
-    fitting, left = [], [np.flatnonzero(whole)]  # what else there is shows when it is tried, a half at a time
-    while left:
-        rows = left.pop()
-        try:
-            if len(rows):
-                type.conform(batch.take(rows))
-            fitting.append(rows)
-        except EncodeError:
-            half = len(rows) // 2
-            if half:
-                left += [rows[half:], rows[:half]]
-    return np.concatenate(fitting) if fitting else np.zeros(0, np.int64)
-
-
-__all__ = ["Log", "Logged", "NodeLogs", "read"]
+__all__ = ["Log", "NodeLogs"]

@@ -1,0 +1,192 @@
+"""The log of a channel as its backlog, and both together: what a ring has from there, what is older from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from headwater.channel.backlog.contract import Reading, judge_of
+from headwater.channel.backlog.ring import Copied, Rings
+from headwater.channel.backlog.stretch import Stretch, StretchJudge
+from headwater.errors import EncodeError
+from headwater.late import np, pc
+
+if TYPE_CHECKING:
+    from headwater.channel.backlog.contract import RememberedChannel
+    from headwater.channel.backlog.node_logs import NodeLogs
+    from headwater.interest import Interest
+    from headwater.store.log.reader import Scan, Span
+    from headwater.types import EventType
+
+ROWS = 16_384  # events that are read in one go
+
+
+class LogBacklog:
+    """The backlog of a channel that is logged: all that the log has, also of sources that are no more, and of those
+    that an earlier process had."""
+
+    remembers = True
+
+    def __init__(self, channel: RememberedChannel, logs: NodeLogs) -> None:
+        self._channel, self._logs = channel, logs
+
+    def first(self, source: str) -> int:
+        span = self._span(source)
+        return self.last(source) + 1 if span is None else span.first
+
+    def last(self, source: str) -> int:
+        if self.passes_on(source):
+            return 0
+        found = self._logs.known(self._channel.name)
+        if found is not None:
+            return found.last(source)
+        span = self._span(source)
+        return 0 if span is None else span.last
+
+    def read(
+        self, source: str, after: int = 0, upto: int | None = None, interest: Interest | StretchJudge | None = None
+    ) -> Reading:
+        """`StoreError` or `OSError`, here or when it is read on, where the log cannot be read."""
+        last = self.last(source)
+        upto = last if upto is None else min(upto, last)
+        return Reading(self.scanned(source, after, upto), after, upto, judge_of(interest, self._channel, source))
+
+    def scanned(self, source: str, after: int, upto: int) -> Scanned:
+        """What there is of it; the files are opened when the first is asked for."""
+        return Scanned(partial(self._scan, source, after, upto), self._channel.type)
+
+    def _scan(self, source: str, after: int, upto: int) -> Scan | None:
+        found = self._logs.known(self._channel.name)
+        if found is not None:
+            found.check()
+        reader = self._logs.reader(self._channel.name) if after < upto else None
+        if reader is None:
+            return None
+        return reader.read(node=self._logs.node, source=source, after=after, upto=upto, rows=ROWS)
+
+    def passes_on(self, source: str) -> bool:
+        """Whether a source that is open now is not logged: its events are another node's."""
+        found = self._channel.sources.get(source)
+        return found is not None and found.log is None
+
+    def _span(self, source: str) -> Span | None:
+        reader = None if self.passes_on(source) else self._logs.reader(self._channel.name)
+        return None if reader is None else next((each for each in reader.sources() if each.source == source), None)
+
+
+class Scanned:
+    """Stretches of a scan of a log. Events that are none of the channel's present type, because they lack a field that
+    it must have or have a value that it cannot, are left out."""
+
+    def __init__(self, scan: Callable[[], Scan | None], type: EventType | None) -> None:
+        self._open, self._type = scan, type
+        self._scan: Scan | None = None
+
+    @property
+    def gap(self) -> tuple[int, int] | None:
+        return None if self._scan is None else next(iter(self._scan.removed), None)
+
+    def __iter__(self) -> Iterator[Stretch]:
+        self._scan = scan = self._open()
+        if scan is None:
+            return
+        from headwater.store.log.schema import SEQ, TIME
+
+        type = self._type
+        for batch in scan:
+            seqs = batch.column(SEQ).to_numpy(zero_copy_only=False)
+            stamps = batch.column(TIME).cast("int64").to_numpy(zero_copy_only=False) * 1000
+            upto = int(seqs[-1])
+            if type is None:
+                yield Stretch(upto, seqs, stamps, None, records=batch.column("data").to_pylist())
+                continue
+            try:
+                rows = type.conform(batch)
+            except EncodeError:
+                kept = _fitting(type, batch)
+                if not len(kept):
+                    yield Stretch(upto, seqs[:0], stamps[:0], type, records=[])
+                    continue
+                rows, seqs, stamps = type.conform(batch.take(kept)), seqs[kept], stamps[kept]
+            yield Stretch(upto, seqs, stamps, type, rows=rows)
+
+
+def _fitting(type: EventType, batch: Any) -> Any:
+    """The rows that are events of a type, where some are not."""
+    whole = np.ones(batch.num_rows, bool)
+    for field in type.record.fields:
+        if not field.optional and field.name in batch.schema.names:
+            whole &= pc.is_valid(batch.column(field.name)).to_numpy(zero_copy_only=False)
+        elif not field.optional:
+            whole[:] = False
+    fitting, left = [], [np.flatnonzero(whole)]  # what else there is shows when it is tried, a half at a time
+    while left:
+        rows = left.pop()
+        try:
+            if len(rows):
+                type.conform(batch.take(rows))
+            fitting.append(rows)
+        except EncodeError:
+            half = len(rows) // 2
+            if half:
+                left += [rows[half:], rows[:half]]
+    return np.concatenate(fitting) if fitting else np.zeros(0, np.int64)
+
+
+class RingsBeforeLog:
+    """Both, of a channel that is logged and whose last events are kept in memory as well: what is near the end needs
+    no file."""
+
+    remembers = True
+
+    def __init__(self, channel: RememberedChannel, logs: NodeLogs) -> None:
+        self._channel, self._rings, self._log = channel, Rings(channel), LogBacklog(channel, logs)
+
+    def first(self, source: str) -> int:
+        return self._of(source).first(source)
+
+    def last(self, source: str) -> int:
+        return self._of(source).last(source)
+
+    def read(
+        self, source: str, after: int = 0, upto: int | None = None, interest: Interest | StretchJudge | None = None
+    ) -> Reading:
+        if self._log.passes_on(source):
+            return self._rings.read(source, after, upto, interest)
+        last = self._log.last(source)
+        upto = last if upto is None else min(upto, last)
+        parts = self._parts(source, after, upto)
+        return Reading(parts, after, upto, judge_of(interest, self._channel, source))
+
+    def _of(self, source: str) -> Rings | LogBacklog:
+        return self._rings if self._log.passes_on(source) else self._log
+
+    def _parts(self, source: str, after: int, upto: int) -> Joined:
+        """From the log what the ring has no longer, and what it has not yet."""
+        first, events = self._rings.copied(source, after)
+        if not events:
+            return Joined([self._log.scanned(source, after, upto)])
+        start = min(first, events[0][0]) - 1
+        end = min(events[-1][0], upto)
+        found: list[Copied | Scanned] = [] if start <= after else [self._log.scanned(source, after, min(start, upto))]
+        if start < upto:
+            found.append(Copied(events, first, max(after, start), end, self._channel.type))
+            if end < upto:
+                found.append(self._log.scanned(source, end, upto))
+        return Joined(found)
+
+
+class Joined:
+    """One after the other."""
+
+    def __init__(self, parts: list[Copied | Scanned]) -> None:
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[Stretch]:
+        return chain.from_iterable(self._parts)
+
+    @property
+    def gap(self) -> tuple[int, int] | None:
+        return self._parts[0].gap if self._parts else None
