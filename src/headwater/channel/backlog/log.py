@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.backlog.contract import Reading, judge_of
 from headwater.channel.backlog.ring import Copied, Rings
 from headwater.channel.backlog.stretch import Stretch, StretchJudge
-from headwater.errors import EncodeError
+from headwater.errors import EncodeError, StoreError
 from headwater.late import np, pc
 
 if TYPE_CHECKING:
@@ -58,12 +58,16 @@ class LogBacklog:
         return Scanned(partial(self._scan, source, after, upto), self._channel.type)
 
     def _scan(self, source: str, after: int, upto: int) -> Scan | None:
-        found = self._logs.known(self._channel.name)
-        if found is not None:
-            found.check()
-        reader = self._logs.reader(self._channel.name) if after < upto else None
-        if reader is None:
+        if after >= upto:
             return None
+        found = self._logs.known(self._channel.name)
+        if found is None:
+            reader = self._logs.reader(self._channel.name)
+        else:
+            found.check()
+            reader = found.reader()
+        if reader is None:
+            raise StoreError(f"the log of {self._channel.name} has events up to {upto} of {source!r}, and is gone")
         return reader.read(node=self._logs.node, source=source, after=after, upto=upto, rows=ROWS)
 
     def passes_on(self, source: str) -> bool:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headwater.channel.backlog.contract import Reading, judge_of
 from headwater.channel.backlog.stretch import Stretch, StretchJudge
-from headwater.late import np
 
 if TYPE_CHECKING:
     from headwater.channel.backlog.contract import RememberedChannel
@@ -137,5 +136,4 @@ class Copied:
             end = start + STRETCH_EVENTS
             seqs, stamps, records = zip(*self._events[start:end], strict=True)
             upto = self._upto if end >= len(self._events) else seqs[-1]
-            numbers, times = np.array(seqs, np.int64), np.array(stamps, np.int64)
-            yield Stretch(upto, numbers, times, self._type, records=list(records))
+            yield Stretch(upto, seqs, stamps, self._type, records=list(records))

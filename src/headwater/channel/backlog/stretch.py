@@ -3,6 +3,7 @@ published before is judged, for sinks that come later, for peers that catch up, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.ir.interp import EventContext
@@ -23,17 +24,37 @@ class Stretch:
     It speaks of all numbers after the stretch before it and up to `upto`: one that is not among `seqs` has not passed
     the interest that was asked for, is no event of the channel's present type, or was never given."""
 
-    __slots__ = ("_records", "_rows", "seqs", "stamps", "type", "upto")
+    __slots__ = ("_records", "_rows", "_seqs", "_stamps", "type", "upto")
 
     def __init__(
         self, upto: int, seqs: Any, stamps: Any, type: EventType | None, *, records: Any = None, rows: Any = None
     ) -> None:
-        """`type` is that of the events; None for bytes, of which there are `records` only."""
-        self.upto, self.seqs, self.stamps, self.type = upto, seqs, stamps, type
+        """Numbers and times are arrays, or sequences, which become arrays if someone wants them. `type` is that of the
+        events; None for bytes, of which there are `records` only."""
+        self.upto, self._seqs, self._stamps, self.type = upto, seqs, stamps, type
         self._records, self._rows = records, rows
 
     def __len__(self) -> int:
-        return len(self.seqs)
+        return len(self._seqs)
+
+    @property
+    def seqs(self) -> Any:
+        if isinstance(self._seqs, Sequence):
+            self._seqs = np.array(self._seqs, np.int64)
+        return self._seqs
+
+    @property
+    def stamps(self) -> Any:
+        if isinstance(self._stamps, Sequence):
+            self._stamps = np.array(self._stamps, np.int64)
+        return self._stamps
+
+    def events(self) -> Iterator[tuple[int, int, bytes]]:
+        """Number, time and record of each."""
+        seqs, stamps = self._seqs, self._stamps
+        seqs = seqs if isinstance(seqs, Sequence) else seqs.tolist()
+        stamps = stamps if isinstance(stamps, Sequence) else stamps.tolist()
+        return zip(seqs, stamps, self.records, strict=True)
 
     @property
     def records(self) -> list[bytes]:
@@ -131,9 +152,8 @@ class StretchJudge:
             test = self.runner.test
             return np.flatnonzero(np.fromiter(map(test, stretch.records), bool, len(stretch))), None
         run, places, made = self.runner.run, list[int](), list[bytes]()
-        known = zip(stretch.seqs.tolist(), (stretch.stamps // 1000).tolist(), stretch.records, strict=True)
-        for place, (seq, time, record) in enumerate(known):
-            result = run(record, EventContext(self._source, self._node, seq, time))
+        for place, (seq, stamp, record) in enumerate(stretch.events()):
+            result = run(record, EventContext(self._source, self._node, seq, stamp // 1000))
             if result.passed:
                 places.append(place)
                 if result.output is not None:

@@ -125,8 +125,7 @@ class _Past:
         reading = self._backlog.read(source.key, after, upto, self._judge)
         for part in reading:
             now, priority = perf_counter_ns(), source.priority
-            rows = zip(part.seqs.tolist(), part.stamps.tolist(), part.records, strict=True)
-            found += [Letter(None, record, source, seq, stamp, now, priority) for seq, stamp, record in rows]
+            found += [Letter(None, record, source, seq, stamp, now, priority) for seq, stamp, record in part.events()]
         return found, reading.reached
 
     def settle(self) -> None:

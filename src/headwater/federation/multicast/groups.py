@@ -17,13 +17,13 @@ The outlet's lock `building` is taken after the wiring's and before those of sou
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from headwater.channel.backlog.ring import Ring
 from headwater.channel.routing.wiring import Move
 from headwater.errors import ClosedError, ConfigError, ConfigProblem
 from headwater.federation.multicast.receiver import Hearing
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.table import Peers
     from headwater.federation.send.crossing import Crossing
+    from headwater.federation.send.lane import Kept
 
 MOST_UNREAD = 65_536  # frames that may wait for a peer's link
 PROGRESS_SECONDS = 0.05  # after which peers are told how far a source that pauses has come
@@ -64,7 +65,7 @@ class Groups:
         self.crossings: dict[Channel, GroupCrossing] = {}
         self.lanes: dict[int, GroupLane] = {}  # by sid
         # What peers have not acknowledged that left a group, and want the rest over their link: by peer and sid.
-        self.rests: dict[tuple[str, int], deque[tuple[int, bytes]]] = {}
+        self.rests: dict[tuple[str, int], Ring[Kept]] = {}
         self.unsaid: set[GroupLane] = set()  # of which peers are to be told how far they have come
         self._beating = False
 
@@ -174,9 +175,9 @@ class Groups:
         """A peer leaves: what it has not got goes over its link, before anything else of these sources."""
         frames: list[bytes] = []
         for lane in share.announced:
-            kept = [each for each in lane.kept if each.number > share.acked.get(lane, 0)] if share.reliable else []
+            kept = lane.kept.after(share.acked.get(lane, 0)) if share.reliable else []
             if crossing.wishes and kept:
-                self.rests[peer.id, lane.sid] = deque((each.number, each.frame) for each in kept)
+                self.rests[peer.id, lane.sid] = Ring(kept)
             frames += [each.frame for each in kept]
             frames.append(share.progress([lane]))
         if crossing.wishes:
@@ -216,8 +217,7 @@ class Groups:
         """A peer has done with all frames of a source up to this one."""
         rest = self.rests.get((peer.id, sid))
         if rest is not None:
-            while rest and rest[0][0] <= number:
-                rest.popleft()
+            rest.release(number)
             if not rest:
                 self.rests.pop((peer.id, sid), None)
         lane = self.lanes.get(sid)
@@ -236,7 +236,7 @@ class Groups:
         if len(peer.control) > MOST_UNREAD // 2:
             return  # it does not take what it has asked for before
         if rest is not None and peer.link is not None:
-            peer.control.extend([frame for number, frame in list(rest) if after < number <= upto])
+            peer.control.extend([each.frame for each in rest.after(after) if each.number <= upto])
             peer.send_soon()
         if lane is None or share is None or not share.reliable:
             return
@@ -263,7 +263,7 @@ class Groups:
         for (node, sid), rest in list(self.rests.items()):
             if node == peer.id:
                 if sid in positions:
-                    rests += [frame for number, frame in rest if number > positions[sid]]
+                    rests += [each.frame for each in rest.after(positions[sid])]
                 else:
                     self.rests.pop((node, sid), None)  # it has got all of it, and the end
         frames += [wire.encode_control(Ends(sid)) for sid in positions if sid & GROUP and sid not in known]

@@ -198,7 +198,7 @@ class GroupLane(Lane):
 
     def after(self, number: int, upto: int) -> list[bytes]:
         """Frames that are kept, after one and up to another that has gone out."""
-        return [each.frame for each in list(self.kept) if number < each.number <= upto]
+        return [each.frame for each in self.kept.after(number) if each.number <= upto]
 
     def first_after(self, number: int) -> int:
         """The first frame after this one that can still be had."""

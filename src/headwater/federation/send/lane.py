@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from headwater.channel.backlog.ring import Ring
 from headwater.channel.concurrency.bounded_queue import Waiters
 from headwater.federation.send.catch_up import CatchUp
 from headwater.federation.send.frame_builder import MAX_EVENTS, MAX_RECORD_BYTES, FrameBuilder
@@ -68,7 +69,7 @@ class Lane(FrameBuilder):
         # The last event that is in a frame, and that was taken out to be put in one.
         self.sent = self.last = 0 if flow is None else flow.seen
         self.pending: list[Pending] = []
-        self.kept: deque[Kept] = deque()
+        self.kept: Ring[Kept] = Ring()  # frames after the peer's cursor: what it has acknowledged
         self._forgotten: deque[tuple[int, int]] = deque()  # number and events of frames that are kept no longer
         self._chunk_surplus = 0  # events in waiting chunks beyond one each
         # Of what was put in, and of what was taken out, so many were no events: numbers, which machine code counts as
@@ -402,9 +403,8 @@ class Lane(FrameBuilder):
 
     def acknowledged(self, number: int) -> None:
         """The peer has done with all frames up to this one."""
-        kept, done = self.kept, 0
-        while kept and kept[0].number <= number:
-            done += kept.popleft().events
+        kept = self.kept
+        done = sum(each.events for each in kept.release(number))
         while self._forgotten and self._forgotten[0][0] <= number:
             self._forgotten.popleft()  # it had arrived
         if done:
@@ -450,7 +450,7 @@ class Lane(FrameBuilder):
             self.settle(done)
         self.dropped += sum(events for number, events in self._forgotten if received is None or number > received)
         self._forgotten.clear()
-        missing = [each for each in self.kept if received is None or each.number > received]
+        missing = list(self.kept) if received is None else self.kept.after(received)
         first = missing[0].number if missing else self.number + 1
         return first, [wire.resent(each.frame) for each in missing]
 
