@@ -169,16 +169,14 @@ class RingsBeforeLog:
 
     def _parts(self, source: str, after: int, upto: int) -> Joined:
         """From the log what the ring has no longer, and what it has not yet."""
-        first, events = self._rings.copied(source, after)
-        if not events:
+        _, events = self._rings.copied(source, after)
+        if not events or events[0][0] > upto:
             return Joined([self._log.scanned(source, after, upto)])
-        start = min(first, events[0][0]) - 1
-        end = min(events[-1][0], upto)
-        found: list[Copied | Scanned] = [] if start <= after else [self._log.scanned(source, after, min(start, upto))]
-        if start < upto:
-            found.append(Copied(events, first, max(after, start), end, self._channel.type))
-            if end < upto:
-                found.append(self._log.scanned(source, end, upto))
+        start, end = events[0][0] - 1, min(events[-1][0], upto)
+        found: list[Copied | Scanned] = [self._log.scanned(source, after, start)] if start > after else []
+        found.append(Copied(events, start + 1, start, end, self._channel.type))
+        if end < upto:
+            found.append(self._log.scanned(source, end, upto))
         return Joined(found)
 
 
