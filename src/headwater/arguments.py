@@ -28,6 +28,7 @@ def number(text: str, expected: str, *, below: float) -> float:
 
 
 def seconds(text: str) -> float:
+    """So many seconds, from 0 on."""
     return number(text, "seconds", below=1e9)
 
 

@@ -29,7 +29,7 @@ class Reading(Event):
 def walk(title: str) -> list[list[str]]:
     """The files of each row of a table of the page; those in brackets left out."""
     text = PAGE.read_text(encoding="utf-8")
-    table = text[text.index(title) :].split("\n\n")[1]
+    table = next(each for each in text[text.index(title) :].split("\n\n") if each.startswith("| | file"))
     rows = []
     for line in table.splitlines()[2:]:
         files = re.findall(r"`([a-z_/]+\.py)`", line.split("|")[2])
@@ -119,3 +119,19 @@ def test_the_slow_path_is_the_one_on_the_page(make: Nodes) -> None:
     with tracking() as tracks:
         seen = follow(tracks, make, subscribe)
     assert tracks.came_by(visible(rows)), seen
+
+
+def test_an_interest_goes_the_way_on_the_page(make: Nodes) -> None:
+    rows = walk("## One interest")
+    files = {each for row in rows for each in row}
+    assert len(files) <= 25
+    with tracking() as tracks:
+        lab, desk = make("lab"), make("desk")
+        lab.channel("machines", Reading).source("s")
+        machines = desk.channel("machines", Reading)
+        make.together()
+        tracks.on = True
+        machines.subscribe(print, "level > 0.5")
+        make.ready(desk)
+        tracks.on = False
+    assert tracks.came_by(visible(rows)), tracks.seen
