@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 class RememberedNode(Protocol):
+    """The node of a channel whose events are remembered."""
+
     @property
     def name(self) -> str: ...
     @property
@@ -34,6 +36,8 @@ class RememberedSource(Protocol):
 
 
 class RememberedChannel(Protocol):
+    """A channel whose events are remembered: by rings of its sources, or by the node's log."""
+
     @property
     def name(self) -> str: ...
     @property

@@ -93,6 +93,8 @@ class Scanned:
         return None if self._scan is None else next(iter(self._scan.removed), None)
 
     def __iter__(self) -> Iterator[Stretch]:
+        """One stretch for each batch of the scan, also where nothing of it fits the type: a cursor goes on past it. The
+        log is opened now, not before."""
         self._scan = scan = self._open()
         if scan is None:
             return
