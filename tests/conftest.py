@@ -15,10 +15,12 @@ import pytest
 from hypothesis import settings
 from tools.java_archive import options as java_options
 
+from tests.effort import examples
+
 os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
 
 # How long an example takes says nothing: machines are busy, and the first one may compile.
-settings.register_profile("headwater", settings(), deadline=None)
+settings.register_profile("headwater", settings(), deadline=None, max_examples=examples(100))
 settings.load_profile("headwater")
 
 COSTLY = 1.0  # seconds: files that cost less are summed up

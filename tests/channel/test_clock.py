@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headwater.channel.time.clock import Clock, ManualClock, SystemClock
 from headwater.channel.time.timer_engine import Timers
+from tests.effort import examples
 
 
 def test_the_system_clock_goes_forward_and_tells_the_wall_time() -> None:
@@ -35,7 +36,7 @@ def test_wall_time_goes_along() -> None:
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=50))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_steps_of_decimal_fractions_add_up(steps: list[int]) -> None:
     clock = ManualClock()
     for step in steps:

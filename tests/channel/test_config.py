@@ -18,6 +18,7 @@ from headwater.channel.time.clock import SystemClock
 from headwater.errors import ConfigError, HeadwaterError, ServiceError
 from headwater.store.log import Log
 from headwater.store.log.location import misplaced
+from tests.effort import examples
 
 POOLS = [Pool, ByPriority, ByDeadline]
 
@@ -167,7 +168,7 @@ configs = st.builds(
 
 
 @given(configs)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_is_shown_means_the_same(config: Config) -> None:
     assert Config.parse(config.to_toml()) == config
 

@@ -18,6 +18,7 @@ from headwater import About, Node
 from headwater.dispatch import WAIT
 from headwater.store import NodeState
 from tests.channel.far import DURABLE
+from tests.effort import examples
 
 CHILD = """
 import os, sqlite3, sys
@@ -122,7 +123,7 @@ def test_killed_within_a_transaction_nothing_is_lost_or_written_twice(tmp_path: 
 # ── any sequence of ends ──
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     lives=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.booleans()), min_size=1, max_size=5),
     failing=st.sets(st.integers(1, 40), max_size=4),

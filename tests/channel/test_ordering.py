@@ -24,6 +24,7 @@ from headwater.errors import ClosedError, QueueFull, SubscriptionError
 from headwater.testing import ManualClock
 from headwater.timers import SystemClock
 from tests.channel.concurrency import GUARD, STRATEGIES, Flag, Log, Number, Threads, conserved, world
+from tests.effort import examples
 
 SOON = 1.0  # seconds, more than any event of local sources waits
 
@@ -101,7 +102,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(steps=STEPS, end=st.sampled_from(["cancel", "close", "time"]), pull=st.booleans())
 def test_whatever_happens_events_come_in_order_and_all_of_them(
     steps: list[tuple[str, int]], end: str, pull: bool

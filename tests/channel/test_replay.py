@@ -16,6 +16,7 @@ from headwater.errors import ClosedError, StoreError
 from headwater.store.log.layout import DAY_MICROSECONDS
 from headwater.store.log.log_folder import LogFiles
 from headwater.store.log.settings import Log
+from tests.effort import examples
 from tests.store.log.logs import CHANNEL, DAY0, Logged, as_type, sighting
 
 
@@ -60,7 +61,7 @@ class TestAsFastAsPossible:
             assert (report.first, report.last) == (DAY0 + 1_000_000, DAY0 + 10_000_000)
             assert not node.channel(CHANNEL).sources  # withdrawn again
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_against_a_list(self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
         log = Logged(tmp_path_factory.mktemp("log"))

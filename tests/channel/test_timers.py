@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headwater.channel.time.clock import ManualClock, SystemClock
 from headwater.channel.time.timer_engine import Timers
 from headwater.errors import ClosedError
+from tests.effort import examples
 
 GUARD = 120.0  # against hanging; nothing here takes long
 
@@ -71,7 +72,7 @@ def test_due_time_first_then_priority_then_order_of_setting() -> None:
     st.lists(st.tuples(st.integers(0, 20), st.integers(-2, 2), st.booleans()), max_size=30),
     st.lists(st.integers(0, 8), max_size=10),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_any_timers_and_any_steps(wanted: list[tuple[int, int, bool]], steps: list[int]) -> None:
     clock = ManualClock()
     timers = Timers(clock, "n")

@@ -14,6 +14,7 @@ from headwater.correlation import all_of, on
 from headwater.errors import ClosedError, SubscriptionError
 from tests.channel.concurrency import Threads
 from tests.channel.events import Sighting, badges, sighting
+from tests.effort import examples
 
 NAMES = ("east", "west", "north")
 ZONES = st.frozensets(st.sampled_from(NAMES), max_size=3)
@@ -41,7 +42,7 @@ def test_an_event_reaches_a_sink_iff_they_share_a_zone() -> None:
         assert badges(got["whole"]) == [1, 2, 3, 4, 5]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(
     sources=st.lists(ZONES, min_size=1, max_size=4),
     sinks=st.lists(st.tuples(ZONES, st.sampled_from([None, "level > 0.5", "level > 0.2"])), min_size=1, max_size=6),

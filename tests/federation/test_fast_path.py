@@ -45,6 +45,7 @@ from headwater.ir.interp import Status
 from headwater.native.record import Result
 from headwater.types import event_type
 from tests.channel.concurrency import Threads
+from tests.effort import examples
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 
 
@@ -280,7 +281,7 @@ def test_a_source_of_another_node_says_that_it_does_not_publish(pair: tuple[Node
     source.close()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(first=which, least=least, steps=STEPS)
 def test_the_same_as_by_python(pair: Any, first: int, least: int, steps: list[Any]) -> None:
     sides = [Side(*pair, native) for native in TWICE]

@@ -19,6 +19,7 @@ from headwater.federation.gateway.gateway import Gateway
 from headwater.federation.interests.conjunction import combined
 from headwater.federation.node import Node
 from headwater.interest import as_event_type
+from tests.effort import examples
 from tests.federation.nodes import GUARD, Log, eventually
 
 CHANNEL = "ie.tcd.sighting"
@@ -506,7 +507,7 @@ def test_what_is_wrong_is_said() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 2)), max_size=200))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_seen_is_a_set(numbers: list[tuple[int, int]]) -> None:
     seen, known = SeenOnce(), set()
     for number, tag in numbers:
@@ -524,7 +525,7 @@ FILTERS = ["x > 3", "x < 2", "x == 5 or y == 1", "x + y > 6", "x != 4 and y > 0"
 
 
 @given(st.sampled_from([None, *FILTERS]), st.lists(st.sampled_from(FILTERS), min_size=1, max_size=4))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_what_a_gateway_asks_for(filter: str | None, wants: list[str]) -> None:
     type = as_event_type(Pair)
     where = None if filter is None else Interest(filter, type)

@@ -32,6 +32,7 @@ from headwater.federation.wire import log_requests as log_messages
 from headwater.federation.wire.log_requests import Logged, Read
 from headwater.logs import LogFiles, LogReader
 from headwater.store.log import retention
+from tests.effort import examples
 from tests.federation.nodes import eventually, nodes
 
 Lab = tuple[Node, Node, LogClient]
@@ -258,7 +259,7 @@ def test_everything_in_order(lab: Lab) -> None:
     ]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     after=st.integers(0, COUNT),
     size=st.integers(0, COUNT),
@@ -574,7 +575,7 @@ FIELDS = {
 }
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(question=st.fixed_dictionaries({}, optional=FIELDS), kind=st.sampled_from(["Read", "Read", "Logged", "Other"]))
 def test_hostile_questions_are_answered_by_refusals(lab: Lab, question: dict[str, Any], kind: str) -> None:
     alpha, _, client = lab
@@ -588,7 +589,7 @@ def test_hostile_questions_are_answered_by_refusals(lab: Lab, question: dict[str
     assert alpha._engine is not None and alpha._engine.fabric.failures["log"] == 0
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(payload=st.binary(max_size=400) | st.binary(max_size=100).map(lambda tail: b"HWE2" + tail))
 def test_garbage(lab: Lab, payload: bytes) -> None:
     alpha, _, client = lab

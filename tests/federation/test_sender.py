@@ -21,6 +21,7 @@ from headwater.federation.transport.connection import dial
 from headwater.federation.transport.listener import Listener
 from headwater.federation.transport.sender import Pulse, Sender
 from headwater.federation.transport.stream import Stream
+from tests.effort import examples
 
 GUARD = 120.0
 NUMBER = struct.Struct("<II")  # who, and which of its events
@@ -160,7 +161,7 @@ def test_after_an_answer_the_next_question_goes_at_once() -> None:
     sender.close()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=10))
 def test_every_tail_goes_out_though_nobody_stirs_again(bursts: list[int]) -> None:
     lane, link = Lane(), MemoryLink()

@@ -24,6 +24,7 @@ from headwater.federation.transport.connection import UNSENT_BYTES, dial, hold_l
 from headwater.federation.transport.link import Endpoint, parse_endpoint
 from headwater.federation.transport.listener import Listener
 from headwater.federation.transport.stream import GREETING_BYTES, Stream
+from tests.effort import examples
 
 GUARD = 120.0  # seconds, against hanging; nothing here takes long
 MOST = 32  # strangers at a time
@@ -638,14 +639,14 @@ def test_who_is_silent_is_not_waited_for(pair: Pair) -> None:
 HOSTS = st.from_regex(r"[a-z][a-z0-9-]{0,20}(\.[a-z0-9]{1,9}){0,3}", fullmatch=True) | st.ip_addresses().map(str)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(["tcp", "tls"]), HOSTS, st.integers(0, 65535))
 def test_endpoints_are_read_as_they_are_written(kind: str, host: str, port: int) -> None:
     endpoint = Endpoint(kind, host, port)
     assert parse_endpoint(str(endpoint)) == endpoint
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(max_size=30) | st.from_regex(r"(tcp|tls|unix)/.{0,20}", fullmatch=True))
 def test_any_other_text_is_refused_with_the_forms(text: str) -> None:
     try:

@@ -14,11 +14,10 @@ from pathlib import Path
 from tests.soak.plan import Clock, Phase, Plan, Say, chance, derived
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("types", "ir", "lang", "native", "match", "channel", "store")
-ALSO = ("federation/test_wire_fuzz.py", "federation/test_envelope.py", "federation/test_rules.py")
-ALSO += ("federation/test_faults.py", "federation/test_log_faults.py", "federation/test_sequencer_faults.py")
-ALSO += ("federation/test_gateway_order.py", "federation/test_live_fuzz.py", "federation/test_ten_nodes.py")
-ALSO += ("spark/test_agreement.py", "spark/test_four_executions.py")
+FOLDERS = ("types", "ir", "lang", "native", "match", "channel", "store", "federation")
+ALSO = ("spark/test_agreement.py", "spark/test_four_executions.py", "spark/live/test_stream.py")
+ALSO += ("studies/test_latency.py", "studies/test_links.py", "studies/test_model.py")
+ALSO += ("studies/test_peers.py",)
 LEAST = 15.0  # seconds that a module may take, at least
 _SUMMARY = re.compile(r"(\d+) (passed|failed|error)")
 _EXAMPLES = re.compile(r"- (\d+) passing\b")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import StoreError
 from headwater.store import NodeState
+from tests.effort import examples
 
 KEY = "lab.0123abcd/1700000000000000000/3"
 
@@ -70,7 +71,7 @@ def test_a_sink_is_forgotten_with_one_source_or_with_all() -> None:
         assert state.positions("hall") == {} and state.positions("door") == {"a": 4}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.lists(
         st.tuples(st.sampled_from(["x", "y"]), st.sampled_from("abc"), st.integers(1, 50), st.booleans()), max_size=30

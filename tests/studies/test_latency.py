@@ -22,8 +22,9 @@ from headwater_studies.latency.consumers import FEDERATED as FEDERATED_CONSUMERS
 from headwater_studies.latency.consumers import ON_NODES, ROUTED_NODES, consumers
 from headwater_studies.latency.pairs import CENTRALISED, FEDERATED, OPENED, TCP, TCP_C, ZENOH, Samples
 from headwater_studies.latency.samples import BINS, bins, histogram, summary
+from tests.effort import examples
 
-FEW = settings(deadline=None, max_examples=60)
+FEW = settings(deadline=None, max_examples=examples(60))
 some = st.lists(st.floats(1e-6, 1e-1), min_size=1, max_size=200).map(np.array)
 
 

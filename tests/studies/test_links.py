@@ -21,11 +21,12 @@ from headwater_studies.harness.bench import Bench, Found
 from headwater_studies.harness.result import Plot, Section
 from headwater_studies.latency.links import OURS, THIN, TOPIC, links
 from headwater_studies.latency.links_run import Passes
+from tests.effort import examples
 
 # ── the wire that takes its time ──
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.lists(st.tuples(st.floats(0, 0.05), st.integers(1, 2000)), max_size=60),
     st.floats(0, 0.2),

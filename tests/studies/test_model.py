@@ -16,6 +16,7 @@ from headwater_studies.harness.result import Plot, Result
 from headwater_studies.model.part import model
 from headwater_studies.model.run import QUICK_SIZES, SCENARIOS, crossing, peers_of
 from headwater_studies.scale import TOPOLOGIES
+from tests.effort import examples
 
 
 @pytest.mark.usefixtures("spark")
@@ -62,7 +63,7 @@ def test_model_is_computed_and_agrees_with_real_nodes(bench: Bench) -> None:
 
 
 @given(st.integers(1, 200), st.integers(1, 6), st.integers(2, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_those_who_know_each_other_in_a_tree(nodes: int, site: int, fanout: int) -> None:
     """Beside going through all federations of the tree."""
     known: dict[Any, set[Any]] = {}

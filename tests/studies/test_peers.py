@@ -16,6 +16,7 @@ from headwater_studies.harness.bench import Bench, Found
 from headwater_studies.harness.result import Bars, Plot, Result
 from headwater_studies.peers.page import OURS, Case, Flow, Idle, Trip, Way, flow_page, trip_page
 from headwater_studies.peers.part import WANTED, WAYS, peers
+from tests.effort import examples
 
 ROOT = Path(__file__).parents[2]
 FAULTY = "tests.studies.faulty"
@@ -111,7 +112,7 @@ def test_a_thousand_events_have_every_pick_once(packed: int) -> None:
 
 
 @given(st.sampled_from([1, 100]), st.integers(1, 4), st.integers(0, WIDE))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_receivers_count_what_is_below_a_limit(packed: int, thousands: int, limit: int) -> None:
     n, meter = thousands * WIDE, Meter()
     take = taker(f"packed-below:{limit}" if packed > 1 else f"below:{limit}", n, meter)
@@ -138,7 +139,7 @@ FLOWS = st.builds(
 
 
 @given(st.integers(1, 4), st.data())
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_what_is_not_told_or_lost_is_neither_compared_nor_drawn(rounds: int, data: st.DataObject) -> None:
     many = st.lists(FLOWS, min_size=rounds, max_size=rounds)
     cases = [

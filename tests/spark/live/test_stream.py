@@ -19,6 +19,7 @@ from headwater.interest import as_event_type
 from headwater.spark.live.offsets import Offset, shares
 from headwater.spark.live.source import HeadwaterSource
 from headwater.spark.live.stream import HeadwaterStreamReader
+from tests.effort import examples
 from tests.spark.live.logs import CHANNEL, put
 
 READING = event_type(as_event_type("level: i64").record)
@@ -57,7 +58,7 @@ def seqs(offset: dict[str, Any]) -> dict[str, Any]:
     st.dictionaries(st.tuples(st.just("n"), st.text("abcdef", max_size=3)), st.integers(0, 40), max_size=8),
     st.integers(0, 10**6),
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_shares_are_fair(limit: int, waiting: dict[tuple[str, str], int], turn: int) -> None:
     found = shares(limit, waiting, turn=turn)
     assert sum(found.values()) == min(limit, sum(waiting.values()))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headwater.store.log.ordered_merge import Piece, by_sequence, by_time, ranks
 from headwater.store.log.schema import meta_fields
+from tests.effort import examples
 from tests.store.log.logs import keys
 
 SCHEMA = pa.schema(meta_fields())
@@ -31,7 +32,7 @@ def row() -> st.SearchStrategy[Key]:
     return st.tuples(names, names, st.integers(1, 9), st.integers(0, 30))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(st.lists(row(), max_size=8), st.integers(0, 3)), max_size=8), st.integers(1, 10))
 def test_order_of_time(given: list[tuple[list[Key], int]], rows: int) -> None:
     pieces = [
@@ -43,14 +44,14 @@ def test_order_of_time(given: list[tuple[list[Key], int]], rows: int) -> None:
     assert all(each.num_rows == rows for each in found[:-1])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.lists(st.integers(1, 1000), min_size=1, max_size=6), max_size=6))
 def test_order_of_numbers(given: list[list[int]]) -> None:
     pieces = [Piece(min(part), lambda part=part: batch([("a", "x", seq, 0) for seq in part])) for part in given]
     assert [key[2] for key in keys(by_sequence(pieces, rows=5))] == sorted(seq for part in given for seq in part)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.text(max_size=3)))
 def test_ranks_are_in_the_order_of_code_points(texts: list[str]) -> None:
     found = ranks(pa.array(texts, pa.utf8())).tolist()

@@ -21,10 +21,13 @@ from headwater.store.log.repair import repair
 from headwater.store.log.seal import seal
 from headwater.store.log.settings import Log
 from headwater.store.log.verify import verify
+from tests.effort import examples
 from tests.store.log.logs import CHANNEL, DAY0, Logged, as_type, keys, sighting
 
 SETTINGS = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(30),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
