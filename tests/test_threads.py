@@ -12,9 +12,8 @@ import pytest
 import headwater
 import headwater_studies
 from headwater import Node
-from headwater.federation.fabric.worker import Worker
 from headwater.store.log.background import Worker as LogWorker
-from headwater.threads import PROCESS, Crashes, Supervised
+from headwater.threads import PROCESS, Crashes, Supervised, Worker
 from tests.federation.nodes import eventually
 
 SOURCES = [Path(package.__file__).parent for package in (headwater, headwater_studies)]

@@ -4,7 +4,8 @@
 
 What the body of such a thread raises is said in the log with its traceback, and counted in `Crashes`, which reports
 show. With `again` the body is then called again, after a pause that doubles from failure to failure, for as long as
-`again()` says so: a loop goes on. Without it the thread ends, having said why.
+`again()` says so: a loop goes on. Without it the thread ends, having said why. A `Worker` is such threads with a queue
+of what they are to do.
 
 A bare `threading.Thread` is made here only; a test sees to that.
 """
@@ -12,7 +13,9 @@ A bare `threading.Thread` is made here only; a test sees to that.
 from __future__ import annotations
 
 import logging
+import math
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from time import monotonic
 
@@ -22,6 +25,8 @@ FIRST_PAUSE = 0.05  # seconds before a body is called again
 LONGEST_PAUSE = 1.0  # which is also how long one must run to count as well again
 TOLD_APART = 256  # names that failures are counted by
 REST = "others"
+JOIN_SECONDS = 1.0  # that an end waits for what a worker is doing
+WAITING_BYTES = 64 << 20  # of messages that may wait for one worker, whoever sent them
 
 
 class Crashes:
@@ -95,4 +100,69 @@ class Supervised(threading.Thread):
                 return
 
 
-__all__ = ["PROCESS", "Crashes", "Supervised"]
+class Worker:
+    """One thread, or several, that do what is put, in order. What waits is bounded: by `most`, and in bytes."""
+
+    def __init__(
+        self,
+        name: str,
+        most: float = math.inf,
+        *,
+        threads: int = 1,
+        crashes: Crashes = PROCESS,
+    ) -> None:
+        self._name, self._crashes = name, crashes
+        self._most = most
+        self._count = threads
+        self._queue: deque[tuple[Callable[[], object], int]] = deque()
+        self._bytes = 0
+        self._wake = threading.Condition(threading.Lock())
+        self._threads: list[threading.Thread] = []
+        self._stopped = False
+
+    def start(self) -> None:
+        for _ in range(self._count):
+            thread = Supervised(self._run, self._name, self._crashes, again=lambda: not self._stopped)
+            self._threads.append(thread)
+            thread.start()
+
+    def put(self, work: Callable[[], object], *, size: int = 0, always: bool = False) -> bool:
+        """Whether it is taken: not when `most` wait already, or too many bytes with these (unless `always`)."""
+        with self._wake:
+            if self._stopped:
+                return True  # nobody is left to be told
+            full = len(self._queue) >= self._most or (self._bytes > 0 and self._bytes + size > WAITING_BYTES)
+            if full and not always:
+                return False
+            self._queue.append((work, size))
+            self._bytes += size
+            self._wake.notify()
+        return True
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._queue and not self._stopped:
+                    self._wake.wait()
+                if self._stopped:
+                    self._queue.clear()
+                    return
+                work, size = self._queue.popleft()
+                self._bytes -= size
+            try:
+                work()
+            except BaseException as error:  # one failure must not end the thread: nobody else would do the rest
+                self._crashes.note(self._name, error)
+            del work  # what it holds ends now, not with the next work
+
+    def stop(self, timeout: float | None = JOIN_SECONDS) -> None:
+        """End after the work in hand; what waits is dropped. Waits for each thread so long, None: until it ends."""
+        with self._wake:
+            self._stopped = True
+            self._wake.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout)
+
+
+__all__ = ["PROCESS", "Crashes", "Supervised", "Worker"]

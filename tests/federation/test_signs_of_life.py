@@ -13,7 +13,6 @@ import zenoh
 from headwater import Event, u32
 from headwater.errors import FederationError, Unreachable
 from headwater.federation.fabric.liveliness import UNPROVEN_TOKENS
-from headwater.federation.fabric.worker import WAITING_BYTES, Worker
 from headwater.federation.node import Node
 from headwater.federation.peers.inquiries import (
     FIRST_TIMEOUT_SECONDS,
@@ -25,6 +24,7 @@ from headwater.federation.peers.inquiries import (
 from headwater.federation.peers.membership import Membership
 from headwater.federation.worker_pool import Workers
 from headwater.spark.live.publisher import Publisher
+from headwater.threads import WAITING_BYTES, Worker
 from headwater.types import event_type
 from tests.federation.nodes import Log, eventually, nodes
 

@@ -9,7 +9,7 @@ import pytest
 
 from headwater import Interest, Node
 from headwater.native import cache
-from headwater.native.program import INTERPRETED_BYTES, Native, _worker, needs_code
+from headwater.native.program import INTERPRETED_BYTES, Native, _submit, needs_code
 
 LOOPS = "for (i = 0; i < 3000; i++) for (j = 0; j < {n}; j++) n = n + input.a;"
 LONG = f"{{{{ int i; int j; long n = 0; {LOOPS} return n > 0; }}}}"
@@ -20,7 +20,7 @@ def busy() -> Iterator[None]:
     """The compiling thread has other things to do, and goes on when the test is over."""
     cache.clear()
     gate = threading.Event()
-    _worker().submit(lambda: gate.wait() and None)
+    _submit(lambda: gate.wait() and None)
     try:
         yield
     finally:

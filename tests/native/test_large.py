@@ -11,7 +11,7 @@ import pytest
 from headwater import Interest, Node
 from headwater.native import cache
 from headwater.native.batch import batch_source, is_large, passes_for
-from headwater.native.program import _worker
+from headwater.native.program import _submit
 
 TERMS = 800
 
@@ -25,7 +25,7 @@ def held() -> Iterator[threading.Event]:
     """The compiling thread waits until it is let go."""
     cache.clear()
     gate = threading.Event()
-    _worker().submit(lambda: gate.wait() and None)
+    _submit(lambda: gate.wait() and None)
     try:
         yield gate
     finally:

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import atexit
 import os
-import queue
 import threading
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from headwater import runnable
@@ -49,7 +48,7 @@ from headwater.native.record import (
 )
 from headwater.native.rowwise import rows_of, run_rows
 from headwater.native.table import TableProgram, table_for
-from headwater.threads import Supervised
+from headwater.threads import Worker
 from headwater.types.codec import as_bytes
 from headwater.types.event_type import event_type
 
@@ -62,56 +61,40 @@ INTERPRETED_BYTES = 1 << 16  # of a record; what is longer may have lists and te
 # ── compiling in the background ──
 
 
-class _Worker:
-    """One daemon thread that compiles what is asked for, in order."""
-
-    def __init__(self) -> None:
-        self.jobs: queue.SimpleQueue[tuple[Any, Any, Future[Any]]] = queue.SimpleQueue()
-        self.closing = False
-        self.thread = Supervised(self._work, "headwater-compile", again=lambda: not self.closing)
-        self.thread.start()
-        # LLVM must not be at work while the process takes itself apart.
-        atexit.register(self.close)
-
-    def submit(
-        self, analysis: Callable[[], Analysis | None], make: Callable[[Analysis], Any] = record_code
-    ) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.jobs.put((analysis, make, future))
-        return future
-
-    def close(self) -> None:
-        """Finish what is being compiled, and nothing else."""
-        self.closing = True
-        self.jobs.put((lambda: None, record_code, Future()))
-        self.thread.join()
-
-    def _work(self) -> None:
-        while True:
-            wanted, make, future = self.jobs.get()
-            if self.closing:
-                return
-            self._compile(wanted, make, future)
-            del wanted, make, future
-
-    @staticmethod
-    def _compile(wanted: Callable[[], Analysis | None], make: Callable[[Analysis], Any], future: Future[Any]) -> None:
-        """Whatever happens, whoever waits for it hears of it."""
-        try:
-            analysis = wanted()
-            if analysis is None or not future.set_running_or_notify_cancel():
-                future.cancel()
-                return
-            code = make(analysis)
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(code)
-
-
 @once
-def _worker() -> _Worker:
-    return _Worker()
+def _worker() -> Worker:
+    """The thread that compiles what is asked for, in order."""
+    worker = Worker("headwater-compile")
+    worker.start()
+    return worker
+
+
+@atexit.register
+def _finish() -> None:
+    """LLVM must not be at work while the process takes itself apart: what is being compiled is done first."""
+    for worker in _worker.made:
+        worker.stop(None)
+
+
+def _submit(analysis: Callable[[], Analysis | None], make: Callable[[Analysis], Any] = record_code) -> Future[Any]:
+    """Have something compiled in the background, unless it is gone by then (None)."""
+    future: Future[Any] = Future()
+    _worker().put(partial(_compile, analysis, make, future))
+    return future
+
+
+def _compile(wanted: Callable[[], Analysis | None], make: Callable[[Analysis], Any], future: Future[Any]) -> None:
+    """Whatever happens, whoever waits for it hears of it."""
+    try:
+        analysis = wanted()
+        if analysis is None or not future.set_running_or_notify_cancel():
+            future.cancel()
+            return
+        code = make(analysis)
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(code)
 
 
 _alive: weakref.WeakSet[Native] = weakref.WeakSet()
@@ -130,7 +113,7 @@ os.register_at_fork(after_in_child=_forked)
 def compile_async(program: Program | Analysis) -> Future[RecordCode]:
     """Machine code for records, from a thread of its own; what is in the cache is there at once."""
     analysis = analysed(program)
-    return _worker().submit(lambda: analysis)
+    return _submit(lambda: analysis)
 
 
 def needs_code(analysis: Analysis, fuel: int = FUEL) -> bool:
@@ -193,7 +176,7 @@ class Native:
     def _request(self) -> None:
         """Ask for machine code; neither the request nor the answer keeps this interest alive."""
         owner, source = weakref.ref(self), weakref.ref(self.analysis)
-        self._future = _worker().submit(source)
+        self._future = _submit(source)
         self._future.add_done_callback(lambda future: _arrived(owner, future))
 
     def _forked(self) -> None:
@@ -329,7 +312,7 @@ class Native:
         """The answer of the code for records; None where it must be that for batches, or that is there by now."""
         if self._batch_future is None:
             source = weakref.ref(self.analysis)
-            self._batch_future = _worker().submit(source, batch_code)
+            self._batch_future = _submit(source, batch_code)
         if self._batch_future.done():
             return None
         if self._record is None:

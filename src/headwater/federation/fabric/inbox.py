@@ -14,10 +14,10 @@ from typing import Any
 
 import zenoh
 
+from headwater.federation.fabric.counters import KINDS, Counters, bounded
 from headwater.federation.fabric.queries import BROKEN, BUSY, FAILED, REFUSED, TOO_LARGE
 from headwater.federation.fabric.reconnection import Reunion
-from headwater.federation.fabric.worker import KINDS, Counters, Worker, bounded
-from headwater.threads import Crashes
+from headwater.threads import Crashes, Worker
 
 log = logging.getLogger("headwater.federation")
 

@@ -11,7 +11,7 @@ from typing import Any
 import zenoh
 
 from headwater.errors import Unreachable
-from headwater.federation.fabric.worker import Counters, bounded
+from headwater.federation.fabric.counters import Counters, bounded
 
 # What comes back instead of an answer is nobody's word, for anyone could have said it: it is not quoted, and believed
 # for nothing but that no answer is to be expected.
