@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 MOST_REFUSED = 1_000  # wishes of one question, after which the rest is not even read
 REFUSALS_TOLD = 100  # of one question, as control events
-RETURN_SECONDS = 3.0  # for which a node that was started again may take to bring back all its durable sinks
+RETURN_SECONDS = (
+    15.0  # that a node which was started again may take to bring back all its durable sinks; at most `keep`
+)
 
 
 class Installer:
@@ -171,7 +173,8 @@ class Installer:
         first, crossing.deferred = crossing.deferred is None, question
         crossing.give_up = give_up
         if first:
-            self._context.scheduler.later(RETURN_SECONDS, lambda: crossing.give_up())
+            patience = min(RETURN_SECONDS, self._context.network.keep)
+            self._context.scheduler.later(patience, lambda: crossing.give_up())
         return False
 
     def _change(self, peer: Peer, principal: Principal, crossing: Crossing, question: Question) -> Installed:
