@@ -17,6 +17,7 @@ from headwater.federation.security import envelope, session
 from headwater.interest import Interest
 from headwater.ir import serial
 from headwater.spark.live.offsets import Offset
+from headwater.spark.live.packing import package, unpack
 from headwater.store.log import wal
 from headwater.store.state import NodeState
 from headwater.types import Event, event_type
@@ -62,6 +63,19 @@ def test_another_number_is_refused_by_name() -> None:
         serial.loads(bytes(form))
     with pytest.raises(StoreError, match=r"version 1, found .*'version': 2"):
         Offset.from_json({"version": 2, "seqs": {}})
+
+
+# A package in an offset of number 1, whose map {"a": 1, "b": 2} is written as pairs.
+PAIRS = (
+    "eJybfGTyTMaJk5mXupal5pVMmbw0J7UsNYfr0OTleakl5flF2dyHJi8uSUznOTR5aXFuYk4OyyGFAxOnLCxg4maZMHESx2QuhklT+CcxTWScwDCF"
+    "k2WyAAOIPZmBhXFZQWVJRn7eTeOcxNyklESFVB0FLR2FAiuFVD2o0QqZeQoFCol5KQoF0XDBWAU7BcPGhQWTJi1MZJy0MInpHANj2wIAwn8+7Q=="
+)
+
+
+def test_packages_with_maps_as_pairs_are_read_as_those_with_maps() -> None:
+    old = unpack(PAIRS)
+    assert old.params == {"p": {"a": 1, "b": 2}}
+    assert unpack(package(old)).params == old.params
 
 
 def test_the_state_of_a_newer_release_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:

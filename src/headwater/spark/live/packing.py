@@ -8,12 +8,15 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
 from headwater.errors import ConfigError, ConfigProblem, InterestError, SerialError
 from headwater.interest import Interest, as_event_type
+from headwater.ir import serial
 from headwater.ir.cost import Limits
+from headwater.ir.nodes import Program
 from headwater.ir.package import Package
 from headwater.spark.live.options import Wanted
 from headwater.types import EventType
@@ -39,7 +42,18 @@ def unpack(text: str) -> Interest:
         found = Package.loads(data)
     except (binascii.Error, ValueError, zlib.error) as error:
         raise SerialError(f"expected an interest as text, made by interest_options(): {error}") from None
-    return Interest.loads(found.program, found.params, limits=Limits(fuel=found.fuel))
+    program = serial.loads(found.program)
+    return Interest.from_program(program, _with_maps(program, found.params), limits=Limits(fuel=found.fuel))
+
+
+def _with_maps(program: Program, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Maps as maps: in checkpoints there are packages that have them as lists of pairs."""
+    maps = {decl.name for decl in program.params if decl.kind == "map"}
+    return {name: dict(value) if name in maps and _are_pairs(value) else value for name, value in params.items()}
+
+
+def _are_pairs(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, list) and len(each) == 2 for each in value)
 
 
 def loose(record: Record) -> Record:
