@@ -18,7 +18,7 @@ from typing import Any
 
 from headwater.federation.fabric.fabric import Fabric
 
-PATIENCE = 20.0  # seconds until a test gives up; nothing here takes that long
+PATIENCE = 120.0  # seconds until a test gives up, against hanging: nothing here takes that long, also under load
 ROOT = Path(__file__).parents[2]
 
 
