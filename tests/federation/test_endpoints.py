@@ -60,6 +60,22 @@ def test_a_port_may_be_a_number_and_a_table_may_say_it(tmp_path: Path) -> None:
         assert desk.until(lambda: desk.peers == ["hall"], GUARD)
 
 
+def test_settings_that_a_table_of_a_table_does_not_have_are_named_all_at_once(tmp_path: Path) -> None:
+    config = tmp_path / "node.toml"
+    config.write_text(
+        "[network]\nlisen = 1\n[network.link]\nlimt = 3\n[network.budget]\ntotl = 1\n"
+        '[network.security]\npasword = "hunter"\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(ConfigError) as caught:
+        Node("hall", config=config)
+    said = [str(each) for each in caught.value.problems]
+    assert len(said) == 4 and "hunter" not in str(caught.value)
+    for place, meant in (("] lisen", "listen"), (".link] limt", "limit"), (".budget] totl", "total")):
+        assert any(f"[network{place}: expected one of" in each and f'did you mean "{meant}"?' in each for each in said)
+    assert "[network.security] pasword: expected one of" in said[3] and 'did you mean "password"?' in said[3]
+
+
 def test_a_log_client_understands_the_same(tmp_path: Path) -> None:
     port = free_port()
     with Node("hall", listen=f"localhost:{port}", log=tmp_path / "log") as hall:

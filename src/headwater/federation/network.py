@@ -183,15 +183,25 @@ class Network:
         if isinstance(given, Network):
             return replace(given, **more)
         made = {**(given or {}), **more}
-        names = [each.name for each in fields(cls)]
-        if wrong := [unknown(f"[network] {name}", name, names) for name in made if name not in names]:
+        wrong = _unknown(cls, made, "[network]")
+        tables = {name: kind for name, kind in _TABLES.items() if isinstance(made.get(name), Mapping)}
+        for name, kind in tables.items():
+            wrong += _unknown(kind, made[name], f"[network.{name}]")
+        if wrong:
             raise ConfigError(wrong)
-        for name, kind in (("link", Queue), ("budget", Budget), ("security", Security)):
-            if isinstance(made.get(name), Mapping):
-                made[name] = kind(**made[name])
+        made.update({name: kind(**made[name]) for name, kind in tables.items()})
         if isinstance(groups := made.get("multicast"), Mapping):
             made["multicast"] = FixedGroups(dict(groups))
         return cls(**made)
+
+
+_TABLES: dict[str, Any] = {"link": Queue, "budget": Budget, "security": Security}
+
+
+def _unknown(kind: Any, table: Mapping[str, Any], place: str) -> list[ConfigProblem]:
+    """Settings that a table has and its class does not; their values are not told, for they may be secrets."""
+    names = [each.name for each in fields(kind) if each.init]
+    return [unknown(f"{place} {name}", name, names) for name in table if name not in names]
 
 
 def endpoints(given: str | int | Sequence[str | int] | None) -> tuple[str, ...]:
