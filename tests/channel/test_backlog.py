@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,9 @@ from hypothesis import strategies as st
 
 from headwater import Config, Event, Interest, Log, Node, i64
 from headwater.channel.backlog.contract import Reading
-from headwater.channel.backlog.stretch import StretchJudge
+from headwater.channel.backlog.log import ROWS
+from headwater.channel.backlog.stretch import Stretch, StretchJudge
+from headwater.errors import StoreError
 from tests.effort import examples
 
 CHANNEL, GUARD = "test.numbers", 120.0
@@ -203,6 +206,58 @@ def test_what_retention_has_removed_is_a_gap(kind: str, tmp_path: Path) -> None:
         gap = reading.gap
         assert gap is not None and gap[0] == 1 and gap[1] >= first - 1  # it may have gone on
         assert told(reading) == [(n + 1, n) for n in range(gap[1], total) if n % 10 == 0]
+
+
+@pytest.mark.parametrize("asks_first", [False, True])
+def test_what_could_not_be_read_is_not_taken_for_the_end(asks_first: bool, tmp_path: Path) -> None:
+    """The folder is taken away: whoever reads on after the error gets it again, and is not told that this was all."""
+    node = of("log", tmp_path / "log")
+    channel = node.channel(CHANNEL, Number)
+    channel.source("one").publish_many([Number(n) for n in range(5)])
+    reading = channel.backlog.read("one", 2)
+    (tmp_path / "log").rename(tmp_path / "away")
+    try:
+        for again in (False, True):
+            with pytest.raises(StoreError, match="moved"):
+                _ = reading.gap if asks_first and not again else list(reading)
+            assert reading.reached == 2
+    finally:
+        with pytest.raises(StoreError, match="moved"):
+            node.close()
+
+
+@pytest.mark.parametrize("kind", ["ring", "log", "both"])
+def test_what_could_not_be_judged_is_not_reached(kind: str, tmp_path: Path) -> None:
+    class Failing(StretchJudge):
+        def __call__(self, stretch: Stretch) -> Stretch:
+            raise ValueError("of the judge")
+
+    with of(kind, tmp_path) as node:
+        channel = node.channel(CHANNEL, Number)
+        channel.source("one").publish_many([Number(n) for n in range(5)])
+        reading = channel.backlog.read("one", 2, None, Failing(None, "one", "lab"))
+        with pytest.raises(ValueError, match="of the judge"):
+            next(reading)
+        assert reading.reached == 2
+
+
+def test_a_slow_reader_does_not_keep_what_the_ring_has_given_up(tmp_path: Path) -> None:
+    """Where the log has it as well, the ring is read no further back than the log would be in one go."""
+    kept = 2 * ROWS
+    with Node("lab", config=Config(history=kept), log=Log(tmp_path)) as node:
+        channel = node.channel(CHANNEL, Number)
+        source = channel.source("one")
+        source.publish_many([Number(n) for n in range(kept)])
+        tracemalloc.start()
+        try:
+            before = tracemalloc.take_snapshot()
+            reading = channel.backlog.read("one")
+            in_ring = tracemalloc.take_snapshot().compare_to(before, "filename")
+        finally:
+            tracemalloc.stop()
+        slots = sum(each.size_diff for each in in_ring if each.traceback[0].filename.endswith("ring.py")) // 8
+        assert slots < kept, "references to events that the ring may give up"
+        assert told(reading) == expected(lambda n, at: True, 0, kept)
 
 
 @pytest.mark.parametrize("kind", ["ring", "log", "both"])

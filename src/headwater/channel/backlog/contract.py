@@ -69,27 +69,35 @@ class Reading(Iterator[Stretch]):
         self._stretches = iter(parts)
         self._first: Stretch | None = None  # it was looked for a gap
         self._begun = False
+        self._failure: Exception | None = None  # why it cannot go on
 
     def __next__(self) -> Stretch:
-        if self._first is not None:
-            found, self._first = self._first, None
-        else:
-            self._begun = True
-            try:
-                found = next(self._stretches)
-            except StopIteration:
-                self.reached = self.upto
-                raise
+        found = self._next()
+        if found is None:
+            self.reached = self.upto
+            raise StopIteration
+        judged = found if self._judge is None else self._judge(found)
         self.reached = found.upto
-        return found if self._judge is None else self._judge(found)
+        return judged
 
     @property
     def gap(self) -> tuple[int, int] | None:
         """First and last number of what was asked for and is no longer there, or None: it can answer from the next
         number on."""
         if not self._begun:
-            self._begun, self._first = True, next(self._stretches, None)
+            self._first = self._next()
         return self._parts.gap
+
+    def _next(self) -> Stretch | None:
+        """The next as it is read. Where that fails, it fails from then on: what could not be read is not at its end."""
+        if self._failure is not None:
+            raise self._failure
+        self._begun, found, self._first = True, self._first, None
+        try:
+            return next(self._stretches, None) if found is None else found
+        except Exception as error:
+            self._failure = error
+            raise
 
 
 class Backlog(Protocol):

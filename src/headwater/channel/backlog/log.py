@@ -170,8 +170,9 @@ class RingsBeforeLog:
         return self._rings if self._log.passes_on(source) else self._log
 
     def _parts(self, source: str, after: int, upto: int) -> Joined:
-        """From the log what the ring has no longer, and what it has not yet."""
-        _, events = self._rings.copied(source, after)
+        """From the log what the ring has no longer, and what it has not yet. Of what the ring has, only the end is
+        taken: a reader that takes its time keeps no more events in memory than one that reads the log."""
+        _, events = self._rings.copied(source, max(after, upto - ROWS))
         if not events or events[0][0] > upto:
             return Joined([self._log.scanned(source, after, upto)])
         start, end = events[0][0] - 1, min(events[-1][0], upto)
