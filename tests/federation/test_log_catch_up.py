@@ -11,6 +11,7 @@ import pytest
 from headwater import Config, Event, Interest, Network, Node, Queue, i64
 from headwater.errors import FederationError
 from headwater.logs import LogClient
+from headwater.store.log import retention
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 from tests.federation.nodes import Log as Seen
 
@@ -75,6 +76,36 @@ def test_a_source_made_again_while_its_past_is_still_being_read(tmp_path: Path, 
         source.publish(n=3001)
         sink.seen.until(lambda events: bool(events) and events[-1].n == 3001)
         assert sink.seen.field("n") == list(range(1, 3002))
+
+
+def test_what_retention_removed_before_a_peer_had_it_is_counted_as_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with nodes() as make:
+        desk = make("desk", config=Config(queue=Queue(limit=16)))
+        lab = lab_of(make, desk, tmp_path, limit=64)
+        sink = Held()
+        desk.channel(CHANNEL, Count).subscribe(sink, dispatch="pool")
+        source = lab.channel(CHANNEL, Count).source("hill")
+        make.ready(desk)
+        for n in range(1, 1001):
+            source.publish(n=n)
+        found = source.log
+        assert found is not None
+        found.roll(wait=True)
+        source.publish_many([Count(n) for n in range(1001, 2001)])
+        found.roll(wait=True)
+        rested = sum(each.bytes for each in found.reader().files() if each.at_rest)
+        retention.apply(tmp_path, CHANNEL, "lab", keep_bytes=rested - 1)
+        assert [span.first for span in found.reader().sources()] == [1001]
+        sink.going.set()
+        sink.seen.until(lambda events: bool(events) and events[-1].n == 2000)
+        got = sink.seen.field("n")
+        last = got.index(1001)  # of those before, as many as had been put into frames
+        assert got == [*range(1, last + 1), *range(1001, 2001)] and last < 1000
+        (lane,) = [lane for peer in lab.federation_report().peers for lane in peer.lanes if lane.channel == CHANNEL]
+        assert lane.dropped == 1000 - last
+        assert f"events {last + 1} to 1000 cannot go to node desk: the log has them no longer" in caplog.text
 
 
 def test_the_first_event_of_a_source_that_is_known_again(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ class CatchUp:
                 if self._stateful:  # nobody publishes while the last few are judged
                     self._read()
                     while (part := self._next()) is not None:
+                        self.at = part.upto
                         self._judge(part, frames)
                     self.at = self._upto
                     return self._end()
@@ -92,11 +93,16 @@ class CatchUp:
         return False
 
     def _read(self) -> None:
+        """Begin to read. What retention has removed since the peer had the events before it is lost to the peer."""
         try:
-            self._parts = self._channel.backlog.read(self._source.name, self.at, self._upto)
+            self._parts = parts = self._channel.backlog.read(self._source.name, self.at, self._upto)
+            gap = parts.gap
         except (HeadwaterError, OSError, pa.ArrowException) as error:
             self._lost(error)
             self._parts = iter(())
+            return
+        if gap is not None:
+            self._missing(*gap, "the log has them no longer")
 
     def _next(self) -> Stretch | None:
         """The next events to be read. Where the log cannot be read, they are lost to the peer, which is told."""
@@ -112,9 +118,12 @@ class CatchUp:
             return None
 
     def _lost(self, error: Exception) -> None:
-        self.lane.dropped += self._upto - self.at
-        log.error("%s: events %d to %d cannot go to node %s: %s: %s", self._source, self.at + 1, self._upto,
-                  self.lane.peer.name, type(error).__name__, error)  # fmt: skip
+        self._missing(self.at + 1, self._upto, f"{type(error).__name__}: {error}")
+
+    def _missing(self, first: int, last: int, why: str) -> None:
+        """Events that the peer will not get, as far as it would want them."""
+        self.lane.dropped += last - first + 1
+        log.error("%s: events %d to %d cannot go to node %s: %s", self._source, first, last, self.lane.peer.name, why)
 
     def _end(self) -> bool:
         """The lane goes on by itself; interests with state go on from where they are."""
