@@ -7,7 +7,6 @@ another Java or for other jars; without it everything runs as well, more slowly.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -48,19 +47,23 @@ def options() -> str:
 
 
 def make(archive: Path) -> None:
-    """Runs that in a Java that writes the file when it ends."""
-    with tempfile.TemporaryDirectory(prefix="headwater-archive-") as folder:
-        made = Path(folder) / archive.name
-        writing = f"{QUICK} -XX:ArchiveClassesAtExit={made} {SILENT}"
-        subprocess.run(
-            [sys.executable, "-c", LITTLE_OF_EVERYTHING, folder],
-            env={**os.environ, "JDK_JAVA_OPTIONS": writing},
-            cwd=folder,
-            check=True,
-            timeout=GUARD,
-            capture_output=True,  # this waits for Java as well, which writes the file as the last thing it does
-        )
-        shutil.move(made, archive)
+    """Runs that in a Java that writes the file when it ends. It is written beside its place, and is there whole or not
+    at all: Java leaves it so that it cannot be written over."""
+    made = archive.with_name(f"{archive.name}.{os.getpid()}")
+    writing = f'{QUICK} -XX:ArchiveClassesAtExit="{made}" {SILENT}'
+    try:
+        with tempfile.TemporaryDirectory(prefix="headwater-archive-") as folder:
+            subprocess.run(
+                [sys.executable, "-c", LITTLE_OF_EVERYTHING, folder],
+                env={**os.environ, "JDK_JAVA_OPTIONS": writing},
+                cwd=folder,
+                check=True,
+                timeout=GUARD,
+                capture_output=True,  # this waits for Java as well, which writes the file as the last thing it does
+            )
+        made.replace(archive)
+    finally:
+        made.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
