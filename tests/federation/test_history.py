@@ -8,6 +8,9 @@ import pyarrow as pa
 import pytest
 
 from headwater import Config, Event, Interest, Node, State, i64, u32
+from headwater.channel.routing.letter import Chunk, Letter
+from headwater.federation.arrive.deduplication import origin_of
+from headwater.federation.arrive.relay import RelaySource
 from headwater.federation.network import Network
 from tests.federation.nodes import Log, Nodes, nodes, see
 
@@ -238,3 +241,33 @@ def test_what_runs_at_the_destination_begins_with_the_present(second: bool) -> N
         log.wait(5)
         make.flush()
         assert log.field("badge") == list(range(20, 30, 2))
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_what_a_gateway_passes_on_again_is_remembered_once(batches: bool) -> None:
+    """Numbers that come again, as after a link was replaced, and whose events they are."""
+    origin = origin_of("east", "lab.1", 1, 1)
+    with Node("gate", config=KEPT) as gate:
+        channel = gate.channel(CHANNEL, Sighting)
+        relay = RelaySource(channel, "hill", origin=origin, path=("east",))
+        relay.advertise("hill@lab")
+
+        def pass_on(badges: range) -> None:
+            assert channel.type is not None
+            records = [channel.type.encode({"badge": badge, "level": 0.0}) for badge in badges]
+            if not batches:
+                for badge, record in zip(badges, records, strict=True):
+                    relay.relay(Letter(None, record, relay, badge, badge * 1000, 0, 0))
+                return
+            chunk = Chunk(channel.type.records_to_arrow(records), relay, badges.start, 1000, 0, 0)
+            relay.relay_chunk(chunk)
+
+        pass_on(range(1, 131))
+        pass_on(range(90, 141))
+        seen = Log()
+        channel.subscribe(seen, history="all")
+        assert seen.field("badge") == list(range(41, 141))
+        wanted = Interest("meta.source == 'hill' and meta.node == 'lab' and badge > 135", Sighting)
+        assert [part.seqs.tolist() for part in channel.backlog.read("hill@lab", 0, None, wanted)] == [
+            [*range(136, 141)]
+        ]

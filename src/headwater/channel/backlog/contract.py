@@ -30,6 +30,10 @@ class RememberedSource(Protocol):
     ring: EventRing | None
 
     @property
+    def name(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+    @property
     def log(self) -> ChannelLog | None: ...
     @property
     def seq(self) -> int: ...
@@ -129,7 +133,9 @@ def judge_of(interest: Interest | StretchJudge | None, channel: RememberedChanne
     """What runs it over a source's events; None where all of them pass."""
     if interest is None or isinstance(interest, StretchJudge):
         return interest
-    return StretchJudge(interest, source, channel.node.name, clock=channel.node.clock)
+    found = channel.sources.get(source)  # what passes on events of another node has the name that they have there
+    name, node = (source, channel.node.name) if found is None else (found.name, found.node)
+    return StretchJudge(interest, name, node, clock=channel.node.clock)
 
 
 class NoBacklog:

@@ -62,11 +62,20 @@ def _number(slot: tuple[Any, ...]) -> int:
 
 class EventRing(Ring[Event]):
     """The last events of one source. What it passes on for others may have holes, which are none: those events were
-    not wanted here."""
+    not wanted here. It may also come again, after a link was replaced: a ring has each event once."""
 
     def __init__(self, events: int, base: int) -> None:
         super().__init__(maxlen=events)
         self.base = base  # the last event before all that were put in
+
+    def put(self, event: Event) -> None:
+        """One more, unless it has come again."""
+        if not self or event[0] > self[-1][0]:
+            self.append(event)
+
+    def put_all(self, events: list[Event]) -> None:
+        """Some more, ascending, but for those that have come again."""
+        self.extend(events if not self else events[bisect_right(events, self[-1][0], key=_number) :])
 
     def begin_anew(self, number: int) -> None:
         """Events up to this one were not put in: what follows does not follow on what is here."""

@@ -27,14 +27,14 @@ class Recorder(Bystander):
     def accept(self, letter: Letter, ready: Ready) -> None:
         source = letter.source
         if source.local and source.channel is self._channel:
-            self._ring(source).append((letter.seq, letter.stamp, letter.record))
+            self._ring(source).put((letter.seq, letter.stamp, letter.record))
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
         type, source = self._channel.type, chunk.source
         if source.local and source.channel is self._channel and type is not None:
             last = chunk if n <= self._events else chunk.part(n - self._events, n)
             rows = zip(last.seqs.tolist(), type.arrow_to_records(last.taken()), strict=True)
-            self._ring(source).extend((seq, chunk.stamp, record) for seq, record in rows)
+            self._ring(source).put_all([(seq, chunk.stamp, record) for seq, record in rows])
 
     def _ring(self, source: RoutedSource) -> EventRing:
         """It goes with its source."""
