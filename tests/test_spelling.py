@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from headwater import Interest, Node
+from headwater.errors import ConfigError, SubscriptionError, TypeDeclarationError
+from headwater.spark.live.options import read_options
 from headwater.spelling import did_you_mean, nearest
 
 
@@ -29,3 +34,14 @@ def test_what_is_like_nothing_or_no_word_asks_nothing() -> None:
     assert did_you_mean("quite other", ("level",)) is None
     assert did_you_mean(3, ("level",)) is None
     assert did_you_mean("levl", ("label", "level"), alike=0.95) is None
+
+
+def test_words_of_a_strategy_a_notation_and_a_type() -> None:
+    with Node("n") as node, pytest.raises(SubscriptionError, match="found 'Pol'; did you mean 'pool'\\?"):
+        node.channel("a", "n: i64").subscribe(print, dispatch="Pol")
+    with pytest.raises(ValueError, match="found 'pyton'; did you mean 'python'\\?"):
+        Interest("n > 1", "n: i64", notation="pyton")  # type: ignore[arg-type]
+    with pytest.raises(TypeDeclarationError, match="found 'Timestmp'; did you mean 'timestamp'\\?"):
+        Interest("n > 1", "n: Timestmp")
+    with pytest.raises(ConfigError, match="found 'pyton'; did you mean 'python'\\?"):
+        read_options({"log": "x", "channel": "a", "where": "n > 1", "notation": "pyton"}, streaming=None)

@@ -29,6 +29,7 @@ from headwater.ir.uses import by_use, check_used, is_flexible
 from headwater.lang.names import meta
 from headwater.lang.pyconst import State
 from headwater.runnable import INTEREST, Clock, register
+from headwater.spelling import did_you_mean
 from headwater.types import Event, EventType, event_type
 from headwater.types.declaration import parse_record
 from headwater.types.model import Record
@@ -308,7 +309,10 @@ def parse(
     Where parameters are integers it may be read twice: what they are used as says of what type they are."""
     notation = notation or _guess(definition)
     if notation not in NOTATIONS:
-        raise ValueError(f"notation: expected one of {', '.join(NOTATIONS)}, found {notation!r}")
+        hint = did_you_mean(notation, NOTATIONS)
+        raise ValueError(
+            f"notation: expected one of {', '.join(NOTATIONS)}, found {notation!r}{f'; {hint}' if hint else ''}"
+        )
     read = partial(_read, definition, input, output, params or {}, notation)
     decls = None if notation == "python" else declare(params or {})  # of a function, its signature says more
     if decls is not None and not any(is_flexible(decl, (params or {})[decl.name]) for decl in decls):

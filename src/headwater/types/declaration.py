@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from headwater.errors import TypeDeclarationError
+from headwater.spelling import did_you_mean
 from headwater.types.model import SCALARS, Array, Enum, Field, List, Record, Type
 
 _TOKEN = re.compile(r"\s*(?:(?P<word>[^\W\d]\w*)|(?P<number>-?\d+)|(?P<sign>[:,?\[\](){}=])|(?P<bad>\S))")
@@ -45,10 +46,11 @@ class _Parser:
             raise self.error(repr(wanted) if wanted else "the end")
         self.at += 1
 
-    def error(self, expected: str) -> TypeDeclarationError:
+    def error(self, expected: str, hint: str | None = None) -> TypeDeclarationError:
         column = self.tokens[self.at][1] + 1 if self.at < len(self.tokens) else len(self.text) + 1
         found = repr(self.next) if self.next else "the end"
-        return TypeDeclarationError(f"type {self.text!r}, column {column}: expected {expected}, found {found}")
+        end = f"; {hint}" if hint else ""
+        return TypeDeclarationError(f"type {self.text!r}, column {column}: expected {expected}, found {found}{end}")
 
     def word(self, what: str) -> str:
         if not re.fullmatch(r"[^\W\d]\w*", self.next):
@@ -104,7 +106,8 @@ class _Parser:
         scalar = SCALARS.get(_ALIASES.get(word, word))
         if scalar is None:
             self.at = start
-            raise self.error(f"one of {', '.join(SCALARS)}, enum(…) or {{…}}")
+            hint = did_you_mean(word, (*SCALARS, *_ALIASES, "enum"))
+            raise self.error(f"one of {', '.join(SCALARS)}, enum(…) or {{…}}", hint)
         return scalar
 
     def enum(self, field: str) -> Enum:

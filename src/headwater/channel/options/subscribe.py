@@ -195,7 +195,10 @@ def _dispatch(given: Dispatch | str | None, config: Config, *, coroutine: bool) 
     in which `subscribe` is called."""
     if isinstance(given, str):
         if given not in STRATEGIES:
-            raise SubscriptionError(f"dispatch: expected one of {', '.join(STRATEGIES)}, found {given!r}")
+            hint = did_you_mean(given, STRATEGIES)
+            raise SubscriptionError(
+                f"dispatch: expected one of {', '.join(STRATEGIES)}, found {given!r}{f'; {hint}' if hint else ''}"
+            )
         given = STRATEGIES[given]()
     elif given is not None and not isinstance(given, tuple(STRATEGIES.values())):
         names = ", ".join(cls.__name__ for cls in STRATEGIES.values())

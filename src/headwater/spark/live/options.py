@@ -170,7 +170,9 @@ class _Checker:
                 if value is not None:
                     self.problem(name, "it only beside where", f"{value!r} without where", "add where, or leave it out")
         if notation is not None and notation not in NOTATIONS:
-            self.problem("notation", f"one of {', '.join(NOTATIONS)}", repr(notation))
+            self.problem(
+                "notation", f"one of {', '.join(NOTATIONS)}", repr(notation), did_you_mean(notation, NOTATIONS)
+            )
         values: dict[str, Any] = {}
         if params is not None:
             found = self._json("params", params, 'an object in JSON such as {"limit": 0.5, "badges": ["a", "b"]}')
