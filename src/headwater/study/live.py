@@ -104,7 +104,10 @@ class _Process:
 
 def _how(code: int) -> str:
     """How a process has ended."""
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"has ended with {code}"
+    if code >= 0:
+        return f"has ended with {code}"
+    names = {each.value: each.name for each in signal.Signals}  # not of all: those for real time have numbers only
+    return f"was ended by {names.get(-code, f'signal {-code}')}"
 
 
 def _last_words(said: str) -> str:

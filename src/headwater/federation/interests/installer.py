@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 MOST_REFUSED = 1_000  # wishes of one question, after which the rest is not even read
 REFUSALS_TOLD = 100  # of one question, as control events
-RETURN_SECONDS = (
-    15.0  # that a node which was started again may take to bring back all its durable sinks; at most `keep`
-)
+# That a node which was started again may take to bring back all its durable sinks; at most `keep`.
+RETURN_SECONDS = 15.0
 
 
 class Installer:
