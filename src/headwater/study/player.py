@@ -154,6 +154,7 @@ def _orders() -> Iterator[str]:
 def main() -> None:
     """Serve until the input ends. If it crashes, it says where all of its threads were."""
     faulthandler.enable()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it ends this process, also where the parent ignored it
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever else is printed must not look like an answer
     player = Player()

@@ -131,6 +131,7 @@ def workers() -> Iterator[Callable[..., Worker]]:
 def serve(actions: Any) -> None:
     """The child's side: calls methods of `actions`; `actions.close()` at the end of the input."""
     faulthandler.enable()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it ends this process, also where the parent ignored it
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
