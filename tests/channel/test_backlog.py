@@ -21,6 +21,7 @@ from headwater.channel.backlog.contract import Reading
 from headwater.channel.backlog.log import ROWS
 from headwater.channel.backlog.stretch import Stretch, StretchJudge
 from headwater.errors import StoreError
+from headwater.store.log import retention
 from tests.effort import examples
 
 CHANNEL, GUARD = "test.numbers", 120.0
@@ -206,6 +207,28 @@ def test_what_retention_has_removed_is_a_gap(kind: str, tmp_path: Path) -> None:
         gap = reading.gap
         assert gap is not None and gap[0] == 1 and gap[1] >= first - 1  # it may have gone on
         assert told(reading) == [(n + 1, n) for n in range(gap[1], total) if n % 10 == 0]
+
+
+@pytest.mark.parametrize("kept", [100, ROWS + 200])
+def test_what_retention_has_removed_comes_from_a_ring_that_reaches_further_back(kept: int, tmp_path: Path) -> None:
+    total = kept + 50
+    with Node("lab", config=Config(history=kept), log=Log(tmp_path)) as node:
+        channel = node.channel(CHANNEL, Number)
+        source = channel.source("one")
+        source.publish_many([Number(n) for n in range(total - 10)])
+        found = source.log
+        assert found is not None
+        found.roll(wait=True)
+        source.publish_many([Number(n) for n in range(total - 10, total)])
+        retention.apply(tmp_path, CHANNEL, "lab", keep_bytes=0)
+        assert [span.first for span in found.reader().sources()] == [total - 9]
+        assert channel.backlog.first("one") == 51
+        for after, upto in ((0, None), (20, 40), (60, 70), (60, None), (total - 5, None)):
+            reading = channel.backlog.read("one", after, upto)
+            end = total if upto is None else upto
+            assert reading.gap == ((after + 1, min(50, end)) if after < 50 else None)
+            assert told(reading) == expected(lambda n, at: True, max(after, 50), end)
+            assert reading.reached == end
 
 
 @pytest.mark.parametrize("asks_first", [False, True])

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.backlog.contract import Reading, judge_of
-from headwater.channel.backlog.ring import Copied, Rings
+from headwater.channel.backlog.ring import Copied, Event, Rings
 from headwater.channel.backlog.stretch import Stretch, StretchJudge
 from headwater.errors import EncodeError, StoreError
 from headwater.late import np, pc
@@ -151,10 +151,13 @@ class RingsBeforeLog:
         self._channel, self._rings, self._log = channel, Rings(channel), LogBacklog(channel, logs)
 
     def first(self, source: str) -> int:
-        return self._of(source).first(source)
+        if self._log.passes_on(source):
+            return self._rings.first(source)
+        first, (_, events) = self._log.first(source), self._rings.copied(source, 0)
+        return min(first, events[0][0]) if events else first
 
     def last(self, source: str) -> int:
-        return self._of(source).last(source)
+        return (self._rings if self._log.passes_on(source) else self._log).last(source)
 
     def read(
         self, source: str, after: int = 0, upto: int | None = None, interest: Interest | StretchJudge | None = None
@@ -166,27 +169,52 @@ class RingsBeforeLog:
         parts = self._parts(source, after, upto)
         return Reading(parts, after, upto, judge_of(interest, self._channel, source))
 
-    def _of(self, source: str) -> Rings | LogBacklog:
-        return self._rings if self._log.passes_on(source) else self._log
-
     def _parts(self, source: str, after: int, upto: int) -> Joined:
         """From the log what the ring has no longer, and what it has not yet. Of what the ring has, only the end is
         taken: a reader that takes its time keeps no more events in memory than one that reads the log."""
         _, events = self._rings.copied(source, max(after, upto - ROWS))
         if not events or events[0][0] > upto:
-            return Joined([self._log.scanned(source, after, upto)])
+            return Joined([self._older(source, after, upto)])
         start, end = events[0][0] - 1, min(events[-1][0], upto)
-        found: list[Copied | Scanned] = [self._log.scanned(source, after, start)] if start > after else []
+        found: list[Copied | Scanned | Older] = [self._older(source, after, start)] if start > after else []
         found.append(Copied(events, start + 1, start, end, self._channel.type))
         if end < upto:
             found.append(self._log.scanned(source, end, upto))
         return Joined(found)
 
+    def _older(self, source: str, after: int, upto: int) -> Older:
+        in_ring = partial(self._rings.copied, source, after)
+        return Older(self._log.scanned(source, after, upto), after, in_ring, self._channel.type)
+
+
+class Older:
+    """What is read from the log; and what retention has removed of that from a ring, as far as this reaches back."""
+
+    def __init__(
+        self, scanned: Scanned, after: int, in_ring: Callable[[], tuple[int, list[Event]]], type: EventType | None
+    ) -> None:
+        self._scanned, self._after, self._in_ring, self._type = scanned, after, in_ring, type
+        self.gap: tuple[int, int] | None = None
+
+    def __iter__(self) -> Iterator[Stretch]:
+        stretches = iter(self._scanned)
+        found = next(stretches, None)  # by now it is known what is removed
+        self.gap = removed = self._scanned.gap
+        if removed is not None:
+            _, events = self._in_ring()
+            if events:
+                copied = Copied(events, events[0][0], self._after, removed[1], self._type)
+                self.gap = copied.gap
+                yield from copied
+        if found is not None:
+            yield found
+            yield from stretches
+
 
 class Joined:
     """One after the other."""
 
-    def __init__(self, parts: list[Copied | Scanned]) -> None:
+    def __init__(self, parts: list[Copied | Scanned | Older]) -> None:
         self._parts = parts
 
     def __iter__(self) -> Iterator[Stretch]:

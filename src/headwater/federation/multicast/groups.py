@@ -1,10 +1,10 @@
 """Events that several nodes want, sent once: the channels of this node that go to multicast groups.
 
     Groups         the sockets; which peers share which channel's group; repairs              (this file)
-    Share          what a peer has of a channel's group, which it shares with others          (groupshare.py)
-    GroupLane      one source's events, in frames that fit a datagram                         (grouplane.py)
-    Hearing        what comes from groups                                                     (hearing.py)
-    Track          one source's frames, put in order, and what is missing asked for again     (grouptrack.py)
+    Share          what a peer has of a channel's group, which it shares with others          (share.py)
+    GroupLane      one source's events, in frames that fit a datagram                         (lane.py)
+    Hearing        what comes from groups                                                     (receiver.py)
+    Track          one source's frames, put in order, and what is missing asked for again     (track.py)
 
 For each channel there is one crossing, whose member stands in the entries of all wishes of all peers that share it.
 Its lanes number their frames once for all of them. Everything else goes over each peer's own link: the announcement of
