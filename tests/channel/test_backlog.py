@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from headwater import Config, Event, Interest, Log, Node, i64
 from headwater.channel.backlog.contract import Reading
 from headwater.channel.backlog.log import ROWS
+from headwater.channel.backlog.ring import Ring
 from headwater.channel.backlog.stretch import Stretch, StretchJudge
 from headwater.errors import StoreError
 from headwater.store.log import retention
@@ -164,6 +165,29 @@ def test_readers_go_on_while_threads_publish(kind: str, tmp_path: Path) -> None:
         lost = {n for first, last in gaps for n in range(first, last + 1)}
         assert not lost or kind == "ring"
         assert found == [(n + 1, n) for n in range(8000) if n % 2 == 1 and n + 1 not in lost]
+
+
+def test_a_ring_is_copied_while_another_thread_puts_slots_in() -> None:
+    """Threads take turns at any point: a copy has all that follows on a number, and never fails."""
+    ring: Ring[tuple[int]] = Ring(((n,) for n in range(1000)), maxlen=1000)
+    interval, done = sys.getswitchinterval(), threading.Event()
+
+    def put() -> None:
+        for n in range(1000, 600_000):
+            ring.append((n,))
+        done.set()
+
+    thread = threading.Thread(target=put)
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        while not done.is_set():
+            number = ring[-1][0] - 5
+            found = [n for (n,) in ring.after(number)]
+            assert found == list(range(found[0], found[-1] + 1)) and (found[0] == number + 1 or len(found) == 1000)
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join(GUARD)
 
 
 @pytest.mark.parametrize("kind", ["ring", "log", "both"])

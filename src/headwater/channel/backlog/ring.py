@@ -33,15 +33,18 @@ class Ring(deque[Slot]):
         return found[bisect_right(found, number, key=_number) :]
 
     def _end(self, number: int) -> list[Slot]:
-        """The same with some before them, unless there are none. Each copy is one step, which nobody who puts slots in
-        divides."""
+        """The same with some before them, unless there are none. A copy of the end is two steps, and fails if something
+        is put in between them; a copy of the whole is one, which nobody divides."""
         try:
             wanted = self[-1][0] - number + MEANWHILE
         except IndexError:
             return []
         while wanted < len(self):
-            found = list(islice(reversed(self), max(1, wanted)))
-            if found[-1][0] <= number:
+            try:
+                found = list(islice(reversed(self), max(1, wanted)))
+            except RuntimeError:
+                break
+            if found and found[-1][0] <= number:
                 found.reverse()
                 return found
             wanted = 2 * max(1, wanted)
