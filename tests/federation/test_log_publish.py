@@ -20,6 +20,7 @@ from headwater.federation.security.identity import legal_name
 from headwater.spark.live.journal import Journal
 from headwater.spark.live.publisher import Publisher, publisher_name
 from headwater.store.log.log_folder import LogFiles
+from tests.effort import examples
 from tests.federation.nodes import Log, nodes
 
 CHANNEL = "ie.tcd.alarm"
@@ -67,7 +68,7 @@ def test_an_empty_batch_and_one_that_does_not_fit(tmp_path: Path) -> None:
     assert logged(tmp_path) == list(range(5))
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(
     sizes=st.lists(st.integers(1, 30), min_size=1, max_size=4),
     done=st.integers(0, 200),

@@ -31,6 +31,7 @@ from headwater.federation.transport.stream import FORGED, Stream
 from headwater.federation.wire import control as wire_control
 from headwater.federation.wire import frames as wire
 from headwater.security import Rule, Security
+from tests.effort import examples
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 from tests.federation.relays import Meddler, Relay
 
@@ -215,7 +216,7 @@ def ends() -> tuple[SealedStream, SealedStream]:
 
 
 @given(st.lists(st.integers(1, 200_000), min_size=1, max_size=12))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_what_is_written_is_read_in_whatever_records(sizes: list[int]) -> None:
     near, far = ends()
     came: SimpleQueue[bytes] = SimpleQueue()

@@ -14,10 +14,7 @@ from pathlib import Path
 from tests.soak.plan import Clock, Phase, Plan, Say, chance, derived
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("types", "ir", "lang", "native", "match", "channel", "store", "federation")
-ALSO = ("spark/test_agreement.py", "spark/test_four_executions.py", "spark/live/test_stream.py")
-ALSO += ("studies/test_latency.py", "studies/test_links.py", "studies/test_model.py")
-ALSO += ("studies/test_peers.py",)
+PROPERTY = re.compile(r"@given\(|\.TestCase$|\btests\.effort\b", re.MULTILINE)  # what such a module has
 LEAST = 15.0  # seconds that a module may take, at least
 _SUMMARY = re.compile(r"(\d+) (passed|failed|error)")
 _EXAMPLES = re.compile(r"- (\d+) passing\b")
@@ -33,11 +30,9 @@ class Tested(Phase):
 
 
 def modules() -> list[str]:
-    """Those whose tests try harder when told so."""
-    tests = ROOT / "tests"
-    found = [path for folder in FOLDERS for path in sorted((tests / folder).rglob("test_*.py"))]
-    found += [tests / name for name in ALSO]
-    return [str(path.relative_to(ROOT)) for path in found if "tests.effort" in path.read_text(encoding="utf-8")]
+    """All that have properties, or whose tests try harder when told so."""
+    found = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if PROPERTY.search(path.read_text("utf-8"))]
+    return [str(path.relative_to(ROOT)) for path in found]
 
 
 def run(plan: Plan, seconds: float, say: Say, *, only: Sequence[str] = ()) -> Tested:

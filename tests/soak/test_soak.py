@@ -171,4 +171,4 @@ def test_property_tests_of_one_module() -> None:
     found = properties.run(Plan(effort=1), 2000.0, lambda text: None, only=["tests/ir/test_show.py"])
     assert not found.troubles and found.modules == 1 and found.tests > 0 and found.examples > 0
     assert not report.problems([found])
-    assert len(properties.modules()) > 20
+    assert len(properties.modules()) > 80

@@ -20,6 +20,7 @@ from headwater_studies.growth.small_federations import BATCH, RealRun, _handled,
 from headwater_studies.growth.subscriptions import subscriptions
 from headwater_studies.harness.bench import Bench, Found
 from headwater_studies.harness.result import Plot, Result
+from tests.effort import examples
 
 
 def tables(found: Found) -> dict[str, Table]:
@@ -66,7 +67,7 @@ def test_subscriptions(bench: Bench) -> None:
     assert all([x for x, _ in series.points] == [1, 10, 100] for series in plot.series)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.sampled_from(["keys", "ranges", "same"]), st.integers(1, 300), st.integers(0, 2**32 - 1))
 def test_entries_as_arrays_are_those_as_texts(kind: str, count: int, seed: int) -> None:
     load = Load(kind, count, seed)
