@@ -202,9 +202,10 @@ def test_broken_parquet_files(spark: Any, tmp_path: Path) -> None:
         "g-decimal.parquet": parquet(time=stamps[:1], who=["g"], level=[1.0], more=decimals),
         "h-none.parquet": parquet(time=stamps[:0], who=pa.array([], pa.utf8()), level=pa.array([], pa.float64())),
         "i-null.parquet": parquet(time=stamps[:1], who=["i"], level=pa.nulls(1)),
+        "j-clock.parquet": parquet(time=pa.array([1], pa.time64("ns")), who=["j"], level=[1.0]),
         "z.parquet": parquet(time=stamps[:1], who=["last"], level=[1.0]),
     }  # fmt: skip
     given = {**CSV, "format": "parquet"}
-    unread = ["b-torn.parquet", "c-damaged.parquet", "e-text.parquet", "g-decimal.parquet"]
+    unread = ["b-torn.parquet", "c-damaged.parquet", "e-text.parquet", "g-decimal.parquet", "j-clock.parquet"]
     found = check_broken(spark, tmp_path, IngestMapping.of(**given), files, unread)
     assert found == [("f-types.parquet", 1)]
