@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -84,11 +85,14 @@ def select(rows: Any, texts: list[str]) -> pa.Table:
 
 
 def evaluate(
-    expr: Expr, event: dict[str, Any], meta: EventContext, params: dict[str, Any], record: m.Record = RICH
-) -> Any:
-    """The interpreter's own value of an expression."""
+    expr: Expr,
+    events: Iterable[tuple[dict[str, Any], EventContext]],
+    params: dict[str, Any],
+    record: m.Record = RICH,
+) -> list[Any]:
+    """The interpreter's own value of an expression, of each event."""
     program = Builder(record).finish([Return(expr)])
-    return interp._Run(program, event, meta, params, {}, 0).eval(expr)
+    return [interp._Run(program, event, meta, params, {}, 0).eval(expr) for event, meta in events]
 
 
 def raw_column(column: Any, type: m.Type) -> list[Any]:

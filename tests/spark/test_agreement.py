@@ -85,7 +85,7 @@ def test_random_expressions_have_the_same_values(spark: Any, events: Any, rows: 
     lowered = [(expr, params, Lowering(params, meta=SQL_META).lower(expr)) for expr, params in drawn]
     said = [(expr, params, sql) for expr, params, sql in lowered if isinstance(sql, Sql)]
     for part in chunks(said):
-        expected = [[evaluate(expr, event, meta, params) for event, meta in events] for expr, params, _ in part]
+        expected = [evaluate(expr, events, params) for expr, params, _ in part]
         for ansi in ("true", "false"):
             spark.conf.set("spark.sql.ansi.enabled", ansi)
             found = select(rows, [sql.text for _, _, sql in part])

@@ -19,6 +19,7 @@ from headwater import Interest, event_type
 from headwater.interest import as_event_type
 from headwater.spark.live.filters import narrowed, translate
 from headwater.spark.schema import spark_schema, to_spark_arrow
+from tests.effort import examples
 from tests.spark.live.logs import CHANNEL, put
 from tests.spark.support import sample
 
@@ -122,7 +123,7 @@ def column_of(filter: ds.Filter) -> Any:
 
 def test_translated_filters_say_the_same_as_spark(spark: Any) -> None:
     data = ROW.to_arrow(sample(rows(), 120))
-    wanted = sample(filters(), 260)
+    wanted = sample(filters(), examples(260))
     frame = spark.createDataFrame(
         pa.Table.from_batches([to_spark_arrow(data, ROW.record)]), schema=spark_schema(ROW.record)
     ).coalesce(1)
@@ -140,7 +141,7 @@ def test_translated_filters_say_the_same_as_spark(spark: Any) -> None:
             passes = interest.select(data).selection.fill_null(False).to_pylist()
             expected = [bool(answer) for answer in answers.column(at).to_pylist()]
             assert passes == expected, filter
-    assert pushed > 200  # all but the order of members and of booleans
+    assert pushed > len(wanted) * 10 // 13  # all but the order of members and of booleans
 
 
 def test_a_filter_and_an_interest_in_one() -> None:
