@@ -28,11 +28,10 @@ def cluster(workers: int = 2) -> Iterator[str]:
         try:
             master = _start(started, folder, MASTER, "--port", "0", "--webui-port", "0")
             address = _line(master, r"Starting Spark master at (spark://\S+)")
-            for index in range(workers):
-                home = str(Path(folder) / f"worker-{index}")
-                options = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", home]
-                worker = _start(started, folder, WORKER, *options, address)
-                _line(worker, r"Successfully registered with master (\S+)")
+            options = ["--cores", "1", "--memory", "1g", "--webui-port", "0"]
+            homes = [str(Path(folder) / f"worker-{index}") for index in range(workers)]
+            for said in [_start(started, folder, WORKER, *options, "--work-dir", home, address) for home in homes]:
+                _line(said, r"Successfully registered with master (\S+)")
             yield address
         finally:
             for process in reversed(started):
