@@ -16,7 +16,7 @@ from headwater import Event, f64
 from tests.federation.nodes import GUARD, Nodes
 
 SOURCE = Path(headwater.__file__).resolve().parent
-PAGE = SOURCE.parents[1] / "docs" / "architecture.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
 ROOMS = {"lane.py": "federation/send/lane.py", "letter.py": "channel/routing/letter.py",
          "route.py": "channel/routing/route.py"}  # fmt: skip
 COMPILED = ("native/", "match/matching.py")  # no Python is run there for an event

@@ -133,6 +133,8 @@ def subscribe(crowd: Worker, m: int, alone: bool) -> dict[str, Talk]:
     for name in others:
         crowd.call("advertise", node=name, channel=CHANNEL)
     crowd.call("knows", node="n0", channel=CHANNEL, count=len(others))
+    for name in others:  # what they tell each other has come before anything is counted
+        crowd.call("knows", node=name, channel=CHANNEL, count=len(others) - 1)
     # The streams are made by the first that is ever wanted; that is counted with nobody.
     crowd.call("take", node="n0", channel=CHANNEL, wheres=["pick < 0"])
     crowd.call("drop", node="n0")
