@@ -47,6 +47,16 @@ def settle(node: Node) -> None:
     assert node.until(lambda: engine.requester.settled(node.channels(), barriers=True), GUARD)
 
 
+def still(made: list[Node]) -> None:
+    """Whatever was asked is answered, and all of it has been counted at both ends."""
+
+    def answered() -> bool:
+        counts = counted(made)
+        return counts["ask_out"] == counts["ask_in"] and counts["ask_out"] % 2 == 0
+
+    eventually(answered, "the answers to all questions")
+
+
 def advertised(make: Nodes, count: int) -> list[Node]:
     """Nodes that all have a source of one channel."""
     made = [make(f"n{number}") for number in range(count)]
@@ -182,10 +192,12 @@ def test_only_nodes_that_have_a_source_are_asked() -> None:
         make.together()
         source = made[1].channel(CHANNEL, Sighting).source("s")
         make.ready()
+        still(made)
         before = counted(made)
         log = Log()
         made[0].channel(CHANNEL).subscribe(log, "badge == 1")
         settle(made[0])
+        still(made)
         took = counted(made) - before
         assert took["ask_out"] == took["ask_in"] == 2 and took["barrier"] == took["announce"] == 1
         for badge in range(100):
@@ -201,6 +213,8 @@ def test_what_a_change_costs() -> None:
     with nodes() as make:
         made = [make(f"n{number}") for number in range(4)]
         make.together()
+        make.ready()  # who missed another one's roll call has made up for it
+        still(made)
         first, others = made[0], made[1:]
         before = counted(made)
         for count in (1, 50):
@@ -209,6 +223,7 @@ def test_what_a_change_costs() -> None:
                     first.channel(f"{CHANNEL}.{count}.{number}", Sighting).source("s")
             for node in others:
                 assert node.until(lambda node=node, count=count: has(node, first, count), GUARD)
+            still(made)
             took = counted(made) - before
             assert took["news_out"] == 1 and took["news_in"] == 3 and took["ask_out"] == took["ask_in"] == 2 * 3, took
             before = counted(made)
