@@ -11,10 +11,14 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from headwater import Event, Node, Reliable, u32
+from headwater import Event, Network, Node, Reliable, u32
 
 COUNT = 300
-WAIT = 60.0  # seconds, at most, for what takes a moment
+WAIT = 300.0  # seconds, at most, for what takes a moment
+NETWORK = Network(
+    listen=("tcp/127.0.0.1:0",),
+    keep=600.0,  # seconds for which orders are kept for an archive that is away: 30, if this is not said
+)
 
 
 class Order(Event, name="shop.Order"):
@@ -42,7 +46,7 @@ def archive(endpoint: str, folder: str, dies_at: str) -> None:
 
 
 def main() -> None:
-    with TemporaryDirectory() as folder, Node("shop", listen="tcp/127.0.0.1:0") as shop:
+    with TemporaryDirectory() as folder, Node("shop", network=NETWORK) as shop:
         source = shop.channel("shop.orders", Order).source("till")
         command = [sys.executable, __file__, shop.endpoints[0], folder]
 
@@ -52,14 +56,16 @@ def main() -> None:
         number = 0
         for dies_at in (100, 200, 0):
             process = subprocess.Popen([*command, str(dies_at)], stdin=subprocess.PIPE)
-            shop.until(wanted, WAIT)
+            if not shop.until(wanted, WAIT):
+                raise TimeoutError("the archive has not come")
             while number < min(dies_at + 50, COUNT) or (dies_at == 0 and number < COUNT):
                 number += 1
                 source.publish(number=number, item=f"item {number}")
             if dies_at:
                 process.wait(WAIT)
                 print(f"{number} orders published; the archive was killed while it handled order {dies_at}")
-        shop.flush(WAIT)
+        if not shop.flush(WAIT):
+            raise TimeoutError("the archive has not acknowledged all orders")
         process.communicate(timeout=WAIT)
 
         rows = (
