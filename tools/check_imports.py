@@ -27,6 +27,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("lang", "native"),
     ("interest",),
     ("match",),
+    ("patterns",),
     ("store",),
     ("channel",),
     ("federation",),
