@@ -185,6 +185,23 @@ class Pattern:
 
 
 __all__ = [
-    "SELECTIONS", "After", "Argument", "Atom", "Begin", "Both", "Condition", "Either", "Value", "Measure", "Node",
-    "Pattern", "Repeat", "Selection", "Sequence", "Variable", "Wildcard", "Window", "Without",
+    "SELECTIONS",
+    "After",
+    "Argument",
+    "Atom",
+    "Begin",
+    "Both",
+    "Condition",
+    "Either",
+    "Measure",
+    "Node",
+    "Pattern",
+    "Repeat",
+    "Selection",
+    "Sequence",
+    "Value",
+    "Variable",
+    "Wildcard",
+    "Window",
+    "Without",
 ]  # fmt: skip
