@@ -1,0 +1,1 @@
+"""The notations in which patterns are written, each turned into one written tree."""

@@ -1,0 +1,573 @@
+"""SQL's row patterns: `SELECT … FROM channel MATCH_RECOGNIZE (…)` as a written pattern.
+
+    SELECT * FROM trades MATCH_RECOGNIZE (
+        PARTITION BY symbol
+        ORDER BY at
+        MEASURES FIRST(DOWN.price) AS top, LAST(DOWN.price) AS bottom, COUNT(DOWN.*) AS days
+        ONE ROW PER MATCH
+        AFTER MATCH SKIP PAST LAST ROW
+        PATTERN (STRT DOWN{2,} UP) WITHIN INTERVAL '1' HOUR
+        DEFINE DOWN AS DOWN.price < PREV(DOWN.price), UP AS UP.price > PREV(UP.price)
+    ) AS t
+
+The text is cut into its clauses first, so that what is wrong with one of them hides nothing of the others. Every row of
+the channel is a row of the pattern, and steps are strictly adjacent. `WITHIN` is an extension of Flink's, whose end is
+exclusive: ours is inclusive, so the window ends a microsecond earlier, the next shorter time there is.
+
+What is not supported is refused by its name, at its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TypeVar
+
+from headwater.ir.nodes import Span
+from headwater.lang.source import check_text
+from headwater.patterns.notation.sql_intervals import interval
+from headwater.patterns.notation.sql_row_pattern import RowPattern, at_the_end, atoms, defined, may_be_empty
+from headwater.patterns.notation.sql_terms import Elements, Terms
+from headwater.patterns.notation.sql_words import Fault, Word, Words
+from headwater.patterns.written import After, Condition, Measure, Node, Pattern, Window
+
+NOTATION = "match_recognize"
+CLAUSES = ("PARTITION BY", "ORDER BY", "MEASURES", "AFTER MATCH SKIP", "PATTERN", "WITHIN", "SUBSET", "DEFINE")
+
+MAX_COMPARED = 100  # names that one is compared with which is not among them
+_AFTERWARDS = {
+    "WHERE": "put it into DEFINE, or subscribe to the matches with an interest",
+    "GROUP": "compute it of the matches",
+    "HAVING": "compute it of the matches",
+    "ORDER": "matches come in the order of their time",
+    "LIMIT": "matches have no end",
+    "JOIN": "use an operator of the pattern algebra",
+    "UNION": "write two patterns",
+}
+_Said = TypeVar("_Said")
+_SUBQUERY = "name a channel, and put its conditions into DEFINE"
+
+
+def parse(text: str) -> Pattern:
+    """The pattern that a text says, or an InterestError with every problem in it."""
+    words = Words(check_text(text, "a pattern in SQL"))
+    reader = _Reader(words)
+    try:
+        pattern = reader.statement()
+    except Fault:
+        raise words.error() from None
+    if words.problems or pattern is None:
+        raise words.error()
+    return pattern
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """Its name, and its words: from behind the name up to the next clause."""
+
+    name: str
+    word: Word
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Of the SELECT list: a column of the result, and what it is to be called."""
+
+    word: Word
+    name: str
+
+
+_Partition = tuple[Condition, Word | None]  # an expression; the last word of its path if it is nothing but one
+
+
+class _Reader:
+    """One statement. What clauses say is kept until all have been read: they refer to each other in any order."""
+
+    def __init__(self, words: Words) -> None:
+        self.words = words
+        self.selected: list[_Column] | None = None  # None: all of them
+        self.channel = ""
+        self.clauses = dict[str, _Clause]()
+
+    # ── the statement around it ──
+
+    def statement(self) -> Pattern | None:
+        words = self.words
+        if words.word.is_word("WITH"):
+            words.problem(words.word, "WITH is not supported before a pattern", hint=_SUBQUERY)
+            raise Fault
+        if not words.taken_words("SELECT"):
+            raise words.unexpected("SELECT … FROM channel MATCH_RECOGNIZE (…)")
+        self._select_list()
+        if not words.taken_words("FROM"):
+            raise words.unexpected("FROM")
+        self._table()
+        open_ = words.mark("(")
+        end = self._closing(open_)
+        self._cut_clauses(end)
+        words.at = end + 1
+        with suppress(Fault):
+            self._rest()
+        return self._pattern(open_)
+
+    def _select_list(self) -> None:
+        words = self.words
+        if words.taken_mark("*"):
+            return
+        columns = list[_Column]()
+        while True:
+            columns.append(self._selected())
+            if not words.taken_mark(","):
+                break
+        self.selected = columns
+
+    def _selected(self) -> _Column:
+        words = self.words
+        following = words.ahead()
+        if words.word.is_word("DISTINCT", "ALL") and following.is_name and not following.is_word("FROM", "AS"):
+            words.problem(words.word, f"SELECT {words.take().text.upper()} is not supported")
+        word = words.name("* or the name of a measure")
+        if words.taken_mark("."):
+            if words.word.is_mark("*"):
+                raise words.unexpected("the name of a measure", "all of them: SELECT *")
+            word = words.name("the name of a measure")
+        name = word
+        if words.taken_words("AS"):
+            name = words.name("a name")
+        elif words.word.is_name and not words.word.is_word("FROM"):
+            name = words.take()
+        if not words.word.is_mark(",") and not words.word.is_word("FROM"):
+            hint = "what is computed goes into MEASURES"
+            raise words.unexpected(", or FROM: the SELECT list has names of measures only", hint)
+        return _Column(word, name.text)
+
+    def _table(self) -> None:
+        words = self.words
+        if words.word.is_mark("("):
+            words.problem(words.word, "a subquery is not supported before MATCH_RECOGNIZE", hint=_SUBQUERY)
+            raise Fault
+        parts = [words.name("the name of a channel").text]
+        while words.taken_mark("."):
+            parts.append(words.name("the name of a channel").text)
+        self.channel = ".".join(parts)
+        if words.taken_words("AS"):
+            words.name("a name")
+        elif words.word.is_name and not words.word.is_word("MATCH_RECOGNIZE"):
+            words.take()
+        if words.word.is_mark(","):
+            words.problem(words.word, "several tables are not supported", expected="one channel")
+            raise Fault
+        if not words.taken_words("MATCH_RECOGNIZE"):
+            raise words.unexpected("MATCH_RECOGNIZE (…)")
+
+    def _closing(self, opened: Word) -> int:
+        words, depth = self.words, 1
+        for at in range(words.at, len(words.words)):
+            word = words.words[at]
+            depth += word.is_mark("(") - word.is_mark(")")
+            if depth == 0:
+                return at
+        words.problem(opened, "this is never closed", expected=")", found="the end")
+        raise Fault
+
+    def _rest(self) -> None:
+        """A name for the result, which nobody asks for, and nothing more."""
+        words = self.words
+        if words.taken_words("AS"):
+            words.name("a name")
+        elif words.word.is_name and words.word.text.upper() not in _AFTERWARDS:
+            words.take()
+        words.taken_mark(";")
+        if words.word.kind == "name" and (hint := _AFTERWARDS.get(words.word.text.upper())):
+            words.problem(words.word, f"{words.word.text.upper()} is not supported after MATCH_RECOGNIZE", hint=hint)
+        elif words.word.kind != "end":
+            raise words.unexpected("the end")
+
+    # ── clauses ──
+
+    def _cut_clauses(self, end: int) -> None:
+        words, depth = self.words, 0
+        begun: tuple[str, Word, int] | None = None
+        while words.at < end:
+            word = words.word
+            depth += word.is_mark("(", "[", "{") - word.is_mark(")", "]", "}")
+            found = self._clause_name() if depth == 0 and word.kind == "name" else None
+            if found is not None:
+                name, count = found
+                if begun is not None:
+                    self._note_clause(*begun, words.at)
+                words.at += count
+                begun = name, word, words.at
+            elif begun is None:
+                words.problem(word, "this is not expected here", expected="a clause, e.g. PARTITION BY or PATTERN (…)",
+                              found=words.shown(word))  # fmt: skip
+                raise Fault
+            else:
+                words.take()
+        if begun is not None:
+            self._note_clause(*begun, end)
+
+    def _clause_name(self) -> tuple[str, int] | None:
+        """The clause that begins with the word at hand, and how many words are its name."""
+        words = self.words
+        word, following = words.word, words.ahead()
+        upper = word.text.upper()
+        if upper in ("PARTITION", "ORDER"):
+            return (f"{upper} BY", 2) if following.is_word("BY") else None
+        if upper == "MEASURES" or upper == "WITHIN":
+            return None if following.kind == "mark" and not following.is_mark("(", "-", ":") else (upper, 1)
+        if upper in ("SUBSET", "DEFINE"):
+            return (upper, 1) if following.is_name else None
+        if upper == "PATTERN":
+            return (upper, 1) if following.is_mark("(") else None
+        if upper == "AFTER":
+            return ("AFTER MATCH SKIP", 3) if words.ahead(2).is_word("SKIP") and following.is_word("MATCH") else None
+        if upper == "ONE":
+            return ("ROWS", 4) if _are(words, "ONE", "ROW", "PER", "MATCH") else None
+        if upper == "ALL":
+            return ("ALL ROWS", 4) if _are(words, "ALL", "ROWS", "PER", "MATCH") else None
+        if upper in ("INITIAL", "SEEK"):
+            return (upper, 1) if words.ahead().is_word("PATTERN") else None
+        return None
+
+    def _note_clause(self, name: str, word: Word, start: int, end: int) -> None:
+        words = self.words
+        if name in ("ROWS", "ALL ROWS"):
+            if name == "ALL ROWS":
+                hint = "a match is one event: write ONE ROW PER MATCH, and its rows as measures"
+                span = Span(word.span.start, words.words[start - 1].span.end)
+                words.problem(span, "ALL ROWS PER MATCH is not supported", hint=hint)
+            elif start < end:
+                word = words.words[start]
+                words.problem(word, "this is not expected here", expected="a clause", found=words.shown(word))
+            return
+        if name in ("INITIAL", "SEEK"):
+            words.problem(word, f"{name} is not supported", hint="a match may begin at every row: leave it out")
+        elif name in self.clauses:
+            words.problem(word, f"{name} stands here twice", expected="one of them")
+        else:
+            self.clauses[name] = _Clause(name, word, start, end)
+
+    # ── the whole ──
+
+    def _pattern(self, opened: Word) -> Pattern | None:
+        words = self.words
+        root = self._root(opened)
+        subsets = self._read("SUBSET", self._subsets, dict[str, tuple[str, ...]]())
+        variables = frozenset(atom.name for atom in atoms(root) if atom.name) if root is not None else frozenset[str]()
+        for name, members in subsets.items():
+            self._check_subset(name, members, variables)
+        ordered, time = self._time(opened)
+        elements = Elements(
+            variables,
+            frozenset(subsets),
+            _unused(variables | frozenset(subsets)),
+            at_the_end(root, first=True) if root is not None else frozenset(),
+            at_the_end(root, first=False) if root is not None else frozenset(),
+        )
+        terms = Terms(words, elements, time)
+        partition = self._read("PARTITION BY", lambda end: self._partition(terms, end), list[_Partition]())
+        conditions = self._read("DEFINE", lambda end: self._definitions(terms, root, end), dict[str, Condition]())
+        measures = self._measures(terms, partition)
+        after = self._read("AFTER MATCH SKIP", lambda end: self._after(elements), After("past last"))
+        window = self._read("WITHIN", lambda end: self._window(), None)
+        if root is None or words.problems:
+            return None
+        all_of = {elements.universal: tuple(dict.fromkeys(atom.name for atom in atoms(root) if atom.name))}
+        return Pattern(
+            root=defined(root, conditions),
+            window=window,
+            partition=tuple(condition for condition, _ in partition),
+            begin="each",
+            after=after,
+            time=ordered,
+            measures=measures,
+            subsets=subsets | (all_of if terms.universal_used else {}),
+            text=words.text,
+            notation=NOTATION,
+        )
+
+    def _read(self, name: str, read: Callable[[int], _Said], absent: _Said) -> _Said:
+        """What a clause says, all of its words; `absent` if it is not there, or faulty."""
+        clause = self.clauses.get(name)
+        if clause is None:
+            return absent
+        words = self.words
+        words.at = clause.start
+        try:
+            if clause.start == clause.end:
+                raise words.unexpected(f"something after {name}")
+            said = read(clause.end)
+            if words.at < clause.end:
+                raise words.unexpected("the next clause, or ) at the end")
+        except Fault:
+            return absent
+        return said
+
+    def _root(self, opened: Word) -> Node | None:
+        words = self.words
+        if "PATTERN" not in self.clauses:
+            words.problem(opened, "there is no PATTERN in it", expected="PATTERN (A B …)")
+            return None
+
+        def read(end: int) -> Node | None:
+            words.mark("(")
+            return RowPattern(words, self.channel).read()
+
+        before = len(words.problems)
+        root = self._read("PATTERN", read, None)
+        if root is not None and len(words.problems) == before and may_be_empty(root):
+            hint = "let it take one row at least, e.g. A+ instead of A*"
+            words.problem(root.span, "a pattern that can match no row at all is not supported", hint=hint)
+        return root
+
+    # ── PARTITION BY, ORDER BY ──
+
+    def _listed(self, end: int) -> list[tuple[int, int]]:
+        """What commas part, as places of words."""
+        words, depth, start = self.words, 0, self.words.at
+        parts = list[tuple[int, int]]()
+        for at in range(start, end):
+            word = words.words[at]
+            depth += word.is_mark("(", "[", "{") - word.is_mark(")", "]", "}")
+            if depth == 0 and word.is_mark(","):
+                parts.append((start, at))
+                start = at + 1
+        return [*parts, (start, end)]
+
+    def _partition(self, terms: Terms, end: int) -> list[_Partition]:
+        """The expressions. One that is a path is a column of the result as well."""
+        found = list[_Partition]()
+        for start, stop in self._listed(end):
+            self.words.at = start
+            try:
+                condition = terms.condition(start, stop, plain=True)
+            except Fault:
+                continue
+            if condition is not None:
+                found.append((condition, self._column(start, stop)))
+        self.words.at = end
+        return found
+
+    def _column(self, start: int, stop: int) -> Word | None:
+        words = self.words.words[start:stop]
+        path = all(word.is_mark(".") if at % 2 else word.is_name for at, word in enumerate(words))
+        return words[-1] if path and len(words) % 2 else None
+
+    def _time(self, opened: Word) -> tuple[Condition | None, str | None]:
+        """By what the rows are ordered: None is the time of publication. And how a measure can name it."""
+        hint = "by a field of time, or by meta.time, the time of publication"
+        if "ORDER BY" not in self.clauses:
+            self.words.problem(opened, "there is no ORDER BY in it", expected="ORDER BY and the time", hint=hint)
+            return None, None
+        column = self._read("ORDER BY", lambda end: self._ordered(end, hint), None)
+        if column is None:
+            return None, None
+        path = self.words.text[column.start : column.end]
+        return (None, path) if path == "meta.time" else (Condition(path, column), path)
+
+    def _ordered(self, end: int, hint: str) -> Span | None:
+        words = self.words
+        parts = self._listed(end)
+        found: Span | None = None
+        for number, (start, stop) in enumerate(parts):
+            words.at = start
+            first = words.name("the time of a row")
+            while words.at < stop and words.taken_mark("."):
+                words.name("a name")
+            span = words.span_from(first.span.start)
+            self._direction()
+            if words.at != stop:
+                raise words.unexpected("the time of a row alone", hint)
+            path = words.text[span.start : span.end]
+            if number == 0:
+                found = span
+            elif path != (None, "meta.source", "meta.seq")[min(number, 2)] or number > 2:
+                more = "rows of one time are in the order of their source and sequence number"
+                words.problem(span, "ORDER BY of more than the time is not supported", expected="the time", hint=more)
+                return found
+        return found
+
+    def _direction(self) -> None:
+        words = self.words
+        if words.word.is_word("DESC"):
+            words.problem(words.word, "ORDER BY … DESC is not supported: time goes forward")
+        if words.word.is_word("ASC", "DESC"):
+            words.take()
+        if words.word.is_word("NULLS"):
+            hint = "an event without a time is in no match: leave it out"
+            words.problem(words.word, "NULLS FIRST and NULLS LAST are not supported", hint=hint)
+            words.take()
+            if words.word.is_word("FIRST", "LAST"):
+                words.take()
+
+    # ── DEFINE, SUBSET ──
+
+    def _definitions(self, terms: Terms, root: Node | None, end: int) -> dict[str, Condition]:
+        words, found = self.words, dict[str, Condition]()
+        seen = set[str]()
+        for start, stop in self._listed(end):
+            words.at = start
+            try:
+                name = words.name("a variable")
+                if not words.taken_words("AS"):
+                    raise words.unexpected("AS and a condition")
+                if root is not None:
+                    self._known(name, terms.elements.variables, "PATTERN has no variable of this name")
+                if name.text in seen:
+                    words.problem(name, "this variable is defined twice", found=words.shown(name))
+                seen.add(name.text)
+                condition = terms.condition(words.at, stop, of=name.text)
+            except Fault:
+                continue
+            if condition is not None:
+                found[name.text] = condition
+        words.at = end
+        return found
+
+    def _known(self, word: Word, names: frozenset[str], message: str) -> None:
+        if word.text in names:
+            return
+        hint = None
+        if 0 < len(names) <= MAX_COMPARED:
+            close = [name for name in names if name.casefold() == word.text.casefold()]
+            close = close or get_close_matches(word.text[:MAX_COMPARED], sorted(names), 1, 0.6)
+            hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(sorted(names)[:12])}"
+        self.words.problem(word, message, found=self.words.shown(word), hint=hint)
+
+    def _subsets(self, end: int) -> dict[str, tuple[str, ...]]:
+        words, found = self.words, dict[str, tuple[str, ...]]()
+        for start, stop in self._listed(end):
+            words.at = start
+            name = words.name("a name for several variables")
+            words.mark("=")
+            words.mark("(")
+            members = [words.name("a variable")]
+            while words.taken_mark(","):
+                members.append(words.name("a variable"))
+            words.mark(")", ", or )")
+            if words.at != stop:
+                raise words.unexpected(", or the next clause")
+            if name.text in found:
+                words.problem(name, "this subset is defined twice", found=words.shown(name))
+            found[name.text] = tuple(member.text for member in members)
+        return found
+
+    def _check_subset(self, name: str, members: tuple[str, ...], variables: frozenset[str]) -> None:
+        clause = self.clauses["SUBSET"]
+        names = {word.text: word for word in reversed(self.words.words[clause.start : clause.end]) if word.is_name}
+        if name in variables:
+            self.words.problem(names[name], "a subset has the name of a variable", found=name[:40])
+        for member in members:
+            self._known(names[member], variables, "PATTERN has no variable of this name")
+
+    # ── AFTER MATCH, WITHIN ──
+
+    def _after(self, elements: Elements) -> After:
+        words = self.words
+        start = self.clauses["AFTER MATCH SKIP"].word.span.start
+        if words.taken_words("PAST", "LAST", "ROW"):
+            return After("past last", span=words.span_from(start))
+        if words.taken_words("TO", "NEXT", "ROW"):
+            return After("next", span=words.span_from(start))
+        if not words.taken_words("TO"):
+            raise words.unexpected("PAST LAST ROW, TO NEXT ROW, TO FIRST x, TO LAST x")
+        first = words.word.is_word("FIRST") and words.ahead().is_name and not _begins_clause(words)
+        if first or (words.word.is_word("LAST") and words.ahead().is_name and not _begins_clause(words)):
+            words.take()
+        word = words.name("a variable")
+        if elements.variables:
+            names = elements.variables | elements.subsets
+            self._known(word, names, "there is no variable of this name to skip to")
+        return After("first" if first else "last", word.text, words.span_from(start))
+
+    def _window(self) -> Window | None:
+        words = self.words
+        if not words.word.is_word("INTERVAL"):
+            raise words.unexpected("INTERVAL, e.g. WITHIN INTERVAL '10' SECOND")
+        read = interval(words)
+        if read is None:
+            return None
+        micros, span = read
+        if micros <= 0:
+            words.problem(span, "within no time at all", expected="an interval above zero")
+            return None
+        return Window(microseconds=micros - 1, span=span)
+
+    # ── MEASURES, and what is selected of them ──
+
+    def _measures(self, terms: Terms, partition: list[_Partition]) -> tuple[Measure, ...] | None:
+        """As SQL has it: the columns of the partition, then the measures, and of those what is selected."""
+        if "MEASURES" not in self.clauses and self.selected is None:
+            return None
+        measures = [
+            Measure(
+                word.text, Condition(f"{terms.elements.universal}.{condition.definition}", condition.span), word.span
+            )
+            for condition, word in partition
+            if word is not None
+        ]
+        measures += self._read("MEASURES", lambda end: self._computed(terms, end), [])
+        by_name = dict[str, Measure]()
+        for measure in measures:
+            if measure.name in by_name:
+                self.words.problem(measure.span, "two columns of the result have one name", found=measure.name[:40])
+            by_name.setdefault(measure.name, measure)
+        if self.selected is not None:
+            measures = self._chosen(by_name)
+        prefix = f"{terms.elements.universal}."
+        terms.universal_used |= any(str(measure.value.definition).startswith(prefix) for measure in measures)
+        return tuple(measures)
+
+    def _chosen(self, by_name: dict[str, Measure]) -> list[Measure]:
+        chosen, names = list[Measure](), set[str]()
+        for column in self.selected or ():
+            self._known(column.word, frozenset(by_name), "there is no measure or partition column of this name")
+            if column.name in names:
+                self.words.problem(column.word, "two columns of the result have one name", found=column.name[:40])
+            names.add(column.name)
+            if (measure := by_name.get(column.word.text)) is not None:
+                chosen.append(replace(measure, name=column.name))
+        return chosen
+
+    def _computed(self, terms: Terms, end: int) -> list[Measure]:
+        words, found = self.words, list[Measure]()
+        for start, stop in self._listed(end):
+            words.at = start
+            try:
+                named = stop - 2 > start and words.words[stop - 2].is_word("AS") and words.words[stop - 1].is_name
+                if not named:
+                    words.at = max(start, stop - 1)
+                    raise words.unexpected("an expression AS a name")
+                name = words.words[stop - 1]
+                value = terms.condition(start, stop - 2)
+            except Fault:
+                continue
+            if value is not None:
+                found.append(Measure(name.text, value, name.span))
+        words.at = end
+        return found
+
+
+def _are(words: Words, *expected: str) -> bool:
+    return all(words.ahead(at).is_word(word) for at, word in enumerate(expected))
+
+
+def _begins_clause(words: Words) -> bool:
+    """Whether a clause follows the word at hand, so that this is the name of a variable itself."""
+    return words.ahead().is_word("PATTERN") and words.ahead(2).is_mark("(")
+
+
+def _unused(names: frozenset[str]) -> str:
+    """A name for all variables together that none of them has."""
+    name = "_"
+    while name in names:
+        name += "_"
+    return name
+
+
+__all__ = ["NOTATION", "parse"]
