@@ -6,8 +6,9 @@
     ├── DecodeError            bytes are not a record of the event type   (carries .offset)
     ├── EvolutionError         two event types do not fit together        (carries .problems, one a field)
     ├── InterestError          an interest is faulty                      (carries .problems, each with its place)
-    │   └── InterestRefused    an interest is sound but too large, too deep, too costly or endless
-    ├── SerialError            bytes are not the serial form of an interest
+    │   ├── InterestRefused    an interest is sound but too large, too deep, too costly or endless
+    │   └── PatternError       a pattern is faulty, or too much           (carries .problems, each with its place)
+    ├── SerialError            bytes are not the serial form of an interest or pattern
     ├── ParameterError         a parameter's value is missing, unknown or of another type
     ├── ExecutionError         an execution cannot run this interest on this input
     ├── MissingExtra           a package is not installed that this needs, and not everything   (carries .extra)
@@ -122,8 +123,16 @@ class InterestRefused(InterestError):
     """An interest is sound but too large, too deep, too costly or endless."""
 
 
+class PatternError(InterestError):
+    """A pattern is faulty, can never match, or is too much; `problems` lists every place at once."""
+
+    def __init__(self, problems: Sequence[Problem], title: str = "") -> None:
+        count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in this pattern"
+        super().__init__(problems, title or count)
+
+
 class SerialError(HeadwaterError, ValueError):
-    """Bytes are not the serial form of an interest."""
+    """Bytes are not the serial form of an interest or pattern."""
 
 
 class ParameterError(HeadwaterError, ValueError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from headwater.errors import InterestError
 from headwater.ir.interp import evaluate
@@ -61,7 +61,11 @@ MAX_ELEMENTS = 65_536  # of all array variables together
 
 
 class Builder(Operators):
-    """One interest under construction. `c_truth`: numbers are conditions and booleans numbers, as in C."""
+    """One interest under construction. `c_truth`: numbers are conditions and booleans numbers, as in C.
+
+    `functions` are names beyond the library that `call` of a more special builder knows."""
+
+    functions: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(
         self,

@@ -459,8 +459,8 @@ class _Walker:
             return self.b.binary("tmod", args[0], args[1], span)
         if name == "len" and len(args) == 1 and args[0].type in (TEXT, BYTES_TYPE):
             name = "length"
-        if name not in FUNCTIONS and name not in REDUCTIONS:
-            hint = self.b.suggest(name, _FUNCTION_NAMES, "there are")
+        if name not in FUNCTIONS and name not in REDUCTIONS and name not in self.b.functions:
+            hint = self.b.suggest(name, [*_FUNCTION_NAMES, *self.b.functions], "there are")
             return self.b.problem(name_span, f"no function {name!r}", hint=hint)
         return self.b.call(name, args, span)
 

@@ -1,0 +1,212 @@
+"""What must hold of a whole pattern, whatever it came from: that it can match, and that what it keeps has a bound.
+
+The checker asks after it has read a text, and so does who reads a serial form: bytes may say what no text can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headwater.errors import Problem
+from headwater.interest import Interest
+from headwater.ir.covers import Certainty, certainty
+from headwater.ir.nodes import Span
+from headwater.ir.notes import locate
+from headwater.patterns import structure
+from headwater.patterns.model import Both, Either, Leaf, Node, Pattern, Repeat, Sequence, Step, steps
+
+_FIRST = "one run per partition is not enough: {why}; give it a window, e.g. within 10 seconds"
+
+
+def verify(pattern: Pattern) -> list[Problem]:
+    """Every reason to refuse it."""
+    return [*_windows(pattern), *_never(pattern), *_costs(pattern)]
+
+
+def remarks(pattern: Pattern) -> tuple[Problem, ...]:
+    """What is allowed and hardly meant."""
+    return tuple(_unused(pattern))
+
+
+def _at(pattern: Pattern, span: Span, message: str, **more: str | None) -> Problem:
+    return locate(pattern.text, span, message, **more)
+
+
+# ── windows ──
+
+
+def _windows(pattern: Pattern) -> Iterator[Problem]:
+    window, whole = pattern.window, Span(0, len(pattern.text))
+    fewest = structure.least(pattern.root)
+    if fewest == 0:
+        yield _at(
+            pattern,
+            pattern.root.span,
+            "this may be an occurrence of no event at all",
+            expected="at least one event",
+            hint="make one of its parts sure to be taken",
+        )
+    if window is not None:
+        if window.rows is not None and window.rows < fewest:
+            yield _at(
+                pattern,
+                whole,
+                f"no match has so few events as the window: {window.rows}",
+                expected=f"{fewest} or more",
+                hint="make the window larger",
+            )
+        return
+    if pattern.absent:
+        names = ", ".join(pattern.elements[at].name for at in pattern.absent)
+        yield _at(
+            pattern,
+            pattern.elements[pattern.absent[0]].span,
+            f"without {names} at the end never comes true: nothing says until when",
+            expected="a window",
+            hint="add within 10 seconds",
+        )
+        return
+    if pattern.begin == "each":
+        if structure.most(pattern.root) == 1 or _is_short(pattern.root):
+            return
+        yield _at(
+            pattern,
+            whole,
+            "a pattern that begins anew at each event needs a window",
+            hint=_FIRST.format(why="each beginning would be kept for ever"),
+        )
+        return
+    found = structure.keeps_many_runs(pattern.root)
+    if found is not None:
+        endless = isinstance(found, Repeat) and found.most is None
+        why = (
+            "a repetition without end keeps all its events"
+            if endless
+            else "each event that fits here begins another run"
+        )
+        yield _at(pattern, found.span, "this pattern needs a window", hint=_FIRST.format(why=why))
+
+
+def _is_short(root: Node) -> bool:
+    """Whether a run ends by itself: all its events are adjacent, and not more than some number."""
+    return structure.most(root) is not None and all(step.selection == "strict" for step in steps(root))
+
+
+# ── what cannot be ──
+
+
+def _never(pattern: Pattern) -> Iterator[Problem]:
+    dead = {at for at, element in enumerate(pattern.elements) if _is_never(element.condition)}
+    for condition in pattern.conditions:
+        if _is_never(condition.interest):
+            dead |= set(condition.elements) - {at for at in condition.elements if pattern.elements[at].negative}
+    if not _possible(pattern.root, dead):
+        for at in sorted(dead):
+            element = pattern.elements[at]
+            if not element.negative and structure.times(pattern.root, at, least=True) >= 1:
+                yield _at(
+                    pattern,
+                    element.span,
+                    f"no event can be {element.name!r}: the pattern can never match",
+                    hint="what it asks for contradicts itself",
+                )
+                return
+        yield _at(
+            pattern, pattern.root.span, "this pattern can never match", hint="what it asks for contradicts itself"
+        )
+
+
+def _is_never(interest: Interest | None) -> bool:
+    return interest is not None and certainty(interest.normal) is Certainty.NEVER
+
+
+def _possible(node: Node, dead: set[int]) -> bool:
+    """Whether there is an occurrence without these elements."""
+    match node:
+        case Leaf(element=element):
+            return element not in dead
+        case Repeat(part=part, least=least):
+            return least == 0 or _possible(part, dead)
+        case Either(parts=parts):
+            return any(_possible(part, dead) for part in parts)
+        case Sequence(parts=parts) | Both(parts=parts):
+            return all(_possible(part, dead) for part in parts)
+
+
+def _unused(pattern: Pattern) -> Iterator[Problem]:
+    for at, element in enumerate(pattern.elements):
+        if _is_never(element.condition) and (element.negative or structure.times(pattern.root, at, least=True) < 1):
+            yield _at(
+                pattern, element.span, f"no event can be {element.name!r}", hint="what it asks for contradicts itself"
+            )
+    if pattern.patience is not None and not pattern.absent:
+        yield _at(
+            pattern,
+            Span(0, 0),
+            "patience has no meaning without absence",
+            hint="it says how long to wait for sources that are silent, where the pattern ends with without",
+        )
+    if pattern.window is not None and pattern.window.microseconds == 0 and structure.least(pattern.root) > 1:
+        yield _at(pattern, Span(0, 0), "within no time at all: only events of the same microsecond match")
+    yield from _same_conditions(pattern)
+
+
+def _same_conditions(pattern: Pattern) -> Iterator[Problem]:
+    """A step that forbids what it leads to would never be taken, unless what was bound tells them apart."""
+    for node in _sequences(pattern.root):
+        for step, part in zip(node.steps, node.parts[1:], strict=True):
+            yield from _forbids_itself(pattern, step, part)
+
+
+def _forbids_itself(pattern: Pattern, step: Step, part: Node) -> Iterator[Problem]:
+    for at in step.forbidden:
+        other = pattern.elements[at]
+        if step.selection == "next" and isinstance(part, Leaf) and _same(pattern, at, part.element):
+            yield _at(pattern, other.span, f"without {other.name!r} adds nothing: the next that fits is taken anyway")
+
+
+def _same(pattern: Pattern, one: int, other: int) -> bool:
+    a, b = pattern.elements[one], pattern.elements[other]
+    if any({one, other} & set(condition.elements) for condition in pattern.conditions):
+        return False
+    marks = [element.condition.fingerprint if element.condition is not None else b"" for element in (a, b)]
+    return a.channels == b.channels and marks[0] == marks[1]
+
+
+def _sequences(node: Node) -> Iterator[Sequence]:
+    match node:
+        case Leaf():
+            return
+        case Repeat(part=part):
+            yield from _sequences(part)
+        case Sequence(parts=parts):
+            yield node
+            for each in parts:
+                yield from _sequences(each)
+        case Either(parts=parts) | Both(parts=parts):
+            for each in parts:
+                yield from _sequences(each)
+
+
+# ── what it costs ──
+
+
+def interests(pattern: Pattern) -> Iterator[Interest]:
+    """All that an event may have to be tested with."""
+    for channel in pattern.channels:
+        yield from (each for each in (channel.key, channel.time, channel.among) if each is not None)
+    yield from (element.condition for element in pattern.elements if element.condition is not None)
+    yield from (condition.interest for condition in pattern.conditions)
+
+
+def _costs(pattern: Pattern) -> Iterator[Problem]:
+    worst = sum(interest.cost.worst for interest in interests(pattern))
+    if worst > pattern.limits.worst:
+        yield _at(
+            pattern,
+            Span(0, len(pattern.text)),
+            "at worst an event takes too long in this pattern",
+            expected=f"at most {pattern.limits.worst:,} operations",
+            found=f"{worst:,}",
+            hint="ask less, or have the owner allow more: Limits(worst=…)",
+        )
