@@ -9,6 +9,7 @@ from __future__ import annotations
 
 RECORD = 1  # an event as bytes: `types/layout.py`; in frames, in the log's write-ahead files, in memory
 INTEREST = 1  # a checked program as bytes: `ir/encode.py`; in requests, in Spark's tasks
+PATTERN = 1  # a checked pattern as bytes: `patterns/serial.py`; in requests, in Spark's tasks
 FRAMES = 1  # of a stream between two nodes: `federation/wire`
 DATAGRAM = 1  # of a multicast group: `federation/multicast/datagram.py`
 ENVELOPE = 2  # a signed message, with a request, a card or a greeting in it: `federation/security/envelope.py`

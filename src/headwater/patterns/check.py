@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from headwater.errors import ParameterError, PatternError
+from headwater.errors import ParameterError, PatternError, Problem
 from headwater.interest import as_event_type
 from headwater.ir.build import Builder
 from headwater.ir.nodes import Compare, Expr, IsMissing, Load, ParamDecl, Path, Program, Span, Unary
@@ -23,6 +23,7 @@ from headwater.ir.params import declare
 from headwater.ir.uses import by_use, is_flexible
 from headwater.patterns import model, structure, written
 from headwater.patterns.expressions import Expressions, is_alone
+from headwater.patterns.result import derived
 from headwater.patterns.scope import Named, Scope, ScopedBuilder, paths_of, view_of
 from headwater.patterns.tree import Grown, grow
 from headwater.patterns.verify import remarks, verify
@@ -56,6 +57,14 @@ def check(
         raise PatternError(tuple(unique))
     _check_used(given, it.x.used)
     return found
+
+
+def check_parts(pattern: written.Pattern, channels: Mapping[str, Any], params: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the atoms of a pattern that could not be read as a whole: its channels and conditions."""
+    types = {name: as_event_type(type) for name, type in channels.items()}
+    it = _Check(pattern, types, Expressions(pattern.text, declare(params), params), model.Limits(), RESULT)
+    it.run(whole=False)
+    return it.x.problems
 
 
 def _as_used(
@@ -105,7 +114,7 @@ class _Check:
     ) -> None:
         self.written, self.types, self.x, self.limits, self.result = pattern, types, expressions, limits, result
 
-    def run(self) -> model.Pattern | None:
+    def run(self, *, whole: bool = True) -> model.Pattern | None:
         grown = grow(self.written, self.types, self.x)
         if grown is None:
             return None
@@ -118,7 +127,7 @@ class _Check:
         bindings = self._bindings()
         keys, shared = self._keys(bindings)
         conditions = self._conditions(bindings, shared)
-        if grown.unknown:
+        if grown.unknown or not whole:
             return None
         channels, key = self._channels(keys)
         window = as_window(self.written.window, self.x)
@@ -395,16 +404,16 @@ class _Check:
 
     def _scope(self, at: int, bindings: Mapping[str, list[_Binding]]) -> Scope:
         names = {element.name: self._named(at, (place,)) for place, element in enumerate(self.elements)}
-        names |= {subset.name: self._named(at, subset.elements) for subset in self.subsets}
+        names |= {subset.name: self._named(at, subset.elements, several=True) for subset in self.subsets}
         variables = {
             name: tuple((self.elements[place.element].name, place.field) for place in places)
             for name, places in bindings.items()
         }
         return Scope(names, self.elements[at].name, variables)
 
-    def _named(self, at: int | None, places: tuple[int, ...]) -> Named:
+    def _named(self, at: int | None, places: tuple[int, ...], *, several: bool = False) -> Named:
         element = self.elements[places[0]]
-        multiple = len(places) > 1 or element.multiple
+        multiple = several or element.multiple
         loose = bool(self.loose & set(places))
         unknown = bool(self.grown.unknown & set(places))
         return Named(element.type.record, multiple, loose, self._refused(at, places), unknown)
@@ -478,7 +487,7 @@ class _Check:
     def _measures(self, bindings: Mapping[str, list[_Binding]]) -> tuple[EventType, model.Measures | None]:
         given = self.written.measures
         if given is None:
-            return event_type(self._derived()), None
+            return event_type(derived(self.elements, self.grown.root, self.result)), None
         names = [measure.name for measure in given]
         for at, measure in enumerate(given):
             if names.index(measure.name) < at:
@@ -494,30 +503,14 @@ class _Check:
             self.x.problem(Span(0, 0), "no measures", hint="name one, or leave measures out to have all elements")
         fallback = event_type(Record(self.result, (Field("none", BOOL, optional=True),)))
         scope = replace(self._scope(0, bindings), me=None, bounded=False)
-        scope.names = {name: self._named(None, self._places(name)) for name in scope.names}
+        united = {subset.name for subset in self.subsets}
+        scope.names = {name: self._named(None, self._places(name), several=name in united) for name in scope.names}
         if not given or len(set(names)) < len(names):
             return fallback, None
         made = self.x.measures(given, scope, self._records(), self.result)
         if made is None or made[0].output is None:
             return fallback, None
         return made[0].output, model.Measures(*made)
-
-    def _derived(self) -> Record:
-        """A field for each element that takes events: its event, or the list of them."""
-        fields = []
-        for at, element in enumerate(self.elements):
-            if element.negative:
-                continue
-            record: Type = element.type.record
-            sure = structure.times(self.grown.root, at, least=True) >= 1
-            fields.append(
-                Field(
-                    element.name,
-                    List(record) if element.multiple else record,
-                    optional=not element.multiple and not sure,
-                )
-            )
-        return Record(self.result, tuple(fields))
 
     def _after(self) -> model.After:
         after = self.written.after
@@ -555,4 +548,4 @@ def _is_scalar(type: Type) -> bool:
     return not isinstance(type, List | Record) and not hasattr(type, "shape")
 
 
-__all__ = ["MAX_PARTS", "RESULT", "check"]
+__all__ = ["MAX_PARTS", "RESULT", "check", "check_parts"]

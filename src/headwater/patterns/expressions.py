@@ -108,7 +108,7 @@ class Expressions:
     def moved(self, condition: written.Condition, problem: Problem) -> Problem:
         """A problem of a condition's own text, at its place in the pattern's."""
         text = condition.definition
-        if not isinstance(text, str) or not self.text.startswith(text, condition.span.start):
+        if not isinstance(text, str) or condition.span == NOWHERE:
             return problem
         start = condition.span.start + _offset(text, problem)
         return locate(

@@ -303,6 +303,8 @@ class _Grower:
     def channels(self, atom: written.Atom) -> tuple[tuple[str, ...], EventType | None]:
         """The channels that are meant, and the type of their events."""
         name = self.channel(atom)
+        if not name:  # the notation has told what is wrong with it
+            return (), None
         if is_pattern(name):
             found = tuple(sorted(known for known in self.types if matching(name, known)))
         else:

@@ -1,0 +1,624 @@
+"""The compact text of patterns, as written patterns.
+
+    Seen(P, 42); Seen(P, *)                       templates: variables, values, * for any; later sightings of whoever
+    Withdraw(z){z > 500}                          a condition in braces: predicate text
+    a: hall.door(action = 'in') -> b: hall.door{who != a.who} within 2 seconds partition by door
+    open: door ; without pass within 10 seconds   ; any that fits, -> the next that fits, `,` strictly adjacent
+    (f: failure){3} without repair within 1 hour  {3} {2,} {2,5} + * ?, reluctant with another ?; a selection: + any
+
+    pattern  = [whenever | once] either clause*
+    either   = both ("|" both)*
+    both     = sequence (("&" | "&;" | "&->" | "&,") sequence)*
+    sequence = item ((";" | "->" | ",") item)*
+    item     = "without" unit | repeated ("without" unit)*
+    repeated = unit (("+" | "*" | "?" | "{" n ["," [m]] "}") ["?"] [strict | next | any])*
+    unit     = "(" either ")" | [name ":"] channel ["(" arguments ")"] ["{" condition "}"]
+    clause   = within (time | n events | :name) | partition by … | among … | time … | lateness time | patience time
+             | after match (no skip | next | past last | first name | last name) | no reuse | measures … as name, …
+
+Conditions are not read here: where one begins and ends is. After an error the text is read on at the next step, bracket
+or clause, so that all problems are told at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from headwater.errors import PatternError, Problem
+from headwater.ir.nodes import Span
+from headwater.ir.notes import MAX_DEPTH, locate
+from headwater.lang.source import MAX_RECOVERED, NESTED, NESTED_HINT, check_text
+from headwater.patterns.notation.durations import UNITS, micros
+from headwater.patterns.written import (
+    SELECTIONS,
+    After,
+    Argument,
+    Atom,
+    Both,
+    Condition,
+    Either,
+    Measure,
+    Node,
+    Pattern,
+    Repeat,
+    Selection,
+    Sequence,
+    Value,
+    Variable,
+    Wildcard,
+    Window,
+    Without,
+)
+
+NOTATION = "text"
+UNREADABLE = ""  # the channel of an atom that could not be read: of it, nothing more is said
+CLAUSES = ("within", "partition", "among", "time", "lateness", "patience", "after", "no", "measures")
+MAX_PROBLEMS = 100
+MAX_DIGITS = 30  # of a number in a template
+
+_BLANK = re.compile(r"(?:\s+|--[^\n]*)*")
+_WORD = re.compile(r"[^\W\d]\w*")
+_SEGMENT = r"(?:\*\*|\*|\w+(?:-(?!>)\w+)*)"
+_CHANNEL = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_ROUNDS = re.compile(r"\{\s*(\d*)\s*(?:(,)\s*(\d*)\s*)?\}")
+_QUOTES = "'\"`"
+_STEPS: dict[str, Selection] = {"->": "next", ";": "any", ",": "strict"}
+_AFTER_OPERAND = {"and", "or", "not", "in", "like", "between", "is", "div", "when", "then", "else", "as", "case"}
+
+
+class _Fault(Exception):
+    """A problem has been noted; reading goes on elsewhere."""
+
+
+def parse(text: str, aliases: Mapping[str, str] | None = None) -> Pattern:
+    """The pattern that a text says, or a PatternError with every problem that shows before types are known."""
+    pattern, problems = read(text, aliases)
+    if problems or pattern is None:
+        raise PatternError(problems)
+    return pattern
+
+
+def read(text: str, aliases: Mapping[str, str] | None = None) -> tuple[Pattern | None, list[Problem]]:
+    """As much of the pattern as could be read, with what is wrong with the rest: what can be read may be checked."""
+    reader = _Reader(check_text(text, "pattern text"))
+    pattern = reader.pattern()
+    if pattern is not None and aliases:
+        pattern = replace(pattern, aliases=dict(aliases))
+    return pattern, sorted(dict.fromkeys(reader.problems), key=lambda problem: (problem.line, problem.column))
+
+
+@dataclass
+class _Reader:
+    text: str
+    at: int = 0
+    depth: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+    # ── characters ──
+
+    def blank(self) -> None:
+        found = _BLANK.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+
+    def sees(self, *marks: str) -> str | None:
+        """Which of these marks comes next, after blanks."""
+        self.blank()
+        return next((mark for mark in marks if self.text.startswith(mark, self.at)), None)
+
+    def takes(self, *marks: str) -> str | None:
+        mark = self.sees(*marks)
+        self.at += len(mark or "")
+        return mark
+
+    def word(self) -> str | None:
+        """The word that comes next; it is not taken."""
+        self.blank()
+        found = _WORD.match(self.text, self.at)
+        return found[0] if found else None
+
+    def takes_word(self, *words: str) -> str | None:
+        word = self.word()
+        if word is None or (words and word not in words):
+            return None
+        self.at += len(word)
+        return word
+
+    def here(self) -> Span:
+        """The word or character that comes next."""
+        self.blank()
+        found = _WORD.match(self.text, self.at)
+        return Span(self.at, found.end() if found else min(self.at + 1, len(self.text)))
+
+    def found(self) -> str:
+        span = self.here()
+        return self.text[span.start : span.end][:30] or "the end"
+
+    # ── problems ──
+
+    def note(self, span: Span, message: str, **more: str | None) -> None:
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(locate(self.text, span, message, **more))
+
+    def fail(self, message: str, span: Span | None = None, **more: str | None) -> NoReturn:
+        self.note(span or self.here(), message, **more)
+        raise _Fault
+
+    def expected(self, what: str, hint: str | None = None) -> NoReturn:
+        self.fail("this is not expected here", expected=what, found=self.found(), hint=hint)
+
+    def closing(self, opening: int, close: str) -> int:
+        """Where a bracket that opens there is closed; quotes are passed over."""
+        depth, at = 0, opening
+        while at < len(self.text):
+            character = self.text[at]
+            if character in _QUOTES:
+                end = self.text.find(character, at + 1)
+                if end < 0:
+                    self.fail("this quote is never closed", Span(at, at + 1), expected="the same quote at the end")
+                at = end
+            elif character in "([{":
+                depth += 1
+            elif character in ")]}":
+                depth -= 1
+                if depth == 0:
+                    if character != close:
+                        break
+                    return at
+            at += 1
+        return self.fail("this is never closed", Span(opening, opening + 1), expected=close)
+
+    def skip(self) -> None:
+        """After an error: to the next step, alternative, closing bracket or clause."""
+        while self.at < len(self.text):
+            self.blank()
+            character = self.text[self.at : self.at + 1]
+            if not character or character in ";,|&)" or self.text.startswith("->", self.at):
+                return
+            word = self.word()
+            if word in CLAUSES or word == "without":
+                return
+            if character in "([{":
+                try:
+                    self.at = self.closing(self.at, {"(": ")", "[": "]", "{": "}"}[character]) + 1
+                except _Fault:
+                    self.problems.pop()  # it has been told, or is of no account any more
+                    self.at = len(self.text)
+            elif character in _QUOTES:
+                end = self.text.find(character, self.at + 1)
+                self.at = len(self.text) if end < 0 else end + 1
+            else:
+                self.at += len(word or character)
+
+    # ── the whole ──
+
+    def pattern(self) -> Pattern | None:
+        begin = self.takes_word("whenever", "once")
+        self.blank()
+        if self.at >= len(self.text):
+            self.note(Span(self.at, self.at), "the pattern is empty", expected="an atom, e.g. Seen(P, 42)")
+            return None
+        root = self.either()
+        if self.problems and len(self.text) > MAX_RECOVERED:
+            return None
+        clauses = _Clauses(self)
+        while self.at < len(self.text):
+            self.blank()
+            if self.at >= len(self.text):
+                break
+            clauses.read()
+        options = clauses.options
+        if begin is not None:
+            options["begin"] = "each" if begin == "whenever" else "first"
+        return Pattern(root, **options, text=self.text, notation=NOTATION)
+
+    # ── the expression ──
+
+    def chain(self, part: Callable[[], Node], *marks: str) -> tuple[list[Node], list[str], Span]:
+        """Parts with marks between them."""
+        self.blank()
+        start = self.at
+        parts, between = [part()], list[str]()
+        while mark := self.takes(*marks):
+            between.append(mark)
+            parts.append(part())
+        return parts, between, Span(start, self.at)
+
+    def either(self) -> Node:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            span = self.here()
+            self.at = len(self.text)
+            self.note(span, NESTED, hint=NESTED_HINT)
+            self.depth -= 1
+            return Atom(UNREADABLE, span=span)
+        parts, _, span = self.chain(self.both, "|")
+        self.depth -= 1
+        return parts[0] if len(parts) == 1 else Either(tuple(parts), span)
+
+    def both(self) -> Node:
+        parts, marks, span = self.chain(self.sequence, "&;", "&->", "&,", "&")
+        if len(parts) == 1:
+            return parts[0]
+        selections = {_STEPS.get(mark[1:], "next") for mark in marks}
+        if len(selections) > 1:
+            self.note(span, "the steps of one and are of one kind", hint="put parts of it in parentheses")
+        return Both(tuple(parts), selections.pop(), span)
+
+    def sequence(self) -> Node:
+        parts, marks, span = self.chain(self.item, *_STEPS)
+        if len(parts) == 1 and not (isinstance(parts[0], Without) and parts[0].of is None):
+            return parts[0]
+        return Sequence(tuple(parts), tuple(_STEPS[mark] for mark in marks), span)
+
+    def item(self) -> Node:
+        self.blank()
+        start = self.at
+        name = self.name_ahead()
+        try:
+            if self.takes_word("without"):
+                return Without(self.unit(), span=Span(start, self.at))
+            node = self.repeated()
+        except _Fault:
+            self.skip()
+            return Atom(UNREADABLE, name, span=Span(start, self.at))
+        try:
+            while self.takes_word("without"):
+                node = Without(self.unit(), node, Span(start, self.at))
+            self.check_end()
+        except _Fault:
+            self.skip()
+        return node
+
+    def name_ahead(self) -> str | None:
+        """The name of an atom that may turn out to be unreadable: conditions may still name it."""
+        found = re.compile(r"([^\W\d]\w*)\s*:").match(self.text, self.at)
+        return found[1] if found else None
+
+    def check_end(self) -> None:
+        """Whether what comes after an item is what may."""
+        if self.sees("->", ";", ",", "|", "&", ")") or self.at >= len(self.text) or self.word() in CLAUSES:
+            return
+        word = self.word()
+        close = get_close_matches(word, CLAUSES, 1, 0.7) if word else []
+        hint = f"did you mean {close[0]}?" if close else "between two atoms comes ; (any), -> (next) or , (adjacent)"
+        self.expected("a step, | or &, a clause, or the end", hint)
+
+    def repeated(self) -> Node:
+        self.blank()
+        start = self.at
+        node = self.unit()
+        while True:
+            rounds = self.rounds()
+            if rounds is None:
+                return node
+            greedy = self.takes("?") is None
+            word = self.word()
+            selection = next((each for each in SELECTIONS if each == word), None)
+            if selection is not None and not self.names_an_atom(selection):
+                self.takes_word(selection)
+            else:
+                selection = None
+            node = Repeat(node, rounds[0], rounds[1], selection or "next", greedy, Span(start, self.at))
+
+    def names_an_atom(self, word: str) -> bool:
+        found = re.compile(r"\s*[.:({]").match(self.text, self.at + len(word))
+        return found is not None
+
+    def rounds(self) -> tuple[int, int | None] | None:
+        mark = self.takes("+", "*", "?")
+        if mark:
+            return {"+": (1, None), "*": (0, None), "?": (0, 1)}[mark]
+        if not self.sees("{"):
+            return None
+        found = _ROUNDS.match(self.text, self.at)
+        if found is None or not (found[1] or found[3]):
+            self.fail(
+                "two conditions, or no number of rounds",
+                expected="{3}, {2,} or {2,5}, or one condition in braces",
+                found=self.text[self.at : self.at + 20],
+            )
+        span = Span(self.at, found.end())
+        if max(len(found[1] or ""), len(found[3] or "")) > 9:
+            self.fail("no repetition has so many rounds", span)
+        self.at = found.end()
+        least = int(found[1] or 0)
+        return least, (int(found[3]) if found[3] else None) if found[2] else least
+
+    def unit(self) -> Node:
+        opening = self.at if self.sees("(") else None
+        if opening is None:
+            return self.atom()
+        opening = self.at
+        self.at += 1
+        node = self.either()
+        if not self.takes(")"):
+            if self.at >= len(self.text) or self.word() in CLAUSES:
+                self.fail("this is never closed", Span(opening, opening + 1), expected=")", found=self.found())
+            self.expected(")")
+        return node
+
+    # ── atoms ──
+
+    def atom(self) -> Atom:
+        self.blank()
+        start = self.at
+        name = self.name_ahead()
+        if name is not None:
+            self.takes_word()
+            self.takes(":")
+        self.blank()
+        channel = _CHANNEL.match(self.text, self.at)
+        if channel is None or channel[0] in CLAUSES or channel[0] == "without":
+            self.expected("an atom: the name of a channel", "e.g. Seen(P, 42), or hall.door{action = 'in'}")
+        if channel[0][0].isdigit() and "." not in channel[0]:
+            self.expected("the name of a channel", "conditions stand in braces: hall.door{level > 3}")
+        self.at = channel.end()
+        arguments = self.arguments(channel[0]) if self.sees("(") else None
+        condition = None
+        if self.sees("{"):
+            found = _ROUNDS.match(self.text, self.at)
+            if found is None or not (found[1] or found[3]):
+                condition = self.condition()
+        return Atom(channel[0], name, arguments, condition, Span(start, self.at))
+
+    def condition(self) -> Condition:
+        opening = self.at
+        end = self.closing(opening, "}")
+        self.at = end + 1
+        return Condition(self.text[opening + 1 : end], Span(opening + 1, end))
+
+    def arguments(self, channel: str) -> tuple[Argument, ...]:
+        opening = self.at
+        self.at += 1
+        found: list[Argument] = []
+        if self.takes(")"):
+            return ()
+        while True:
+            found.append(self.argument())
+            if self.takes(","):
+                continue
+            if self.takes(")"):
+                return tuple(found)
+            if self.at >= len(self.text):
+                self.fail("this is never closed", Span(opening, opening + 1), expected=")", found="the end")
+            self.expected(") or ,", f"a template has values and variables only: write {channel}{{level > 3}}")
+
+    def argument(self) -> Argument:
+        self.blank()
+        start = self.at
+        named = re.compile(r"([^\W\d]\w*)\s*==?(?!=)").match(self.text, self.at)
+        if named:
+            self.at = named.end()
+        value = self.value()
+        return Argument(value, named[1] if named else None, Span(start, self.at))
+
+    def value(self) -> Variable | Wildcard | Value:
+        self.blank()
+        start = self.at
+        if self.takes("*"):
+            return Wildcard(Span(start, self.at))
+        if self.takes("'"):
+            return Value(self.quoted(start), span=Span(start, self.at))
+        if self.takes(":"):
+            name = self.takes_word()
+            if name is None:
+                self.expected("a parameter, e.g. :limit")
+            return Value(name, True, Span(start, self.at))
+        word = self.takes_word()
+        if word is not None:
+            constants: dict[str, Any] = {"true": True, "false": False, "null": None}
+            span = Span(start, self.at)
+            return Value(constants[word.lower()], span=span) if word.lower() in constants else Variable(word, span)
+        return self.number(start)
+
+    def number(self, start: int) -> Value:
+        sign = self.takes("-", "+")
+        found = _NUMBER.match(self.text, self.at)
+        if found is None:
+            self.expected("a value, a variable or *")
+        self.at = found.end()
+        digits, span = found[0], Span(start, self.at)
+        if len(digits) > MAX_DIGITS:
+            self.fail("this number is too long", span, expected=f"at most {MAX_DIGITS} characters")
+        number: int | float = int(digits) if digits.isdecimal() else float(digits)
+        return Value(-number if sign == "-" else number, span=span)
+
+    def quoted(self, start: int) -> str:
+        """After the opening quote; a quote inside is written twice."""
+        parts = []
+        while True:
+            end = self.text.find("'", self.at)
+            if end < 0:
+                self.fail("this quote is never closed", Span(start, start + 1), expected="the same quote at the end")
+            parts.append(self.text[self.at : end])
+            self.at = end + 1
+            if not self.text.startswith("'", self.at):
+                return "'".join(parts)
+            self.at += 1
+
+
+@dataclass
+class _Clauses:
+    """What comes after the expression, in any order, each once."""
+
+    reader: _Reader
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def read(self) -> None:
+        r = self.reader
+        start = r.here()
+        word = r.takes_word(*CLAUSES)
+        try:
+            if word is None:
+                hint = "a pattern ends, or goes on with within, partition by, among, time, after match or measures"
+                close = get_close_matches(r.word() or "", CLAUSES, 1, 0.7)
+                r.expected("a clause or the end", f"did you mean {close[0]}?" if close else hint)
+            name = {"no": "reuse", "within": "window"}.get(word, word)
+            if name in self.options:
+                r.fail(f"{word} is there twice", start, hint="leave one out")
+            self.options[name] = getattr(self, f"_{word}")(start)
+        except _Fault:
+            r.at = max(r.at, start.start + 1)
+            self.skip()
+
+    def skip(self) -> None:
+        """To the next clause."""
+        r = self.reader
+        while r.at < len(r.text):
+            r.skip()
+            if r.word() in CLAUSES or r.at >= len(r.text):
+                return
+            r.at += 1
+
+    def _within(self, start: Span) -> Window:
+        r = self.reader
+        if r.takes(":"):
+            name = r.takes_word()
+            if name is None:
+                r.expected("a parameter, e.g. :limit")
+            return Window(parameter=name, span=Span(start.start, r.at))
+        r.blank()
+        number = _NUMBER.match(r.text, r.at)
+        after = re.compile(r"\s*(events?|rows?)\b").match(r.text, number.end()) if number else None
+        if number and after:
+            if not number[0].isdecimal() or len(number[0]) > 15:
+                r.expected("a whole number of events")
+            r.at = after.end()
+            return Window(rows=int(number[0]), span=Span(start.start, r.at))
+        return Window(microseconds=self.duration(), span=Span(start.start, r.at))
+
+    def duration(self) -> int:
+        r = self.reader
+        total, seen = 0, False
+        while True:
+            r.blank()
+            number = _NUMBER.match(r.text, r.at)
+            if number is None:
+                if not seen:
+                    r.expected("a time, e.g. 10 seconds")
+                return total
+            span = Span(r.at, number.end())
+            r.at = number.end()
+            unit = r.takes_word(*UNITS)
+            if unit is None:
+                close = get_close_matches(r.word() or "", UNITS, 1)
+                r.expected("a unit: seconds, minutes, hours …", f"did you mean {close[0]}?" if close else None)
+            found = micros(number[0], unit) if number[0].replace(".", "", 1).isdecimal() else None
+            if found is None:
+                r.fail("this is no whole number of microseconds", Span(span.start, r.at))
+            total, seen = total + found, True
+
+    def _lateness(self, start: Span) -> int:
+        return self.duration()
+
+    _patience = _lateness
+
+    def _partition(self, start: Span) -> tuple[Condition, ...]:
+        if not self.reader.takes_word("by"):
+            self.reader.expected("by after partition")
+        return tuple(self.expressions())
+
+    def _among(self, start: Span) -> Condition:
+        return self.expression(",")[0]
+
+    def _time(self, start: Span) -> Condition:
+        return self.expression(",")[0]
+
+    def _no(self, start: Span) -> bool:
+        if not self.reader.takes_word("reuse"):
+            self.reader.expected("reuse after no", "no reuse: an event of a match is in no later one")
+        return False
+
+    def _after(self, start: Span) -> After:
+        r = self.reader
+        if not r.takes_word("match"):
+            r.expected("match after after", "e.g. after match past last")
+        rules = ("no skip", "next", "past last", "first", "last")
+        first = r.takes_word("no", "next", "past", "first", "last", "to")
+        if first == "to":
+            first = r.takes_word("next", "first", "last")
+        second = {"no": "skip", "past": "last"}.get(first or "")
+        if first is None or (second is not None and not r.takes_word(second)):
+            r.expected(", ".join(rules[:3]) + ", first a or last a")
+        element = None
+        if first in ("first", "last"):
+            element = r.takes_word()
+            if element is None or element in CLAUSES:
+                r.expected("an element to go on from")
+        rule: Any = f"{first} {second}" if second else first
+        return After(rule, element, Span(start.start, r.at))
+
+    def _measures(self, start: Span) -> tuple[Measure, ...]:
+        r = self.reader
+        found = []
+        while True:
+            condition, end = self.expression(",", "as")
+            if end != "as":
+                r.expected("as and the name of a field", "e.g. measures count(b) as n")
+            name_at = r.here()
+            name = r.takes_word()
+            if name is None:
+                r.expected("the name of a field")
+            found.append(Measure(name, condition, Span(condition.span.start, name_at.end)))
+            if not r.takes(","):
+                return tuple(found)
+
+    # ── expressions ──
+
+    def expressions(self) -> list[Condition]:
+        found = []
+        while True:
+            condition, end = self.expression(",")
+            found.append(condition)
+            if end != ",":
+                return found
+
+    def expression(self, *ends: str) -> tuple[Condition, str]:
+        """Up to a comma (or `as`) outside of brackets, a clause, or the end; and which of these it was. A clause's word
+        ends it only where an operator would have to come: elsewhere it is a field of that name."""
+        r = self.reader
+        r.blank()
+        start = end = r.at
+        operand = False
+        while True:
+            r.blank()
+            character = r.text[r.at : r.at + 1]
+            word = r.word()
+            if not character or (character == "," and "," in ends):
+                stop = character
+                break
+            if word is not None and operand and (word in CLAUSES or word in ends):
+                stop = word if word in ends else ""
+                break
+            operand = self.one(character, word)
+            end = r.at
+        if start == end:
+            r.expected("an expression")
+        if stop:
+            r.at += len(stop)
+        return Condition(r.text[start:end], Span(start, end)), stop
+
+    def one(self, character: str, word: str | None) -> bool:
+        """Past one word, bracket or mark; whether an operand has ended with it."""
+        r = self.reader
+        if word is not None:
+            r.at += len(word)
+            before = r.text[: r.at - len(word)].rstrip()
+            return word.lower() not in _AFTER_OPERAND or before.endswith(".")
+        if character in "([{":
+            r.at = r.closing(r.at, {"(": ")", "[": "]", "{": "}"}[character]) + 1
+            return True
+        if character in _QUOTES:
+            end = r.text.find(character, r.at + 1)
+            if end < 0:
+                r.fail("this quote is never closed", Span(r.at, r.at + 1), expected="the same quote at the end")
+            r.at = end + 1
+            return True
+        number = _NUMBER.match(r.text, r.at)
+        r.at = number.end() if number else r.at + 1
+        return number is not None

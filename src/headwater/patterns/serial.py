@@ -1,0 +1,495 @@
+"""The serial form of a pattern: what travels between nodes. Parameters travel beside it, limits are the owner's.
+
+    bytes     = MAGIC, msgpack [version, result, types, channels, elements, tree, absent, conditions, variables,
+                subsets, options, measures?, notation, text]
+    type      = an interest that passes every event of it
+    interest  = its own serial form
+
+MAGIC begins with a byte that msgpack never writes, so no interest begins so. The bytes may come from an enemy: sizes
+are limited, interests are verified as interests are, and then everything that the checker assures: that names and
+positions are there, that a condition's record is that of the elements it names, and that the pattern has a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from headwater.errors import ParameterError, PatternError, SerialError
+from headwater.formats import PATTERN
+from headwater.interest import Interest
+from headwater.ir import serial
+from headwater.ir.encode import has_too_many_parts
+from headwater.ir.nodes import Compare, Const, Expr, IsMissing, Load, Logic, Path, Program, Return, Unary
+from headwater.ir.notes import MAX_DEPTH, MAX_TEXT
+from headwater.patterns import model, structure
+from headwater.patterns.model import KINDS
+from headwater.patterns.result import derived
+from headwater.patterns.scope import AGGREGATES, member_field, view_of
+from headwater.patterns.verify import verify
+from headwater.patterns.window import MAX_ROWS, MAX_TIME, seconds_as_micros
+from headwater.patterns.written import SELECTIONS
+from headwater.types import EventType, event_type
+from headwater.types.model import BOOL, F64, TIMESTAMP, Array, Field, List, Record, promote
+
+MAGIC = b"\xc1hwp"
+MAX_SIZE = 8 << 20
+MAX_NAME = 255  # bytes of a channel's name are no more
+MAX_CHANNELS = 1_000
+MAX_CONDITIONS = 1_000
+RULES = ("no skip", "next", "past last", "first", "last")
+TIME = Record("Time", (Field("time", TIMESTAMP),))
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+# ── writing ──
+
+
+def dumps(pattern: model.Pattern, *, with_text: bool = True) -> bytes:
+    """Its serial form; `with_text` keeps what it was written in, for people."""
+    types: dict[Record, int] = {}
+
+    def type(of: EventType) -> int:
+        return types.setdefault(of.record, len(types))
+
+    def interest(of: Interest | None) -> bytes | None:
+        return None if of is None else of.dumps(with_text=False)
+
+    window = pattern.window
+    form = [
+        [[c.name, type(c.type), interest(c.key), interest(c.time), interest(c.among), c.all] for c in pattern.channels],
+        [
+            [e.name, e.channel, list(e.channels), type(e.type), interest(e.condition), e.negative]
+            for e in pattern.elements
+        ],
+        model.plain(pattern.root),
+        list(pattern.absent),
+        [[list(c.elements), interest(c.interest)] for c in pattern.conditions],
+        [[v.name, [list(place) for place in v.fields], v.key] for v in pattern.variables],
+        [[s.name, list(s.elements)] for s in pattern.subsets],
+        [
+            None
+            if window is None
+            else [None if window.parameter else window.microseconds, window.rows, window.parameter],
+            pattern.begin,
+            pattern.after.rule,
+            list(pattern.after.elements),
+            pattern.reuse,
+            pattern.lateness,
+            pattern.patience,
+        ],
+        None if pattern.measures is None else interest(pattern.measures.interest),
+        pattern.notation if with_text else "",
+        pattern.text if with_text else "",
+    ]
+    table = [serial.dumps(Program(record, None, (), (), (Return(Const(True, BOOL)),))) for record in types]
+    data = MAGIC + _pack([PATTERN, pattern.output.name, table, *form])
+    if len(data) > MAX_SIZE:
+        raise SerialError(f"the serial form takes {len(data):,} bytes, more than {MAX_SIZE:,}")
+    return data
+
+
+# ── reading ──
+
+
+def loads(data: bytes, params: Mapping[str, Any] | None = None, *, limits: model.Limits | None = None) -> model.Pattern:
+    """The pattern that these bytes are the serial form of, verified. SerialError if they are none, PatternError if it
+    is one that would not be allowed here."""
+    form = _unpacked(data)
+    try:
+        pattern = _Reader(dict(params or {}), limits or model.Limits()).pattern(form)
+    except RecursionError:
+        _wrong("parts that nest less deeply")
+    problems = verify(pattern)
+    if problems:
+        raise PatternError(problems, "this pattern is refused")
+    return pattern
+
+
+def _unpacked(data: bytes) -> list[Any]:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise SerialError(f"expected bytes, found {data.__class__.__name__}")
+    data = bytes(data)
+    if not data.startswith(MAGIC):
+        raise SerialError("not the serial form of a pattern: expected its first bytes, found others")
+    if len(data) > MAX_SIZE or has_too_many_parts(data):
+        raise SerialError(f"expected at most {MAX_SIZE:,} bytes of not too many parts, found {len(data):,}")
+    try:
+        form = msgspec.msgpack.decode(data[len(MAGIC) :])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError) as wrong:
+        raise SerialError(f"not the serial form of a pattern: {wrong}") from None
+    if not isinstance(form, list) or not form or form[0].__class__ is not int or form[0] != PATTERN:
+        found = repr(form[0])[:20] if isinstance(form, list) and form else "something else"
+        raise SerialError(f"the serial form of a pattern: expected version {PATTERN}, found {found}")
+    return _list(form, "a pattern", 14)
+
+
+def _wrong(what: str) -> NoReturn:
+    raise SerialError(f"not the serial form of a pattern: expected {what}")
+
+
+def _list(x: Any, what: str, length: int | None = None, most: int = 65_536) -> list[Any]:
+    if x.__class__ is not list or len(x) > most or (length is not None and len(x) != length):
+        _wrong(what)
+    return list(x)
+
+
+def _int(x: Any, what: str, low: int, high: int) -> int:
+    if x.__class__ is not int or not low <= x <= high:
+        _wrong(f"{what} from {low} to {high}")
+    return int(x)
+
+
+def _str(x: Any, what: str, most: int = MAX_NAME) -> str:
+    if x.__class__ is not str or not 0 < len(x) <= most:
+        _wrong(f"{what} of 1 to {most} characters")
+    return str(x)
+
+
+def _bool(x: Any) -> bool:
+    if x.__class__ is not bool:
+        _wrong("a truth value")
+    return bool(x)
+
+
+class _Reader:
+    def __init__(self, params: dict[str, Any], limits: model.Limits) -> None:
+        self.params, self.limits = params, limits
+        self.used: set[str] = set()
+
+    def pattern(self, form: list[Any]) -> model.Pattern:
+        (
+            _,
+            result,
+            types,
+            channels,
+            elements,
+            tree,
+            absent,
+            conditions,
+            variables,
+            subsets,
+            options,
+            measures,
+            *texts,
+        ) = form
+        self.types = [self.type(entry) for entry in _list(types, "types", most=MAX_CHANNELS)]
+        self.channels = tuple(self.channel(entry) for entry in _list(channels, "channels", most=MAX_CHANNELS))
+        self.by_name = {channel.name: channel for channel in self.channels}
+        if len(self.by_name) < len(self.channels):
+            _wrong("channels of different names")
+        key = self.key()
+        self.elements: list[model.Element] = []
+        for entry in _list(elements, "elements", most=model.MAX_ELEMENTS):
+            self.elements.append(self.element(entry))
+        root = self.node(tree, 0)
+        if structure.places(root) > model.MAX_PLACES:
+            _wrong(f"at most {model.MAX_PLACES:,} places")
+        gone = tuple(self.place(at, negative=True) for at in _list(absent, "absent elements", most=model.MAX_ELEMENTS))
+        self.elements = [self.counted(at, element, root) for at, element in enumerate(self.elements)]
+        self.subsets = tuple(self.subset(entry) for entry in _list(subsets, "subsets", most=model.MAX_ELEMENTS))
+        names = [element.name for element in self.elements] + [subset.name for subset in self.subsets]
+        if len(set(names)) < len(names):
+            _wrong("elements and subsets of different names")
+        self.order, self.loose = structure.order(root, gone), structure.repeated_by_any(root)
+        asked = tuple(self.condition(entry) for entry in _list(conditions, "conditions", most=MAX_CONDITIONS))
+        bound = tuple(self.variable(entry) for entry in _list(variables, "variables", most=model.MAX_ELEMENTS))
+        window, begin, rule, after, reuse, lateness, patience = _list(options, "options", 7)
+        if begin not in ("each", "first") or rule not in RULES:
+            _wrong("a rule of beginning and of going on")
+        places = tuple(self.place(at, negative=False) for at in _list(after, "elements", most=model.MAX_ELEMENTS))
+        if bool(places) != (rule in ("first", "last")):
+            _wrong("elements to go on from, or none")
+        name = _str(result, "a name of a type")
+        made = None if measures is None else self.measures(measures, name)
+        output = made.interest.output if made is not None else event_type(derived(self.elements, root, name))
+        assert output is not None
+        notation, text = (self.text(each) for each in texts)
+        length = self.window(window)
+        unknown = sorted(set(self.params) - self.used)
+        if unknown:
+            known = ", ".join(sorted(self.used)) or "none"
+            raise ParameterError(f"no parameter {unknown[0]!r} in this pattern; it reads {known}")
+        return model.Pattern(
+            channels=self.channels,
+            elements=tuple(self.elements),
+            root=root,
+            absent=gone,
+            conditions=asked,
+            variables=bound,
+            subsets=self.subsets,
+            window=length,
+            begin=begin,
+            after=model.After(rule, places),
+            reuse=_bool(reuse),
+            lateness=_int(lateness, "lateness", 0, MAX_TIME),
+            patience=None if patience is None else _int(patience, "patience", 0, MAX_TIME),
+            key=key,
+            output=output,
+            measures=made,
+            limits=self.limits,
+            params=self.params,
+            text=text,
+            notation=notation,
+        )
+
+    # ── parts of parts ──
+
+    def text(self, x: Any) -> str:
+        if x.__class__ is not str or len(x) > MAX_TEXT:
+            _wrong(f"text of at most {MAX_TEXT} characters")
+        return str(x)
+
+    def program(self, x: Any) -> Program:
+        if x.__class__ is not bytes:
+            _wrong("an interest")
+        return serial.loads(x)
+
+    def interest(self, x: Any) -> Interest:
+        program = self.program(x)
+        if program.stateful:
+            _wrong("an interest without state")
+        names = [param.name for param in program.params]
+        self.used |= set(names)
+        return Interest.from_program(program, {name: self.params[name] for name in names if name in self.params})
+
+    def filter(self, x: Any, record: Record) -> Interest | None:
+        """A condition on events of a type."""
+        if x is None:
+            return None
+        found = self.interest(x)
+        if found.output is not None or found.type.record != record:
+            _wrong("a condition on events of the element's type")
+        return found
+
+    def type(self, x: Any) -> EventType:
+        return event_type(self.program(x).input)
+
+    def known(self, x: Any) -> EventType:
+        return self.types[_int(x, "a type", 0, len(self.types) - 1)]
+
+    def channel(self, entry: Any) -> model.Channel:
+        name, of, key, time, among, all = _list(entry, "a channel", 6)
+        type = self.known(of)
+        made = None if key is None else self.interest(key)
+        if made is not None and (made.output is None or made.type.record != type.record):
+            _wrong("a key of events of the channel")
+        clock = None if time is None else self.interest(time)
+        if clock is not None and (
+            clock.output is None or clock.output.record != TIME or clock.type.record != type.record
+        ):
+            _wrong("a time of events of the channel")
+        return model.Channel(
+            _str(name, "a channel's name"), type, made, clock, self.filter(among, type.record), _bool(all)
+        )
+
+    def key(self) -> EventType | None:
+        """Of all channels: the same record of single values, or none at all."""
+        outputs = [channel.key.output if channel.key is not None else None for channel in self.channels]
+        if not outputs or outputs[0] is None:
+            if any(output is not None for output in outputs):
+                _wrong("a key for all channels, or for none")
+            return None
+        first = outputs[0].record
+        if any(output is None or output.record != first for output in outputs):
+            _wrong("keys of one type")
+        if any(isinstance(f.type, Array | List | Record) or f.optional for f in first.fields):
+            _wrong("a key of single values")
+        return outputs[0]
+
+    def element(self, entry: Any) -> model.Element:
+        name, channel, channels, of, condition, negative = _list(entry, "an element", 6)
+        type = self.known(of)
+        names = tuple(_str(each, "a channel's name") for each in _list(channels, "channels", most=MAX_CHANNELS))
+        if not names or any(
+            each not in self.by_name or self.by_name[each].type.record != type.record for each in names
+        ):
+            _wrong("an element of channels of its type")
+        if not _str(name, "a name").isidentifier():
+            _wrong("a name of letters, digits and _")
+        tested = self.filter(condition, type.record)
+        return model.Element(name, _str(channel, "a channel"), names, type, tested, _bool(negative))
+
+    def counted(self, at: int, element: model.Element, root: model.Node) -> model.Element:
+        multiple = not element.negative and structure.times(root, at, least=False) > 1
+        return model.Element(
+            element.name, element.channel, element.channels, element.type, element.condition, element.negative, multiple
+        )
+
+    def place(self, x: Any, *, negative: bool) -> int:
+        at = _int(x, "an element", 0, len(self.elements) - 1)
+        if self.elements[at].negative != negative:
+            _wrong("an element that is taken where one is, and one that is not where none is")
+        return at
+
+    def subset(self, entry: Any) -> model.Subset:
+        name, members = _list(entry, "a subset", 2)
+        places = tuple(self.place(at, negative=False) for at in _list(members, "elements", most=model.MAX_ELEMENTS))
+        if not places or len({self.elements[at].type.record for at in places}) > 1:
+            _wrong("a subset of elements of one type")
+        return model.Subset(_str(name, "a name"), places)
+
+    # ── the tree ──
+
+    def node(self, entry: Any, depth: int) -> model.Node:
+        if depth > MAX_DEPTH:
+            _wrong("a tree that nests less deeply")
+        parts = _list(entry, "a part of the tree")
+        match _int(parts[0] if parts else None, "a kind of part", 0, 4):
+            case 0:
+                _, at = _list(parts, "an element", 2)
+                return model.Leaf(self.place(at, negative=False))
+            case 1:
+                _, inner, steps = _list(parts, "a sequence", 3)
+                nodes = self.nodes(inner, depth)
+                made = tuple(self.step(each) for each in _list(steps, "steps", len(nodes) - 1))
+                return model.Sequence(nodes, made)
+            case 2:
+                return model.Either(self.nodes(_list(parts, "alternatives", 2)[1], depth))
+            case 3:
+                _, inner, step = _list(parts, "parts in any order", 3)
+                made_step, nodes = self.step(step), self.nodes(inner, depth)
+                if any(set(each.forbidden) - set(made_step.forbidden) for part in nodes for each in model.steps(part)):
+                    _wrong("nothing forbidden within parts in any order alone")
+                return model.Both(nodes, made_step)
+            case _:
+                _, part, least, most, step, greedy = _list(parts, "a repetition", 6)
+                fewest = _int(least, "rounds", 0, model.MAX_ROUNDS)
+                greatest = None if most is None else _int(most, "rounds", max(1, fewest), model.MAX_ROUNDS)
+                return model.Repeat(self.node(part, depth + 1), fewest, greatest, self.step(step), _bool(greedy))
+
+    def nodes(self, entry: Any, depth: int) -> tuple[model.Node, ...]:
+        found = tuple(self.node(part, depth + 1) for part in _list(entry, "parts", most=model.MAX_PLACES))
+        if len(found) < 2:
+            _wrong("two parts or more")
+        return found
+
+    def step(self, entry: Any) -> model.Step:
+        selection, forbidden = _list(entry, "a step", 2)
+        if selection not in SELECTIONS:
+            _wrong(f"a selection: {', '.join(SELECTIONS)}")
+        places = (self.place(at, negative=True) for at in _list(forbidden, "elements", most=model.MAX_ELEMENTS))
+        return model.Step(selection, tuple(sorted(set(places))))
+
+    # ── conditions ──
+
+    def condition(self, entry: Any) -> model.Condition:
+        elements, form = _list(entry, "a condition", 2)
+        places = tuple(
+            _int(at, "an element", 0, len(self.elements) - 1)
+            for at in _list(elements, "elements", most=model.MAX_ELEMENTS)
+        )
+        interest = self.interest(form)
+        views = self.views(interest.type.record)
+        if not places or list(places) != sorted(set(places)) or interest.output is not None:
+            _wrong("a condition of elements in their order")
+        for view in views:
+            self.check_view(view, places)
+        return model.Condition(places, interest, views)
+
+    def check_view(self, view: model.View, places: tuple[int, ...]) -> None:
+        """Whether what a condition reads is there when it is asked, and has a bound."""
+        named = self.named(view.name)
+        if view.kind in AGGREGATES and self.loose & set(named):
+            _wrong("a condition that can be bounded")
+        for at in places:
+            if self.elements[at].negative and len(places) > 1:
+                _wrong("a condition of one negative element by itself")
+            readable = self.order.before.get(at, set()) | set(places)
+            if not readable & set(named):
+                _wrong("a condition on elements that are taken by then")
+        if any(self.elements[at].negative and at not in places for at in named):
+            _wrong("a condition on elements that are taken")
+
+    def named(self, name: str) -> tuple[int, ...]:
+        subset = next((subset for subset in self.subsets if subset.name == name), None)
+        found = subset.elements if subset else tuple(at for at, e in enumerate(self.elements) if e.name == name)
+        if not found:
+            _wrong("a condition on elements that there are")
+        return found
+
+    def views(self, record: Record) -> tuple[model.View, ...]:
+        """What the members of a condition's record mean; each is just as the checker makes it."""
+        found = []
+        for member in record.fields:
+            view = view_of(member.name)
+            places = self.named(view.name)
+            of = self.elements[places[0]].type.record
+            united = any(subset.name == view.name for subset in self.subsets)
+            multiple = united or self.elements[places[0]].multiple
+            if view.kind in (*AGGREGATES, "prev") and not multiple:
+                _wrong("an aggregate of what is repeated")
+            inner = member.type.by_name if isinstance(member.type, Record) else ()
+            if view.kind not in KINDS or any(name not in of.by_name for name in inner if view.kind != "meta"):
+                _wrong("a record of the elements' fields")
+            if member_field(view, inner, of) != member:
+                _wrong("a record of the elements' fields")
+            found.append(view)
+        return tuple(found)
+
+    def variable(self, entry: Any) -> model.Variable:
+        name, fields, key = _list(entry, "a variable", 3)
+        places: list[tuple[int, str]] = []
+        for place in _list(fields, "places", most=model.MAX_ELEMENTS):
+            at, field = _list(place, "a place", 2)
+            at = _int(at, "an element", 0, len(self.elements) - 1)
+            if self.elements[at].type.record.by_name.get(field) is None:
+                _wrong("a variable in a field")
+            places.append((at, str(field)))
+        if len({at for at, _ in places}) < len(places) or not places:
+            _wrong("a variable in one field of each element")
+        types = {promote(self.elements[at].type.record.by_name[field].type) for at, field in places}
+        if len(types) > 1 or isinstance(next(iter(types)), Array | List | Record):
+            _wrong("a variable of one type, with single values")
+        for at, field in places:
+            self.check_bound(self.elements[at], field)
+        return model.Variable(_str(name, "a name"), types.pop(), tuple(places), _bool(key))
+
+    def check_bound(self, element: model.Element, name: str) -> None:
+        """A variable is never missing or NaN: the element's condition says so."""
+        field = element.type.record.by_name[name]
+        load = Load(Path((name,)), field.type, promote(field.type))
+        test: Expr | None = None
+        if promote(field.type) == F64:
+            test = Compare("eq", load, load)
+        elif field.optional:
+            test = Unary("not", IsMissing(load), BOOL)
+        if test is not None and test not in _conjuncts(element.condition):
+            _wrong("a variable that always has a value")
+
+    def measures(self, form: Any, name: str) -> model.Measures:
+        interest = self.interest(form)
+        if interest.output is None or interest.output.name != name:
+            _wrong("measures that make a result")
+        views = self.views(interest.type.record)
+        if any(self.elements[at].negative for view in views for at in self.named(view.name)):
+            _wrong("measures of elements that are taken")
+        return model.Measures(interest, views)
+
+    def window(self, entry: Any) -> model.Window | None:
+        if entry is None:
+            return None
+        micros, rows, parameter = _list(entry, "a window", 3)
+        if parameter is not None:
+            name = _str(parameter, "a parameter")
+            self.used.add(name)
+            micros = seconds_as_micros(self.params.get(name))
+            if micros is None:
+                raise ParameterError(f"expected a number of seconds for parameter {name!r}, found none")
+        if (micros is None) == (rows is None):
+            _wrong("a window of a time or of a number of events")
+        return model.Window(
+            None if micros is None else _int(micros, "a window", 0, MAX_TIME),
+            None if rows is None else _int(rows, "a window", 1, MAX_ROWS),
+            parameter,
+        )
+
+
+def _conjuncts(interest: Interest | None) -> tuple[Expr, ...]:
+    only = interest.program.body[0] if interest is not None and len(interest.program.body) == 1 else None
+    if not isinstance(only, Return):
+        return ()
+    return only.value.args if isinstance(only.value, Logic) and only.value.op == "and" else (only.value,)
