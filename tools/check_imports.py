@@ -158,7 +158,7 @@ FACE = "__init__"
 # The second distribution, which measures the first.
 STUDIES = "headwater_studies"
 STUDIES_ROOMS: tuple[tuple[str, ...], ...] = (
-    ("fleet", "scale"),
+    ("fleet", "flink", "scale"),
     ("harness",),
     ("latency", "filters", "overhead", "growth", "peers"),
     ("model",),

@@ -140,14 +140,10 @@ class ScopedBuilder(Builder):
     def _event(self, element: str, kind: str, span: Span) -> Expr:
         named = self.scope.names[element]
         if kind == "prev" and not named.multiple:
-            return self._not_repeated(element, "prev", span)
+            hint = f"it takes one event: name its fields, e.g. {element}.{next(iter(self._fields(element)), 'level')}"
+            expected = "an element that is repeated"
+            return self.problem(span, f"prev of {element!r}", expected=expected, found="one event", hint=hint)
         return self.keep(Load(Path((f"{element}.{kind}",)), named.record, named.record, span))
-
-    def _not_repeated(self, element: str, what: str, span: Span) -> Expr:
-        hint = f"it takes one event: name its fields, e.g. {element}.{next(iter(self._fields(element)), 'level')}"
-        return self.problem(
-            span, f"{what} of {element!r}", expected="an element that is repeated", found="one event", hint=hint
-        )
 
     def _fields(self, element: str) -> Collection[str]:
         return self.scope.names[element].record.by_name
@@ -193,8 +189,6 @@ class ScopedBuilder(Builder):
 
     def _aggregate(self, name: str, element: str, load: Load, span: Span) -> Expr:
         named = self.scope.names[element]
-        if not named.multiple:
-            return self._not_repeated(element, f"{name}()", span)
         if named.loose and self.scope.bounded:
             hint = "select its rounds with next or strict, or ask for a number of rounds: {3,}"
             message = f"{name}() of {element!r} cannot be bounded: any of the events that fit may be left out"

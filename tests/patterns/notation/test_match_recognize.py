@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.errors import InterestError
+from headwater.errors import PatternError
 from headwater.patterns.notation.match_recognize import parse
 from headwater.patterns.written import (
     After,
@@ -61,7 +61,7 @@ def repeated(part: Node, least: int, most: int | None, *, greedy: bool = True) -
 
 def problems(written: str) -> list[str]:
     """What is said of a text: `line:column message`."""
-    with pytest.raises(InterestError) as caught:
+    with pytest.raises(PatternError) as caught:
         parse(written)
     return [f"{problem.line}:{problem.column} {problem.message}" for problem in caught.value.problems]
 
@@ -475,7 +475,7 @@ def test_all_problems_at_once() -> None:
 
 
 def test_a_hint_names_the_variable_that_was_meant() -> None:
-    with pytest.raises(InterestError, match="did you mean DOWN"):
+    with pytest.raises(PatternError, match="did you mean DOWN"):
         parse(text("STRT DOWN", define="down AS level > 3"))
 
 
@@ -517,7 +517,7 @@ def test_hostile_texts_are_refused(written: str) -> None:
 
 
 def test_a_text_is_a_text() -> None:
-    with pytest.raises(InterestError, match="expected: a str"):
+    with pytest.raises(PatternError, match="expected: a str"):
         parse(3)  # type: ignore[arg-type]
 
 
@@ -540,7 +540,7 @@ def test_any_text_is_a_pattern_or_an_error_with_places(pattern: list[str], defin
     ):
         try:
             parse(written)
-        except InterestError as error:
+        except PatternError as error:
             assert error.problems
             assert all(problem.line >= 1 and problem.column >= 1 for problem in error.problems)
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TypeVar
 
+from headwater.errors import InterestError, PatternError
 from headwater.ir.nodes import Span
 from headwater.lang.source import check_text
 from headwater.patterns.notation.sql_intervals import interval
@@ -51,16 +52,24 @@ _SUBQUERY = "name a channel, and put its conditions into DEFINE"
 
 
 def parse(text: str) -> Pattern:
-    """The pattern that a text says, or an InterestError with every problem in it."""
-    words = Words(check_text(text, "a pattern in SQL"))
-    reader = _Reader(words)
+    """The pattern that a text says, or a PatternError with every problem in it."""
     try:
-        pattern = reader.statement()
-    except Fault:
-        raise words.error() from None
+        words = Words(check_text(text, "a pattern in SQL"))
+        pattern = _read_all(words)
+    except PatternError:
+        raise
+    except InterestError as error:  # a text that is too long or too deep, as of any notation
+        raise PatternError(error.problems) from None
     if words.problems or pattern is None:
         raise words.error()
     return pattern
+
+
+def _read_all(words: Words) -> Pattern | None:
+    try:
+        return _Reader(words).statement()
+    except Fault:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from headwater.errors import InterestError, Problem
+from headwater.errors import PatternError, Problem
 from headwater.ir.nodes import Span
 from headwater.ir.notes import locate
 from headwater.lang.source import refusal
@@ -129,10 +129,10 @@ class Words:
         written = self.text[word.span.start : word.span.end]
         return written if len(written) <= SHOWN else written[: SHOWN - 1] + "…"
 
-    def error(self) -> InterestError:
+    def error(self) -> PatternError:
         """All problems, in the order of their places."""
         problems = sorted(set(self.problems), key=lambda problem: (problem.line, problem.column))
-        return InterestError(problems, f"{len(problems)} problem{'s' * (len(problems) != 1)} in this pattern")
+        return PatternError(problems)
 
     # ── walking ──
 
