@@ -272,18 +272,16 @@ class _Check:
         parts: dict[str, list[tuple[str, Expr]]] = {name: [] for name in names}
         labels = self._key_labels(list(keys))
         if len(labels) > MAX_PARTS:
-            self.x.problem(
-                self.written.partition[-1].span if self.written.partition else Span(0, 0),
-                "too many partition expressions",
-                expected=f"at most {MAX_PARTS}",
-                found=str(len(labels)),
-            )
+            place = self.written.partition[-1].span if self.written.partition else Span(0, 0)
+            expected = f"at most {MAX_PARTS}"
+            self.x.problem(place, "too many parts of a partition's key", expected=expected, found=str(len(labels)))
+            return (), None
         for at, condition in enumerate(self.written.partition):
             seen: dict[Record, Expr | None] = {}
             for name in names:
                 record = self.types[name].record
                 if record not in seen:
-                    seen[record] = self.x.value(condition, record)
+                    seen[record] = self.x.value(condition, record) if None not in seen.values() else None
                 value = seen[record]
                 if value is not None:
                     parts[name].append((labels[at], value))

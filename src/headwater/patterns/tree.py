@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property
 
 from headwater.ir.nodes import Span
 from headwater.ir.notes import MAX_DEPTH
@@ -74,6 +75,10 @@ class _Grower:
     atoms: list[written.Atom] = field(default_factory=list)
     absent: list[int] = field(default_factory=list)
     unknown: set[int] = field(default_factory=set)
+
+    @cached_property
+    def given(self) -> set[str]:
+        return _names(self.pattern.root) | set(self.pattern.subsets)
 
     def problem(self, span: Span, message: str, **more: str | None) -> None:
         self.notes.problem(span, message, **more)
@@ -285,7 +290,7 @@ class _Grower:
 
     def label(self, atom: written.Atom) -> str:
         """A name for an element without one: what its channel is called."""
-        taken = {element.name for element in self.elements} | _names(self.pattern.root) | set(self.pattern.subsets)
+        taken = {element.name for element in self.elements} | self.given
         word = (
             "".join(c if c.isalnum() or c == "_" else "_" for c in atom.channel.rpartition(".")[2]).strip("_")
             or "event"

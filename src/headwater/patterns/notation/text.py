@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, NoReturn
@@ -134,6 +135,10 @@ class _Reader:
         found = _WORD.match(self.text, self.at)
         return Span(self.at, found.end() if found else min(self.at + 1, len(self.text)))
 
+    def since(self, start: int) -> Span:
+        """What has been taken since, without the blanks after it."""
+        return Span(start, max(start, len(self.text[start : self.at].rstrip()) + start))
+
     def found(self) -> str:
         span = self.here()
         return self.text[span.start : span.end][:30] or "the end"
@@ -226,7 +231,7 @@ class _Reader:
         while mark := self.takes(*marks):
             between.append(mark)
             parts.append(part())
-        return parts, between, Span(start, self.at)
+        return parts, between, self.since(start)
 
     def either(self) -> Node:
         self.depth += 1
@@ -261,14 +266,14 @@ class _Reader:
         name = self.name_ahead()
         try:
             if self.takes_word("without"):
-                return Without(self.unit(), span=Span(start, self.at))
+                return Without(self.unit(), span=self.since(start))
             node = self.repeated()
         except _Fault:
             self.skip()
-            return Atom(UNREADABLE, name, span=Span(start, self.at))
+            return Atom(UNREADABLE, name, span=self.since(start))
         try:
             while self.takes_word("without"):
-                node = Without(self.unit(), node, Span(start, self.at))
+                node = Without(self.unit(), node, self.since(start))
             self.check_end()
         except _Fault:
             self.skip()
@@ -303,7 +308,7 @@ class _Reader:
                 self.takes_word(selection)
             else:
                 selection = None
-            node = Repeat(node, rounds[0], rounds[1], selection or "next", greedy, Span(start, self.at))
+            node = Repeat(node, rounds[0], rounds[1], selection or "next", greedy, self.since(start))
 
     def names_an_atom(self, word: str) -> bool:
         found = re.compile(r"\s*[.:({]").match(self.text, self.at + len(word))
@@ -364,7 +369,7 @@ class _Reader:
             found = _ROUNDS.match(self.text, self.at)
             if found is None or not (found[1] or found[3]):
                 condition = self.condition()
-        return Atom(channel[0], name, arguments, condition, Span(start, self.at))
+        return Atom(channel[0], name, arguments, condition, self.since(start))
 
     def condition(self) -> Condition:
         opening = self.at
@@ -374,7 +379,17 @@ class _Reader:
 
     def arguments(self, channel: str) -> tuple[Argument, ...]:
         opening = self.at
-        self.at += 1
+        try:
+            return self.arguments_from(opening, channel)
+        except _Fault:
+            told = len(self.problems)
+            with suppress(_Fault):  # go on after them
+                self.at = self.closing(opening, ")") + 1
+            del self.problems[told:]
+            raise
+
+    def arguments_from(self, opening: int, channel: str) -> tuple[Argument, ...]:
+        self.at = opening + 1
         found: list[Argument] = []
         if self.takes(")"):
             return ()
@@ -395,24 +410,24 @@ class _Reader:
         if named:
             self.at = named.end()
         value = self.value()
-        return Argument(value, named[1] if named else None, Span(start, self.at))
+        return Argument(value, named[1] if named else None, self.since(start))
 
     def value(self) -> Variable | Wildcard | Value:
         self.blank()
         start = self.at
         if self.takes("*"):
-            return Wildcard(Span(start, self.at))
+            return Wildcard(self.since(start))
         if self.takes("'"):
-            return Value(self.quoted(start), span=Span(start, self.at))
+            return Value(self.quoted(start), span=self.since(start))
         if self.takes(":"):
             name = self.takes_word()
             if name is None:
                 self.expected("a parameter, e.g. :limit")
-            return Value(name, True, Span(start, self.at))
+            return Value(name, True, self.since(start))
         word = self.takes_word()
         if word is not None:
             constants: dict[str, Any] = {"true": True, "false": False, "null": None}
-            span = Span(start, self.at)
+            span = self.since(start)
             return Value(constants[word.lower()], span=span) if word.lower() in constants else Variable(word, span)
         return self.number(start)
 
@@ -422,7 +437,7 @@ class _Reader:
         if found is None:
             self.expected("a value, a variable or *")
         self.at = found.end()
-        digits, span = found[0], Span(start, self.at)
+        digits, span = found[0], self.since(start)
         if len(digits) > MAX_DIGITS:
             self.fail("this number is too long", span, expected=f"at most {MAX_DIGITS} characters")
         number: int | float = int(digits) if digits.isdecimal() else float(digits)
@@ -434,6 +449,7 @@ class _Reader:
         while True:
             end = self.text.find("'", self.at)
             if end < 0:
+                self.at = len(self.text)  # nobody knows where anything ends
                 self.fail("this quote is never closed", Span(start, start + 1), expected="the same quote at the end")
             parts.append(self.text[self.at : end])
             self.at = end + 1
@@ -481,7 +497,7 @@ class _Clauses:
             name = r.takes_word()
             if name is None:
                 r.expected("a parameter, e.g. :limit")
-            return Window(parameter=name, span=Span(start.start, r.at))
+            return Window(parameter=name, span=r.since(start.start))
         r.blank()
         number = _NUMBER.match(r.text, r.at)
         after = re.compile(r"\s*(events?|rows?)\b").match(r.text, number.end()) if number else None
@@ -489,8 +505,8 @@ class _Clauses:
             if not number[0].isdecimal() or len(number[0]) > 15:
                 r.expected("a whole number of events")
             r.at = after.end()
-            return Window(rows=int(number[0]), span=Span(start.start, r.at))
-        return Window(microseconds=self.duration(), span=Span(start.start, r.at))
+            return Window(rows=int(number[0]), span=r.since(start.start))
+        return Window(microseconds=self.duration(), span=r.since(start.start))
 
     def duration(self) -> int:
         r = self.reader
@@ -551,7 +567,7 @@ class _Clauses:
             if element is None or element in CLAUSES:
                 r.expected("an element to go on from")
         rule: Any = f"{first} {second}" if second else first
-        return After(rule, element, Span(start.start, r.at))
+        return After(rule, element, r.since(start.start))
 
     def _measures(self, start: Span) -> tuple[Measure, ...]:
         r = self.reader
