@@ -94,7 +94,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "native": (
         ("builtin_functions", "cache", "emit", "engine", "once"),
-        ("env", "kernels", "python"),
+        ("env", "kernels", "python", "subset"),
         ("codegen",),
         ("record",),
         ("batch", "table"),

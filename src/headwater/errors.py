@@ -11,6 +11,7 @@
     ├── SerialError            bytes are not the serial form of an interest or pattern
     ├── ParameterError         a parameter's value is missing, unknown or of another type
     ├── ExecutionError         an execution cannot run this interest on this input
+    ├── KernelError            a function is not in the kernel language (carries .problems, each with its line)
     ├── MissingExtra           a package is not installed that this needs, and not everything   (carries .extra)
     └── ServiceError           an event service cannot do this
         ├── ChannelError       a channel's name or type does not fit, or there is no such channel
@@ -141,6 +142,14 @@ class ParameterError(HeadwaterError, ValueError):
 
 class ExecutionError(HeadwaterError, RuntimeError):
     """An execution cannot run this interest on this input."""
+
+
+class KernelError(HeadwaterError, TypeError):
+    """A function is not in the kernel language; `problems` has each line and the reason."""
+
+    def __init__(self, file: str, problems: Sequence[tuple[int, str]]) -> None:
+        super().__init__("\n".join(f"{file}:{line}: {why}" for line, why in problems))
+        self.problems = tuple(problems)
 
 
 class MissingExtra(HeadwaterError, ImportError):
