@@ -144,7 +144,7 @@ def block(draw: Any, depth: int, indent: str, loops: int = 0) -> list[str]:
                     lines += [f"{indent}    if {draw(truth(1))}:", f"{indent}        {leave}"]
             case 8:
                 name = f"w{loops}_{len(lines)}"
-                lines += [f"{indent}{name} = 0", f"{indent}while {name} < 3 and {draw(truth(1))}:"]
+                lines += [f"{indent}{name} = 0", f"{indent}while {name} < 3 and ({draw(truth(1))}):"]
                 lines += [f"{indent}    {name} += 1", *draw(block(depth - 1, indent + "    ", loops + 1))]
     return lines
 

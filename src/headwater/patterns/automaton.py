@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from headwater.errors import InterestRefused, Problem
+from headwater.errors import PatternError, Problem
 from headwater.patterns import model
 from headwater.patterns.model import Step
 from headwater.patterns.written import Selection
@@ -35,10 +35,12 @@ NOWHERE = -1
 
 @dataclass(frozen=True)
 class Piece:
-    """A node that is to come, and the step to its first event."""
+    """A node that is to come, and the step to its first event. `joins`: another part of its sequence follows; the step
+    to that one becomes longer where this one is left out."""
 
     step: Step
     node: model.Node
+    joins: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ def _begins(node: model.Node, step: Step) -> _Begins:
         case model.Either(parts=parts):
             return _once([begin for part in parts for begin in _begins(part, step)])
         case model.Sequence(parts=parts, steps=steps):
-            pieces = tuple(Piece(by, part) for by, part in zip((step, *steps), parts, strict=True))
+            last = len(parts) - 1
+            pieces = tuple(Piece(by, parts[at], at < last) for at, by in enumerate((step, *steps)))
             return _ways(pieces)
         case model.Repeat():
             return _rounds(node, step)
@@ -95,20 +98,28 @@ def _once(begins: _Begins) -> _Begins:
 
 def _ways(rest: Rest) -> _Begins:
     """All ways to go on with what is left; _END where nothing has to come."""
-    if not rest:
-        return [_END]
-    head, tail = rest[0], rest[1:]
-    first = _begins(head.node, head.step) if isinstance(head, Piece) else _pending(head.parts, head.last, head.step)
     found: _Begins = []
-    for begin in first:
-        if begin is not _END:
-            found.append(_Begin(begin.element, begin.step, begin.rest + tail))
-            continue
-        if tail and isinstance(head, Piece) and isinstance(tail[0], Piece):
-            # What may be left out is: its step joins the next one's.
-            tail = (Piece(_joined(head.step, tail[0].step), tail[0].node), *tail[1:])
-        found += _ways(tail)
-    return _once(found)
+    less: list[_Begins] = []  # what is preferred less than leaving a piece out, the later pieces' before the earlier's
+    while rest:
+        head, tail = rest[0], rest[1:]
+        first = _begins(head.node, head.step) if isinstance(head, Piece) else _pending(head.parts, head.last, head.step)
+        ways: _Begins = [begin and _Begin(begin.element, begin.step, begin.rest + tail) for begin in first]
+        if _END not in ways:
+            found += ways
+            break
+        end = ways.index(_END)
+        found += ways[:end]
+        less.append(ways[end + 1 :])
+        if isinstance(head, Piece) and head.joins:
+            after = tail[0]
+            assert isinstance(after, Piece)
+            tail = (Piece(_joined(head.step, after.step), after.node, after.joins), *tail[1:])
+        rest = tail
+    else:
+        found.append(_END)
+    for ways in reversed(less):
+        found += ways
+    return found
 
 
 def _rounds(repeat: model.Repeat, step: Step) -> _Begins:
@@ -174,7 +185,7 @@ class Point:
 
 @dataclass(frozen=True)
 class State:
-    """`ways` are (point, way) pairs that are still open. Of a row that is not taken: `killers` are sets of elements, and
+    """`open` are the (point, way) pairs that are. Of a row that is not taken: `killers` are sets of elements, and
     `skips[bits]` is the state that is left, where bit k says whether it fits one of `killers[k]`."""
 
     number: int
@@ -186,8 +197,8 @@ class State:
 
 @dataclass(frozen=True)
 class Entry:
-    """Of a state: a row that fits the element may be taken for it. `ends`: an occurrence may stop with that; `target` is
-    NOWHERE where it can not go on."""
+    """Of a state: a row that fits the element may be taken for it. `ends`: an occurrence may stop with that; `target`
+    is NOWHERE where it can not go on."""
 
     element: int
     target: int
@@ -254,21 +265,21 @@ class Automaton:
 
 
 def automaton(pattern: model.Pattern) -> Automaton:
-    """InterestRefused where it would be too large."""
+    """PatternError where it would be too large."""
     found = Automaton(tuple(element.name for element in pattern.elements), [], mask(pattern.absent))
     numbers: dict[Rest, int] = {}
     queue: list[Rest] = []
 
     def number(rest: Rest) -> int:
         if rest not in numbers:
-            numbers[rest] = len(numbers)
+            numbers[rest] = len(queue)
             found.points.append(Point(numbers[rest]))
             queue.append(rest)
         return numbers[rest]
 
-    count = 0
-    number((Piece(Step(), pattern.root),))
-    at = 0
+    count = at = 0
+    queue.append((Piece(Step(), pattern.root),))  # no point that is reached is the beginning, whatever is left there
+    found.points.append(Point(0))
     while at < len(queue):
         ways: dict[Way, None] = {}
         ends = False
@@ -293,7 +304,7 @@ def _fields(way: Way) -> tuple[int, Selection, int, int]:
     return way.element, way.selection, way.forbidden, way.target
 
 
-def _too_large(pattern: model.Pattern) -> InterestRefused:
+def _too_large(pattern: model.Pattern) -> PatternError:
     problem = Problem(
         f"the pattern can stand at more than {MAX_POINTS:,} points, or go on from them in more than {MAX_WAYS:,} ways",
         1,
@@ -301,7 +312,7 @@ def _too_large(pattern: model.Pattern) -> InterestRefused:
         excerpt=pattern.text.split("\n")[0][:100],
         hint="repeat less often, or put fewer parts together by &",
     )
-    return InterestRefused([problem], "this pattern is too large")
+    return PatternError([problem], "this pattern is too large")
 
 
 # ── states ──

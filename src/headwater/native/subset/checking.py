@@ -312,6 +312,8 @@ class _Checker:
             return self.out.parameters[name]
         if name in known and name in self.out.locals:
             return self.out.locals[name]
+        if name in known:
+            raise _Stop  # what it was assigned was refused
         if name in _local_names(self.tree):
             raise self.stop(node, f"{name}: expected a value on every way to here, found one without")
         value = self.names.get(name)

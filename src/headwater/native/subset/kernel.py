@@ -59,9 +59,11 @@ class Kernel:
     def symbol(self) -> str:
         return re.sub(r"\W", "_", f"{self.module}.{self.name}")
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any) -> int:
+        """Of kernels that say so, a float."""
         arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
-        return self.bind("interpreted", *arrays)(*args[len(arrays) :])
+        result: int = self.bind("interpreted", *arrays)(*args[len(arrays) :])
+        return result
 
     def bind(self, mode: Mode, *arrays: Any, short: bool = False) -> Callable[..., Any]:
         """A function of what follows the arrays. It holds them: growing one means binding anew."""

@@ -1,0 +1,160 @@
+"""Partitions by key: numbers as words, texts by the number each was given, and the table that finds a partition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.errors import ExecutionError
+from headwater.late import np, pc
+from headwater.patterns.engine.layout import FREE, KEY_WORDS, PARTITION_ROOM, PARTITIONS, TABLE_SIZE
+from headwater.patterns.engine.memory import Memory
+from headwater.patterns.engine.partitions import forget, rehash
+from headwater.types import EventType
+from headwater.types.model import BYTES, TEXT, Enum, Scalar
+
+SMALLEST = 256  # partitions
+
+
+class Keys:
+    """The key of each partition. `wanted` has keys of rows, as words."""
+
+    def __init__(self, memory: Memory, key: EventType | None, limit: int) -> None:
+        self.memory, self.limit = memory, limit
+        self.fields = [] if key is None else [(field.name, field.type) for field in key.record.fields]
+        self.words = max(1, len(self.fields))
+        self.texts: dict[Any, int] = {}
+        self.values: list[Any] = []
+        memory["table"] = np.zeros(2 * SMALLEST, np.int64)
+        memory["keys"] = np.zeros(SMALLEST * self.words, np.int64)
+        memory["free"] = np.zeros(SMALLEST, np.int64)
+        memory["wanted"] = np.zeros(self.words, np.int64)
+        memory["live"] = np.zeros(SMALLEST, np.int64)
+        control = memory["control"]
+        control[TABLE_SIZE], control[PARTITION_ROOM], control[KEY_WORDS] = 2 * SMALLEST, SMALLEST, self.words
+
+    @property
+    def count(self) -> int:
+        """Partitions that there were at once, those let go included."""
+        return int(self.memory["control"][PARTITIONS])
+
+    # ── words ──
+
+    def of_text(self, value: Any) -> int:
+        found = self.texts.get(value)
+        if found is None:
+            found = self.texts[value] = len(self.values)
+            self.values.append(value)
+        return found
+
+    def of_record(self, raw: Any) -> Any:
+        """The words of one key, as the interpreter has it."""
+        words = np.zeros(self.words, np.int64)
+        for at, (name, type) in enumerate(self.fields):
+            value = raw[name]
+            if type in (TEXT, BYTES):
+                words[at] = self.of_text(value)
+            elif isinstance(value, float):
+                words[at : at + 1] = np.array([value + 0.0]).view(np.int64)
+            else:
+                words[at] = _signed(int(value))
+        return words
+
+    def of_batch(self, batch: Any) -> Any:
+        """The words of the keys of a RecordBatch, row by row."""
+        words = np.zeros((batch.num_rows, self.words), np.int64)
+        for at, (name, type) in enumerate(self.fields):
+            column = batch.column(name)
+            if type in (TEXT, BYTES):
+                encoded = pc.dictionary_encode(column)
+                numbers = np.array([self.of_text(value) for value in encoded.dictionary.to_pylist()], np.int64)
+                words[:, at] = numbers[encoded.indices.to_numpy(zero_copy_only=False)] if len(numbers) else 0
+            else:
+                words[:, at] = _words(column, type)
+        return words.reshape(-1)
+
+    def value(self, partition: int) -> tuple[Any, ...]:
+        """The key of a partition, as values."""
+        row = self.memory["keys"][partition * self.words : (partition + 1) * self.words]
+        found = []
+        for word, (_, type) in zip(row.tolist(), self.fields, strict=False):
+            if type in (TEXT, BYTES):
+                found.append(self.values[word])
+            elif isinstance(type, Scalar) and type.is_float:
+                found.append(float(np.array([word], np.int64).view(np.float64)[0]))
+            elif str(type) == "bool":
+                found.append(bool(word))
+            else:
+                found.append(word & ((1 << 64) - 1) if str(type) == "u64" else word)
+        return tuple(found)
+
+    # ── partitions ──
+
+    def grow(self) -> bool:
+        """Room for twice as many, up to the limit; False if there is none."""
+        memory, control = self.memory, self.memory["control"]
+        room = int(control[PARTITION_ROOM])
+        if room >= self.limit:
+            return False
+        more = min(self.limit, 2 * room)
+        memory.grow("keys", more * self.words)
+        memory.grow("free", more)
+        memory.grow("live", more)
+        control[PARTITION_ROOM] = more
+        return True
+
+    def forget(self, partitions: list[int]) -> None:
+        for partition in partitions:
+            self.memory.call(forget, partition)
+
+    def renew(self, live: Any) -> None:
+        """A new table of the live partitions, without the places of those that are gone."""
+        memory, control = self.memory, self.memory["control"]
+        size = 2 * SMALLEST
+        while size < 2 * int(control[PARTITION_ROOM]):
+            size *= 2
+        memory["table"] = np.zeros(size, np.int64)
+        control[TABLE_SIZE] = size
+        memory["live"][: len(live)] = live
+        memory.call(rehash, len(live))
+
+    def dump(self) -> list[Any]:
+        count = self.count
+        return [count, int(self.memory["control"][FREE]), self.values, self.memory.dump(
+            {"keys": count * self.words, "free": int(self.memory["control"][FREE])}
+        )]  # fmt: skip
+
+    def load(self, found: list[Any]) -> None:
+        count, free, values, arrays = found
+        control = self.memory["control"]
+        if not (0 <= count <= self.limit and 0 <= free <= count):
+            raise ExecutionError(f"snapshot: expected at most {self.limit:,} partitions, found {count}")
+        self.values = list(values)
+        self.texts = {value: at for at, value in enumerate(self.values)}
+        while int(control[PARTITION_ROOM]) < count:
+            self.grow()
+        self.memory.load("keys", arrays["keys"], count * self.words)
+        self.memory.load("free", arrays["free"], count)
+        self.memory.grow("keys", int(control[PARTITION_ROOM]) * self.words)
+        self.memory.grow("free", int(control[PARTITION_ROOM]))
+        control[PARTITIONS], control[FREE] = count, free
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _words(column: Any, type: Any) -> Any:
+    """A column of numbers without gaps, as words."""
+    if isinstance(type, Scalar) and type.is_float:
+        return (column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0).view(np.int64)
+    kind = str(column.type)
+    if kind.startswith("timestamp"):
+        return column.cast("int64").to_numpy(zero_copy_only=False)
+    if isinstance(type, Enum):
+        codes = np.array([type.code_of(name) for name in column.dictionary.to_pylist()] or [0], np.int64)
+        return codes[column.indices.to_numpy(zero_copy_only=False)]
+    found = column.to_numpy(zero_copy_only=False)
+    return found.view(np.int64) if found.dtype == np.uint64 else found.astype(np.int64)
+
+
+__all__ = ["Keys"]

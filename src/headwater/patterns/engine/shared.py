@@ -1,0 +1,311 @@
+"""The shared engine: runs that stand in the same state are one, whatever they have taken (`dag.py`).
+
+It is for patterns without conditions between elements whose matches are all taken. A row costs what the automaton has
+states, an open run nothing; a match costs its events.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.errors import ExecutionError
+from headwater.late import np
+from headwater.native.subset import Mode
+from headwater.patterns import model
+from headwater.patterns.automaton import Automaton, State
+from headwater.patterns.engine import dag
+from headwater.patterns.engine import layout as at
+from headwater.patterns.engine.found import Found
+from headwater.patterns.engine.keys import Keys
+from headwater.patterns.engine.memory import Memory
+
+MAX_STATES, MAX_ENTRIES = 256, 1_024  # beyond these, runs are kept apart
+MERGED = 2 * 64  # nodes that putting two trees together may make
+SMALLEST_NODES, SMALLEST_OUT, ROWS_AT_ONCE = 1 << 12, 1 << 12, 1 << 12
+
+
+def can_share(pattern: model.Pattern, automaton: Automaton) -> bool:
+    """Whether the shared engine can run a pattern."""
+    if pattern.after.rule != "no skip" or not pattern.reuse or pattern.conditions:
+        return False
+    if any(not variable.key and len(variable.fields) > 1 for variable in pattern.variables):
+        return False
+    states = automaton.states
+    return (
+        states is not None and len(states) <= MAX_STATES and sum(len(state.entries) for state in states) <= MAX_ENTRIES
+    )
+
+
+class SharedEngine:
+    """Rows in order, in; matches, out. `given_up` counts partitions whose runs were dropped for want of room."""
+
+    name = "shared"
+
+    def __init__(self, pattern: model.Pattern, automaton: Automaton, mode: Mode = "compiled") -> None:
+        states = automaton.states
+        assert states is not None
+        self.memory = Memory(mode)
+        control = np.zeros(at.CONTROL, np.int64)
+        self.memory["control"] = control
+        self.limits = pattern.limits
+        self.keys = Keys(self.memory, pattern.key, pattern.limits.partitions)
+        self.stride = at.LISTS + len(states)
+        entries = sum(len(state.entries) for state in states)
+        need = 2 * entries + (2 * entries + len(states)) * MERGED
+        control[at.WINDOW_KIND], control[at.WINDOW] = window_of(pattern)
+        control[at.BEGIN_ONCE] = pattern.begin == "first"
+        control[at.STATES], control[at.STRIDE] = len(states), self.stride
+        control[at.ABSENT], control[at.FIRST] = signed(automaton.absent), signed(automaton.first)
+        control[at.NODES], control[at.NODE_NEED], control[at.FINAL_NEED] = 1, need, entries + 3
+        control[at.LATEST] = at.LEAST
+        sizes = {
+            "parts": self.keys.memory["control"][at.PARTITION_ROOM] * self.stride,
+            "nodes": (SMALLEST_NODES + 2 * need) * dag.NODE,
+            "work": dag.EDGES + 2 * (2 * entries + 2 * len(states)) + 2,
+            "finals": (SMALLEST_OUT + entries + 3) * dag.FINAL,
+            "stack": SMALLEST_OUT,
+            "path": SMALLEST_OUT,
+            "out": SMALLEST_OUT,
+            "matches": SMALLEST_OUT * dag.MATCH,
+            "rows": ROWS_AT_ONCE * at.ROW,
+            "wanted": ROWS_AT_ONCE * self.keys.words,
+            "marks": 1,
+        }
+        for name, size in sizes.items():
+            self.memory[name] = np.zeros(int(size), np.int64)
+        self.memory["automaton"] = table_of(states)
+        self._rooms()
+        self.given_up = 0
+
+    def _rooms(self) -> None:
+        memory, control = self.memory, self.memory["control"]
+        control[at.NODE_ROOM] = len(memory["nodes"]) // dag.NODE
+        control[at.FINAL_ROOM] = len(memory["finals"]) // dag.FINAL
+        control[at.STACK_ROOM], control[at.PATH_ROOM] = len(memory["stack"]), len(memory["path"])
+        control[at.OUT_ROOM], control[at.MATCH_ROOM] = len(memory["out"]), len(memory["matches"]) // dag.MATCH
+
+    # ── partitions ──
+
+    def _more_partitions(self) -> None:
+        """By letting go of those that can match no more, or by growing, or by giving up the oldest."""
+        count = self.keys.count
+        idle = self.memory.call(dag.idle, count)
+        if idle * 4 >= count:
+            self._forget(np.flatnonzero(self.memory["live"][:count] == 0))
+        elif self.keys.grow():
+            self.memory.grow("parts", int(self.memory["control"][at.PARTITION_ROOM]) * self.stride)
+        elif idle:
+            self._forget(np.flatnonzero(self.memory["live"][:count] == 0))
+        else:
+            self._give_up(max(1, count // 8), forget=True)
+        self.keys.renew(self._parts()[:, at.LIVE])
+
+    def _parts(self) -> Any:
+        return self.memory["parts"][: self.keys.count * self.stride].reshape(-1, self.stride)
+
+    def _forget(self, partitions: Any) -> None:
+        parts = self._parts()
+        gone = [int(p) for p in partitions if parts[p, at.LIVE]]
+        self.keys.forget(gone)
+        parts[gone, at.LIVE] = 0
+        parts[gone, at.LISTS :] = 0
+        parts[gone, at.TRAIL] = 0
+
+    def _give_up(self, count: int, *, forget: bool) -> None:
+        """The runs of those whose newest node is oldest."""
+        parts = self._parts()
+        newest = np.maximum(parts[:, at.LISTS :].max(axis=1), parts[:, at.TRAIL])
+        wanted = (parts[:, at.LIVE] != 0) & (forget | (newest > 0))
+        newest = np.where(wanted, newest, at.MOST)
+        oldest = np.argsort(newest, kind="stable")[: min(count, int(wanted.sum()))]
+        self.given_up += len(oldest)
+        if forget:
+            self._forget(oldest)
+        parts[oldest, at.LISTS :] = 0
+        parts[oldest, at.TRAIL] = 0
+
+    def _busy(self) -> int:
+        parts = self._parts()
+        return int(((parts[:, at.LISTS :] != 0).any(axis=1) | (parts[:, at.TRAIL] != 0)).sum())
+
+    # ── rows ──
+
+    def feed(self, rows: Any, keys: Any) -> list[Found]:
+        """Rows as words (partition, letter, event, time) and the words of their keys, row by row."""
+        found: list[Found] = []
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            part = rows[start : start + ROWS_AT_ONCE]
+            count, words = len(part), self.keys.words
+            self.memory["rows"][: part.size] = part.reshape(-1)
+            self.memory["wanted"][: count * words] = keys[start * words : (start + count) * words]
+            placed = 0
+            while placed < count:
+                done, placed = placed, self.memory.call(dag.assign, placed, count)
+                while True:
+                    done = self.memory.call(dag.step, done, placed)
+                    found += self._enumerated()
+                    if done == placed:
+                        break
+                    self._room(found)
+                if placed < count:
+                    self._more_partitions()
+        return found
+
+    def promise(self, time: int) -> list[Found]:
+        """No row before this time will come: assert what is absent by then."""
+        control = self.memory["control"]
+        if control[at.ABSENT] == 0 or control[at.WINDOW_KIND] != at.BY_TIME:
+            return []
+        until = max(at.LEAST, time - int(control[at.WINDOW]))
+        found: list[Found] = []
+        for partition in np.flatnonzero(self._parts()[:, at.DUE] < until).tolist():
+            if control[at.FINALS] + control[at.FINAL_NEED] > control[at.FINAL_ROOM]:
+                found += self._enumerated()
+            self.memory.call(dag.fire, partition, until, time)
+        return found + self._enumerated()
+
+    def _enumerated(self) -> list[Found]:
+        memory, control = self.memory, self.memory["control"]
+        found: list[Found] = []
+        while control[at.FINALS]:
+            why = memory.call(dag.enumerate_matches)
+            found += self._matches()
+            if why == at.DONE:
+                control[at.FINALS] = control[at.ENUMERATED] = 0
+                break
+            if why == at.ROOM_STACK:
+                memory.grow("stack", 2 * len(memory["stack"]))
+            elif why == at.ROOM_PATH:
+                memory.grow("path", 2 * len(memory["path"]))
+            elif not found or len(memory["out"]) < 1 << 20:
+                memory.grow("out", 2 * len(memory["out"]))
+            self._rooms()
+        return found
+
+    def _matches(self) -> list[Found]:
+        memory, control = self.memory, self.memory["control"]
+        count, size = int(control[at.MATCH_TOP]), int(control[at.OUT_TOP])
+        if not count:
+            return []
+        matches = memory["matches"][: count * dag.MATCH].reshape(-1, dag.MATCH).tolist()
+        finals = memory["finals"][: int(control[at.FINALS]) * dag.FINAL].reshape(-1, dag.FINAL)
+        events, labels = memory["out"][:size:2].tolist(), memory["out"][1:size:2].tolist()
+        control[at.MATCH_TOP] = control[at.OUT_TOP] = 0
+        found = []
+        by_time, window = control[at.WINDOW_KIND] == at.BY_TIME, int(control[at.WINDOW])
+        for start, length, final, began in matches:
+            end = start + length
+            _, tree, _, _, partition, time = finals[final].tolist()
+            if tree and by_time:
+                time = began + window
+            deadline = time if tree else None
+            key = self.keys.value(partition)
+            found.append(Found(tuple(events[start:end]), tuple(labels[start:end]), time, deadline, key))
+        return found
+
+    def _room(self, found: list[Found]) -> None:
+        """Room for more nodes: by letting go of those that no run can use, else by growing, else by giving up."""
+        memory, control = self.memory, self.memory["control"]
+        if control[at.ABSENT] and control[at.WINDOW_KIND] == at.BY_TIME and control[at.LATEST] > at.LEAST:
+            found += self.promise(int(control[at.LATEST]))
+        before, need = int(control[at.NODE_ROOM]), int(control[at.NODE_NEED])
+        memory.grow("marks", before, keep=False)
+        left = memory.call(dag.compact, self.keys.count)
+        if 2 * left + need <= before:
+            return
+        if (2 * before * dag.NODE * 8) <= self.limits.memory:
+            memory.grow("nodes", 2 * before * dag.NODE)
+            self._rooms()
+            return
+        while left + need > before:
+            busy = self._busy()
+            if not busy:
+                raise ExecutionError(f"expected room for {need:,} nodes, found a limit of {self.limits.memory:,} bytes")
+            self._give_up(max(1, busy // 2), forget=False)
+            left = memory.call(dag.compact, self.keys.count)
+
+    def compact(self) -> None:
+        """Let go of all that no run can use any more."""
+        self.memory.grow("marks", int(self.memory["control"][at.NODES]), keep=False)
+        self.memory.call(dag.compact, self.keys.count)
+
+    def live_events(self) -> Any:
+        """The events that runs may still hand over, in order, after `compact`."""
+        count = int(self.memory["control"][at.NODES])
+        return np.unique(self.memory["nodes"][: count * dag.NODE].reshape(-1, dag.NODE)[1:, dag.EVENT])
+
+    @property
+    def open(self) -> int:
+        """Partitions with a key."""
+        return int((self._parts()[:, at.LIVE] != 0).sum())
+
+    @property
+    def nodes(self) -> int:
+        return int(self.memory["control"][at.NODES]) - 1
+
+    # ── what is kept of it ──
+
+    def dump(self) -> list[Any]:
+        count = self.keys.count
+        words = {"parts": count * self.stride, "nodes": int(self.memory["control"][at.NODES]) * dag.NODE}
+        kept = [int(self.memory["control"][name]) for name in (at.NODES, at.LATEST)]
+        return [kept, self.keys.dump(), self.memory.dump(words), self.given_up]
+
+    def load(self, found: list[Any]) -> None:
+        """The bytes may come from anyone: links are looked at before a kernel follows them."""
+        (nodes, latest), keys, arrays, given_up = found
+        memory, control = self.memory, self.memory["control"]
+        self.keys.load(keys)
+        count = self.keys.count
+        memory.grow("parts", int(control[at.PARTITION_ROOM]) * self.stride)
+        memory.load("parts", arrays["parts"], count * self.stride)
+        most = self.limits.memory // 8
+        if memory.load("nodes", arrays["nodes"], most) != nodes * dag.NODE or nodes < 1:
+            raise ExecutionError(f"snapshot: expected {nodes} nodes, found {len(arrays['nodes']):,} bytes")
+        self._check(nodes, count)
+        while len(memory["nodes"]) < (nodes + int(control[at.NODE_NEED])) * dag.NODE:
+            memory.grow("nodes", 2 * len(memory["nodes"]))
+        control[at.NODES], control[at.LATEST] = nodes, latest
+        self.given_up = given_up
+        self._rooms()
+        self.keys.renew(self._parts()[:, at.LIVE])
+
+    def _check(self, nodes: int, partitions: int) -> None:
+        table = self.memory["nodes"][: nodes * dag.NODE].reshape(-1, dag.NODE)
+        links = table[:, dag.PREV : dag.RIGHT + 1]
+        parts = self.memory["parts"][: partitions * self.stride].reshape(-1, self.stride)
+        roots = np.concatenate([parts[:, at.LISTS :].reshape(-1), parts[:, at.TRAIL]])
+        own = np.arange(nodes).reshape(-1, 1)
+        bad = (links < 0).any() or (links[1:] >= own[1:]).any() or (roots < 0).any() or (roots >= nodes).any()
+        if bad or ((table[:, dag.RANK] < 0) | (table[:, dag.RANK] > 63)).any():
+            raise ExecutionError("snapshot: expected links to nodes of its own, found others")
+
+
+def window_of(pattern: model.Pattern) -> tuple[int, int]:
+    window = pattern.window
+    if window is None:
+        return at.NO_WINDOW, 0
+    if window.microseconds is not None:
+        return at.BY_TIME, window.microseconds
+    assert window.rows is not None
+    return at.BY_ROWS, window.rows
+
+
+def signed(word: int) -> int:
+    """A set of up to 64 elements as an int64."""
+    return word - (1 << 64) if word >= 1 << 63 else word
+
+
+def table_of(states: tuple[State, ...]) -> Any:
+    """The automaton as words: the heads of states, then what they lead to."""
+    words = [0] * (len(states) * dag.STATE)
+    for state in states:
+        head = state.number * dag.STATE
+        words[head + dag.ENTRIES], words[head + dag.ENTRY_COUNT] = len(words), len(state.entries)
+        for entry in state.entries:
+            words += [signed(1 << entry.element), entry.element, entry.target, int(entry.ends)]
+        words[head + dag.KILLERS], words[head + dag.KILLER_COUNT] = len(words), len(state.killers)
+        words += map(signed, state.killers)
+        words[head + dag.SKIPS] = len(words)
+        words += state.skips
+    return np.array(words, np.int64)

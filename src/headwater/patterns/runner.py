@@ -1,0 +1,371 @@
+"""A run of a pattern: events of its channels in, matches out.
+
+    runner = Runner(pattern)
+    runner.offer("door", record, EventContext("n1", "n1", 7, time))
+    runner.batch("door", batch, {"source": "n1", "seq": seqs, "time": times})
+    runner.promise("n1", time)          none of its later events is older
+    runner.matches()                    what was found since
+
+Events are put in the order of time, then source, then number: an event waits until no source can have an earlier one.
+Each source's own events promise for it: none of its later ones is older than the latest, less the pattern's lateness.
+What comes after its source's promise was given up waiting for is late: dropped and counted. A source that is to be
+waited for before its first event comes is named by `expect`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import msgspec
+
+from headwater import runnable
+from headwater.errors import ExecutionError
+from headwater.ir.interp import EventContext
+from headwater.late import np
+from headwater.native.subset import Mode
+from headwater.patterns import model
+from headwater.patterns.automaton import Automaton, automaton
+from headwater.patterns.engine.found import Found
+from headwater.patterns.engine.shared import SharedEngine, can_share, signed
+from headwater.patterns.events import Event, Events, raw_of
+from headwater.patterns.identity import identity
+from headwater.patterns.letters import Interpreted, Letters, context
+
+KIND = "pattern"
+HELD = 1 << 16  # events; from here on, and whenever they have doubled, those that no run holds are let go
+FOR_EVER = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """`events` are labels with their events, from the first to the last. `time` is that of the last event, or the
+    deadline until which something was absent."""
+
+    events: tuple[tuple[str, Event], ...]
+    time: int
+    deadline: int | None
+    key: tuple[Any, ...]
+    identity: bytes
+
+
+@dataclass
+class Counts:
+    """Events by what became of them, and what was found and given up."""
+
+    events: int = 0
+    rows: int = 0
+    timeless: int = 0
+    keyless: int = 0
+    late: int = 0
+    matches: int = 0
+    given_up: int = 0
+    unskipped: int = 0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A row that waits for its turn."""
+
+    place: tuple[int, str, int, str]
+    letter: int
+    number: int
+    words: Any
+
+    def __lt__(self, other: _Waiting) -> bool:
+        return self.place < other.place
+
+
+class Runner:
+    """Fed by one thread at a time. `mode` says how kernels run, `interpreted` whether conditions are asked of the
+    reference interpreter: both are for tests."""
+
+    kind: ClassVar[str] = KIND
+
+    def __init__(self, pattern: model.Pattern, *, mode: Mode = "compiled", interpreted: bool = False) -> None:
+        self.pattern = pattern
+        self.automaton: Automaton = automaton(pattern)
+        self.engine: Any = engine_for(pattern, self.automaton, mode)
+        judges = Interpreted if interpreted else Letters
+        self.channels = {channel.name: channel for channel in pattern.channels}
+        wanted = self.automaton.reading
+        self.letters = {name: judges(pattern, channel, wanted) for name, channel in self.channels.items()}
+        self.events = Events()
+        self.counts = Counts()
+        self._all_rows = self.automaton.strict or (pattern.window is not None and pattern.window.rows is not None)
+        self._promises: dict[str, int] = {}
+        self._waiting: list[_Waiting] = []
+        self._released: tuple[int, str] = (-FOR_EVER, "")
+        self._found: list[Found] = []
+        self._sweep = HELD
+
+    # ── events ──
+
+    def offer(self, channel: str, record: Any, meta: EventContext) -> None:
+        """One event: a record, an instance, a dict or a raw form. `meta` has at least its source, number and time."""
+        it = self._letters(channel)
+        source, seq = _origin(meta)
+        self.counts.events += 1
+        judged = it.judge(record, meta)
+        if judged.time is None:
+            self.counts.timeless += 1
+            return
+        late = judged.time < self._promises.get(source, -FOR_EVER)
+        self._promise(source, judged.time - self.pattern.lateness)
+        if judged.row and judged.key is None:
+            self.counts.keyless += 1
+        elif judged.row and late:
+            self.counts.late += 1
+        elif judged.row and (judged.letter or self._all_rows):
+            self.counts.rows += 1
+            event = Event(channel, source, seq, judged.time, record)
+            words = self.engine.keys.of_record(judged.key or {})
+            self._wait(judged.letter, event.time, source, seq, channel, self.events.add(event), words)
+        self._release()
+
+    def batch(self, channel: str, batch: Any, meta: Mapping[str, Any]) -> None:
+        """The rows of a RecordBatch. `meta` has source, seq and time, and perhaps node, each for all rows or by row."""
+        it = self._letters(channel)
+        count = batch.num_rows
+        self.counts.events += count
+        if not count:
+            return
+        judged = it.judge_batch(batch, meta)
+        self.counts.timeless += count - int(judged.timed.sum())
+        self.counts.keyless += int((judged.timed & judged.rows & ~judged.keyed).sum())
+        used = judged.timed & judged.keyed & judged.rows
+        if not self._all_rows:
+            used &= judged.letters != 0
+        source = meta.get("source")
+        if not isinstance(source, str):
+            self._batch_of_many(channel, batch, meta, judged, used)
+            return
+        at = np.flatnonzero(used)
+        seqs = _column(meta["seq"], count)
+        times = judged.times
+        latest = int(times[judged.timed].max()) if judged.timed.any() else None
+        promised = self._promises.get(source, -FOR_EVER)
+        lateness = self.pattern.lateness
+        so_far = np.maximum.accumulate(np.where(judged.timed, times, -FOR_EVER)) - lateness
+        before = np.concatenate([[promised], np.maximum(so_far[:-1], promised)])
+        late = times[at] < before[at]
+        self.counts.late += int(late.sum())
+        at = at[~late]
+        self.counts.rows += len(at)
+        if latest is not None:
+            self._promise(source, latest - lateness)
+        words = self._words(judged, at)
+        kept = batch if len(at) == count else batch.take(_indices(at))
+        first = self.events.add_batch(channel, kept, source, seqs[at], times[at])
+        if self._direct(source, times[at]):
+            rows = np.empty((len(at), 4), np.int64)
+            rows[:, 0], rows[:, 1], rows[:, 3] = -1, judged.letters[at], times[at]
+            rows[:, 2] = np.arange(first, first + len(at))
+            self._feed(rows, words)
+        else:
+            for k, row in enumerate(at.tolist()):
+                part = words[k * self.engine.keys.words : (k + 1) * self.engine.keys.words]
+                letter = int(judged.letters[row])
+                self._wait(letter, int(times[row]), source, int(seqs[row]), channel, first + k, part)
+        self._release()
+
+    def _batch_of_many(self, channel: str, batch: Any, meta: Mapping[str, Any], judged: Any, used: Any) -> None:
+        """Rows of several sources, one after the other."""
+        words, width = self._words(judged, np.flatnonzero(judged.keyed)), self.engine.keys.words
+        place = np.cumsum(judged.keyed) - 1
+        for row in range(batch.num_rows):
+            if not judged.timed[row]:
+                continue
+            source, seq = _origin(context(meta, row))
+            time = int(judged.times[row])
+            late = time < self._promises.get(source, -FOR_EVER)
+            self._promise(source, time - self.pattern.lateness)
+            if not used[row]:
+                continue
+            if late:
+                self.counts.late += 1
+                continue
+            self.counts.rows += 1
+            number = self.events.add(Event(channel, source, seq, time, (batch.slice(row, 1), 0)))
+            part = words[place[row] * width : (place[row] + 1) * width]
+            self._wait(int(judged.letters[row]), time, source, seq, channel, number, part)
+        self._release()
+
+    def _words(self, judged: Any, at: Any) -> Any:
+        """The words of the keys of some rows."""
+        width = self.engine.keys.words
+        if judged.keys is None:
+            return np.zeros(len(at) * width, np.int64)
+        words = self.engine.keys.of_batch(judged.keys).reshape(-1, width)
+        place = np.cumsum(judged.keyed) - 1
+        return words[place[at]].reshape(-1)
+
+    def _letters(self, channel: str) -> Letters:
+        found = self.letters.get(channel)
+        if found is None:
+            names = ", ".join(sorted(self.letters))
+            raise ExecutionError(f"expected an event of one of the pattern's channels ({names}), found {channel!r}")
+        return found
+
+    # ── order ──
+
+    def expect(self, sources: Iterable[str]) -> None:
+        """Wait for these sources too, of which nothing has come yet."""
+        for source in sources:
+            self._promises.setdefault(source, -FOR_EVER)
+
+    def promise(self, source: str, time: int) -> None:
+        """None of the source's later events is older than `time`."""
+        self._promise(source, time)
+        self._release()
+
+    def leave(self, source: str) -> None:
+        """The source will have no more events."""
+        self._promises.pop(source, None)
+        self._release()
+
+    def finish(self) -> None:
+        """No source will have more events."""
+        for source in self._promises:
+            self._promises[source] = FOR_EVER
+        self._release()
+        self._found += self.engine.promise(FOR_EVER)
+
+    def _promise(self, source: str, time: int) -> None:
+        if time > self._promises.get(source, -FOR_EVER - 1):
+            self._promises[source] = time
+
+    def _wait(self, letter: int, time: int, source: str, seq: int, channel: str, number: int, words: Any) -> None:
+        heapq.heappush(self._waiting, _Waiting((time, source, seq, channel), letter, number, words))
+
+    def _direct(self, source: str, times: Any) -> bool:
+        """Whether rows of a source, as they come, are in order and need not wait."""
+        if self._waiting or not len(times):
+            return False
+        if len(times) > 1 and (np.diff(times) < 0).any():
+            return False
+        end = int(times[-1]), source
+        return all((promise, name) >= end for name, promise in self._promises.items())
+
+    def _release(self) -> None:
+        """Feed what no source can have an earlier event than."""
+        if not self._promises:
+            least, _ = FOR_EVER, ""
+        else:
+            least, name = min((promise, name) for name, promise in self._promises.items())
+            self._released = max(self._released, (least, name))
+        ready = []
+        while self._waiting and (not self._promises or self._waiting[0].place[:2] <= self._released):
+            ready.append(heapq.heappop(self._waiting))
+        if ready:
+            rows = np.array([[-1, signed_letter(it.letter), it.number, it.place[0]] for it in ready], np.int64)
+            self._feed(rows, np.concatenate([it.words for it in ready]))
+        if self.pattern.absent and self._promises:
+            self._found += self.engine.promise(least)
+
+    def _feed(self, rows: Any, words: Any) -> None:
+        self._found += self.engine.feed(rows, words)
+        if self.events.size > self._sweep:
+            self._let_go()
+            self._sweep = max(HELD, 2 * self.events.size)
+
+    def _let_go(self) -> list[int]:
+        """Of events that nothing holds; what is left."""
+        self.engine.compact()
+        held = {number for found in self._found for number in found.events}
+        held.update(it.number for it in self._waiting)
+        live: list[int] = np.union1d(self.engine.live_events(), np.array(sorted(held), np.int64)).tolist()
+        self.events.keep(live)
+        return live
+
+    # ── what was found ──
+
+    def matches(self) -> list[Match]:
+        """Those found since this was last asked."""
+        found, self._found = self._found, []
+        self.counts.matches += len(found)
+        self.counts.given_up = self.engine.given_up
+        self.counts.unskipped = getattr(self.engine, "unskipped", 0)
+        names = self.automaton.elements
+        made = []
+        for each in found:
+            events = tuple((names[label], self.events[n]) for label, n in zip(each.labels, each.events, strict=True))
+            mark = identity(self.pattern.fingerprint, ((l, e.origin) for l, e in events), each.deadline)
+            made.append(Match(events, each.time, each.deadline, each.key, mark))
+        return made
+
+    def raw(self, event: Event) -> dict[str, Any]:
+        """The fields of an event of a match, in raw form."""
+        return raw_of(self.channels[event.channel], event)
+
+    # ── what is kept of it ──
+
+    def snapshot(self, positions: Mapping[str, int]) -> bytes:
+        """Its state, with the last event of each source that is in it. Matches that were not asked for are in it."""
+        live = self._let_go()
+        waiting = [[list(it.place), it.letter, it.number, it.words.tolist()] for it in sorted(self._waiting)]
+        found = [[list(f.events), list(f.labels), f.time, f.deadline, list(f.key)] for f in self._found]
+        state = [
+            self.engine.name,
+            self.engine.dump(),
+            self.events.dump(live, self.channels),
+            self._promises,
+            list(self._released),
+            waiting,
+            found,
+            [getattr(self.counts, name) for name in self.counts.__dataclass_fields__],
+        ]
+        return runnable.snapshot(KIND, self.pattern.fingerprint, positions, _ENCODER.encode(state))
+
+    def restore(self, snapshot: bytes) -> dict[str, int]:
+        """Go on from a snapshot of an equal pattern; the positions after which events are to come."""
+        found = runnable.read_snapshot(snapshot, KIND, self.pattern.fingerprint)
+        try:
+            name, engine, events, promises, released, waiting, matches, counts = _DECODER.decode(found.state)
+            if name != self.engine.name:
+                raise ExecutionError(f"snapshot: expected the state of a {self.engine.name} engine, found {name!r}")
+            self.engine.load(engine)
+            self.events.load(events)
+            self._promises, self._released = dict(promises), (released[0], released[1])
+            self._waiting = [_Waiting(tuple(p), l, n, np.array(w, np.int64)) for p, l, n, w in waiting]
+            self._found = [Found(tuple(e), tuple(l), t, d, tuple(k)) for e, l, t, d, k in matches]
+            self.counts = Counts(*counts)
+        except (ValueError, TypeError, IndexError, KeyError, msgspec.MsgspecError) as error:
+            raise ExecutionError(f"snapshot: expected the state of a pattern, found something else: {error}") from None
+        return found.positions
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[Any])
+
+
+def engine_for(pattern: model.Pattern, automaton: Automaton, mode: Mode) -> Any:
+    """What runs a pattern: as shared as it can be."""
+    if can_share(pattern, automaton):
+        return SharedEngine(pattern, automaton, mode)
+    raise ExecutionError("not yet")
+
+
+def signed_letter(letter: int) -> int:
+    return signed(letter) if letter >= 0 else letter
+
+
+def _origin(meta: EventContext) -> tuple[str, int]:
+    if meta.source is None or meta.seq is None:
+        raise ExecutionError(f"expected an event's source and number, found {meta.source!r} and {meta.seq!r}")
+    return meta.source, meta.seq
+
+
+def _column(values: Any, count: int) -> Any:
+    if isinstance(values, int):
+        return np.full(count, values, np.int64)
+    found = values.to_numpy(zero_copy_only=False) if hasattr(values, "to_numpy") else np.asarray(values)
+    return found.astype(np.int64)
+
+
+def _indices(at: Any) -> Any:
+    from headwater.late import pa
+
+    return pa.array(at)
