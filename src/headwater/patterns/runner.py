@@ -292,7 +292,7 @@ class Runner:
         made = []
         for each in found:
             events = tuple((names[label], self.events[n]) for label, n in zip(each.labels, each.events, strict=True))
-            mark = identity(self.pattern.fingerprint, ((l, e.origin) for l, e in events), each.deadline)
+            mark = identity(self.pattern.fingerprint, ((label, event.origin) for label, event in events), each.deadline)
             made.append(Match(events, each.time, each.deadline, each.key, mark))
         return made
 
@@ -329,8 +329,8 @@ class Runner:
             self.engine.load(engine)
             self.events.load(events)
             self._promises, self._released = dict(promises), (released[0], released[1])
-            self._waiting = [_Waiting(tuple(p), l, n, np.array(w, np.int64)) for p, l, n, w in waiting]
-            self._found = [Found(tuple(e), tuple(l), t, d, tuple(k)) for e, l, t, d, k in matches]
+            self._waiting = [_Waiting(tuple(at), it, n, np.array(w, np.int64)) for at, it, n, w in waiting]
+            self._found = [Found(tuple(e), tuple(by), t, d, tuple(k)) for e, by, t, d, k in matches]
             self.counts = Counts(*counts)
         except (ValueError, TypeError, IndexError, KeyError, msgspec.MsgspecError) as error:
             raise ExecutionError(f"snapshot: expected the state of a pattern, found something else: {error}") from None
