@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 from headwater.ir.interp import EventContext
 from headwater.patterns import model
+from headwater.patterns.engine.apart import ApartEngine
 from headwater.patterns.runner import Runner
 from tests.patterns import oracle
 from tests.patterns.strategies import SOURCES, patterns, streams
@@ -37,8 +38,8 @@ def offer(runner: Runner, event: dict[str, Any]) -> None:
     runner.offer(event["channel"], event["fields"], meta)
 
 
-def fed(pattern: model.Pattern, events: Events, mode: Any = "interpreted") -> Runner:
-    runner = Runner(pattern, mode=mode, interpreted=True)
+def fed(pattern: model.Pattern, events: Events, runner: Runner | None = None) -> Runner:
+    runner = runner or Runner(pattern, mode="interpreted", interpreted=True)
     runner.expect(SOURCES)
     for event in events:
         offer(runner, event)
@@ -53,3 +54,14 @@ def test_shared_runs_find_the_matches_of_the_definition(pattern: model.Pattern, 
     runner = fed(pattern, events)
     assert runner.engine.name == "shared"
     assert plain(runner.matches()) == expected(pattern, events)
+
+
+@settings(max_examples=150, report_multiple_bugs=False)
+@given(patterns(), streams())
+def test_runs_that_are_kept_apart_find_the_matches_of_the_definition(pattern: model.Pattern, events: Events) -> None:
+    runner = Runner(pattern, interpreted=True)
+    runner.engine = ApartEngine(pattern, runner.automaton, runner._fields, "interpreted", True)
+    found = fed(pattern, events, runner)
+    judged = oracle.judge(pattern, events)
+    assert plain(found.matches()) == expected(pattern, events)
+    assert found.counts.unskipped == judged.unskipped

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headwater.interest import RECORDS
@@ -15,13 +15,16 @@ LAZY = 4  # a block is made smaller when fewer than one in so many of its events
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`data` is a record, an event or its raw form, or a RecordBatch and the number of a row."""
+    """`time` is that by which the pattern orders, `published` that of publication. `data` is a record, an event or its
+    raw form, or a RecordBatch and the number of a row."""
 
     channel: str
     source: str
     seq: int
     time: int
     data: Any
+    node: str | None = None
+    published: int | None = None
 
     @property
     def origin(self) -> tuple[str, str, int]:
@@ -43,13 +46,11 @@ class _Batch:
     first: int
     channel: str
     batch: Any
-    sources: Any
+    source: str
     seqs: Any
     times: Any
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.seqs) - 1
+    node: str | None
+    published: Any
 
 
 class Events:
@@ -72,11 +73,13 @@ class Events:
         last.events.append(event)
         return number
 
-    def add_batch(self, channel: str, batch: Any, sources: Any, seqs: Any, times: Any) -> int:
-        """The number of the first row. `sources` is one for all rows, or a list."""
+    def add_batch(
+        self, channel: str, batch: Any, source: str, seqs: Any, times: Any, node: str | None, published: Any
+    ) -> int:
+        """The number of the first row."""
         first = self.count
         if len(seqs):
-            self._blocks.append(_Batch(first, channel, batch, sources, seqs, times))
+            self._blocks.append(_Batch(first, channel, batch, source, seqs, times, node, published))
             self._firsts.append(first)
             self.count += len(seqs)
         return first
@@ -86,8 +89,16 @@ class Events:
         if isinstance(block, _Block):
             return block.events[bisect_right(block.numbers, number) - 1]
         at = number - block.first
-        source = block.sources if isinstance(block.sources, str) else block.sources[at]
-        return Event(block.channel, source, int(block.seqs[at]), int(block.times[at]), (block.batch, at))
+        published = None if block.published is None else int(block.published[at])
+        return Event(
+            block.channel,
+            block.source,
+            int(block.seqs[at]),
+            int(block.times[at]),
+            (block.batch, at),
+            block.node,
+            published,
+        )
 
     def keep(self, live: list[int]) -> None:
         """Let go of all but these, which rise."""
@@ -113,7 +124,7 @@ class Events:
         if not isinstance(event.data, tuple):
             return event
         batch, at = event.data
-        return Event(event.channel, event.source, event.seq, event.time, (_row(batch, at), 0))
+        return replace(event, data=(_row(batch, at), 0))
 
     @property
     def size(self) -> int:
@@ -125,17 +136,17 @@ class Events:
         rows = []
         for number in numbers:
             event = self[number]
-            rows.append(
-                [number, event.channel, event.source, event.seq, event.time, record_of(channels[event.channel], event)]
-            )
+            origin = [event.channel, event.source, event.seq, event.time]
+            record = record_of(channels[event.channel], event)
+            rows.append([number, *origin, record, event.node, event.published])
         return [self.count, rows]
 
     def load(self, found: list[Any]) -> None:
         count, rows = found
         block = _Block()
-        for number, channel, source, seq, time, record in rows:
+        for number, *event in rows:
             block.numbers.append(number)
-            block.events.append(Event(channel, source, seq, time, record))
+            block.events.append(Event(*event))
         self._blocks, self._firsts = ([block], [block.numbers[0]]) if rows else ([], [])
         self.count = count
 

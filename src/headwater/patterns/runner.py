@@ -28,6 +28,7 @@ from headwater.late import np
 from headwater.native.subset import Mode
 from headwater.patterns import model
 from headwater.patterns.automaton import Automaton, automaton
+from headwater.patterns.engine.apart import ApartEngine
 from headwater.patterns.engine.found import Found
 from headwater.patterns.engine.shared import SharedEngine, can_share, signed
 from headwater.patterns.events import Event, Events, raw_of
@@ -36,6 +37,7 @@ from headwater.patterns.letters import Interpreted, Letters, context
 
 KIND = "pattern"
 HELD = 1 << 16  # events; from here on, and whenever they have doubled, those that no run holds are let go
+READ = 1 << 12  # events whose fields are at hand
 FOR_EVER = (1 << 63) - 1
 
 
@@ -87,7 +89,7 @@ class Runner:
     def __init__(self, pattern: model.Pattern, *, mode: Mode = "compiled", interpreted: bool = False) -> None:
         self.pattern = pattern
         self.automaton: Automaton = automaton(pattern)
-        self.engine: Any = engine_for(pattern, self.automaton, mode)
+        self.engine: Any = engine_for(pattern, self.automaton, self._fields, mode, interpreted)
         judges = Interpreted if interpreted else Letters
         self.channels = {channel.name: channel for channel in pattern.channels}
         wanted = self.automaton.reading
@@ -100,6 +102,7 @@ class Runner:
         self._released: tuple[int, str] = (-FOR_EVER, "")
         self._found: list[Found] = []
         self._sweep = HELD
+        self._read: dict[int, tuple[dict[str, Any], EventContext]] = {}
 
     # ── events ──
 
@@ -120,7 +123,7 @@ class Runner:
             self.counts.late += 1
         elif judged.row and (judged.letter or self._all_rows):
             self.counts.rows += 1
-            event = Event(channel, source, seq, judged.time, record)
+            event = Event(channel, source, seq, judged.time, record, meta.node, meta.time)
             words = self.engine.keys.of_record(judged.key or {})
             self._wait(judged.letter, event.time, source, seq, channel, self.events.add(event), words)
         self._release()
@@ -158,7 +161,8 @@ class Runner:
             self._promise(source, latest - lateness)
         words = self._words(judged, at)
         kept = batch if len(at) == count else batch.take(_indices(at))
-        first = self.events.add_batch(channel, kept, source, seqs[at], times[at])
+        published = None if meta.get("time") is None else _column(meta["time"], count)[at]
+        first = self.events.add_batch(channel, kept, source, seqs[at], times[at], meta.get("node"), published)
         if self._direct(source, times[at]):
             rows = np.empty((len(at), 4), np.int64)
             rows[:, 0], rows[:, 1], rows[:, 3] = -1, judged.letters[at], times[at]
@@ -178,7 +182,8 @@ class Runner:
         for row in range(batch.num_rows):
             if not judged.timed[row]:
                 continue
-            source, seq = _origin(context(meta, row))
+            about = context(meta, row)
+            source, seq = _origin(about)
             time = int(judged.times[row])
             late = time < self._promises.get(source, -FOR_EVER)
             self._promise(source, time - self.pattern.lateness)
@@ -188,7 +193,9 @@ class Runner:
                 self.counts.late += 1
                 continue
             self.counts.rows += 1
-            number = self.events.add(Event(channel, source, seq, time, (batch.slice(row, 1), 0)))
+            number = self.events.add(
+                Event(channel, source, seq, time, (batch.slice(row, 1), 0), about.node, about.time)
+            )
             part = words[place[row] * width : (place[row] + 1) * width]
             self._wait(int(judged.letters[row]), time, source, seq, channel, number, part)
         self._release()
@@ -280,6 +287,17 @@ class Runner:
         self.events.keep(live)
         return live
 
+    def _fields(self, number: int) -> tuple[dict[str, Any], EventContext]:
+        """What conditions between elements read of an event."""
+        found = self._read.get(number)
+        if found is None:
+            if len(self._read) >= READ:
+                self._read.clear()
+            event = self.events[number]
+            meta = EventContext(event.source, event.node, event.seq, event.published)
+            found = self._read[number] = self.raw(event), meta
+        return found
+
     # ── what was found ──
 
     def matches(self) -> list[Match]:
@@ -293,7 +311,8 @@ class Runner:
         for each in found:
             events = tuple((names[label], self.events[n]) for label, n in zip(each.labels, each.events, strict=True))
             mark = identity(self.pattern.fingerprint, ((label, event.origin) for label, event in events), each.deadline)
-            made.append(Match(events, each.time, each.deadline, each.key, mark))
+            time = events[-1][1].time if each.deadline is None else each.deadline
+            made.append(Match(events, time, each.deadline, each.key, mark))
         return made
 
     def raw(self, event: Event) -> dict[str, Any]:
@@ -341,11 +360,13 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Any])
 
 
-def engine_for(pattern: model.Pattern, automaton: Automaton, mode: Mode) -> Any:
+def engine_for(
+    pattern: model.Pattern, automaton: Automaton, fields: Any, mode: Mode = "compiled", interpreted: bool = False
+) -> Any:
     """What runs a pattern: as shared as it can be."""
     if can_share(pattern, automaton):
         return SharedEngine(pattern, automaton, mode)
-    raise ExecutionError("not yet")
+    return ApartEngine(pattern, automaton, fields, mode, interpreted)
 
 
 def signed_letter(letter: int) -> int:
@@ -361,7 +382,9 @@ def _origin(meta: EventContext) -> tuple[str, int]:
 def _column(values: Any, count: int) -> Any:
     if isinstance(values, int):
         return np.full(count, values, np.int64)
-    found = values.to_numpy(zero_copy_only=False) if hasattr(values, "to_numpy") else np.asarray(values)
+    if hasattr(values, "to_numpy"):
+        values = values.cast("int64").to_numpy(zero_copy_only=False)
+    found = np.asarray(values)
     return found.astype(np.int64)
 
 

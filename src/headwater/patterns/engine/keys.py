@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from headwater.errors import ExecutionError
@@ -75,8 +76,11 @@ class Keys:
     def value(self, partition: int) -> tuple[Any, ...]:
         """The key of a partition, as values."""
         row = self.memory["keys"][partition * self.words : (partition + 1) * self.words]
+        return self.values_of(row.tolist())
+
+    def values_of(self, words: Iterable[int]) -> tuple[Any, ...]:
         found = []
-        for word, (_, type) in zip(row.tolist(), self.fields, strict=False):
+        for word, (_, type) in zip(words, self.fields, strict=False):
             if type in (TEXT, BYTES):
                 found.append(self.values[word])
             elif isinstance(type, Scalar) and type.is_float:
