@@ -1,14 +1,14 @@
 """The engine that keeps runs apart: each with the events it has taken, in the order of preference.
 
-It is for what runs cannot share: conditions between elements, and matches of which one decides where the next may begin.
-A row costs what there are runs open in its partition, up to the limit; beyond it the oldest are given up.
+It is for what runs cannot share: conditions between elements, and matches of which one decides where the next may
+begin. A row costs what there are runs open in its partition, up to the limit; beyond it the oldest are given up.
 
     Partition   rows, runs by where they began, the first row where another may begin
     Group       all runs that began with one row: the preferred first
     Run         the point where it stands, the ways that are still open, what it has taken
 
-Where only the preferred match of a beginning counts, a run that is whole ends those that are preferred less, and of runs
-that can go on in the same ways the preferred one is enough.
+Where only the preferred match of a beginning counts, a run that is whole ends those that are preferred less, and of
+runs that can go on in the same ways the preferred one is enough.
 """
 
 from __future__ import annotations
@@ -233,9 +233,9 @@ class ApartEngine:
         """Unless another one does the same: of those that are preferred one is enough, else of equal ones."""
         alike = self.pattern.reuse and not self.every and not self.bound
         for other in runs:
-            if other.waits == run.waits and (alike or other.taken == run.taken):
-                if run.waits >= ABSENCE or (other.point == run.point and other.ways == run.ways):
-                    return
+            same = run.waits >= ABSENCE or (other.point == run.point and other.ways == run.ways)
+            if same and other.waits == run.waits and (alike or other.taken == run.taken):
+                return
         runs.append(run)
 
     # ── what fits ──
