@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headwater.errors import PatternError
 from headwater.patterns.notation.python import ANY, Expression, atom, both, either, param, seq, var, without
 from headwater.patterns.notation.text import parse
 from headwater.patterns.pattern import Pattern
@@ -97,3 +98,27 @@ def test_subsets_and_aliases() -> None:
 def test_what_is_not_meant_is_refused_at_once(make: Any) -> None:
     with pytest.raises(ValueError, match=r"expected|options"):
         make()
+
+
+X = {"x": "v: i64?, f: f64"}
+
+
+def test_functions_name_other_elements_by_their_arguments() -> None:
+    rising = seq(atom("x", name="a"), atom("x", name="b", where=lambda e, a: e.f > a.f and e.v > 1)).within(1)
+    pattern = Pattern(rising, X)
+    text = Pattern("a: x ; b: x{f > a.f and v > 1} within 1 s", X)
+    assert pattern.fingerprint == text.fingerprint
+    many = atom("x", name="b", where=lambda e, b: e.f > b.prev.f).one_or_more()
+    last = atom("x", name="c", where=lambda e, b: count(b) > 2 and sum(b.v) > 3)  # noqa: F821
+    same = Pattern("b: x{f > b.prev.f}+ -> c: x{count(b) > 2 and sum(b.v) > 3} within 1 s", X)
+    assert Pattern(seq(many, last, selection="next").within(1), X).fingerprint == same.fingerprint
+
+
+def test_parameters_of_functions_are_the_patterns() -> None:
+    one = seq(atom("x", name="a", where=lambda e, *, limit=1: e.f > limit), atom("x", name="b")).within(1)
+    assert Pattern(one, X).params == {"limit": 1}
+    changed = Pattern(one, X, params={"limit": 2.5}).model
+    assert changed.elements[0].condition is not None and changed.elements[0].condition.params == {"limit": 2.5}
+    two = seq(one.node and Expression(one.node), atom("x", name="c", where=lambda e, *, limit=2: e.v > limit)).within(1)
+    with pytest.raises(PatternError, match="two values"):
+        Pattern(two, X)

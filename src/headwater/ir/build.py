@@ -100,6 +100,10 @@ class Builder(Operators):
 
     # ── leaves ──
 
+    def argument(self, name: str, span: Span) -> Expr | None:
+        """What a further argument of a function stands for, where a more special builder has a meaning for it."""
+        return None
+
     def field(self, name: str, span: Span) -> Expr:
         """A top field of the input event."""
         found = self.input.by_name.get(name)

@@ -408,7 +408,7 @@ class Expressions:
         if not self._is_ours(names[0]):
             hint = "write its expression in place, or use a function of the library"
             return self.problem(node.func, f"{'.'.join(names)} is a function of your own", hint=hint)
-        if name not in _CALLABLE:
+        if name not in _CALLABLE and name not in self.b.functions:
             known = [*FUNCTIONS, *REDUCTIONS, *_CASTS, *([self.b.output.name.split(".")[-1]] if self.b.output else [])]
             hint = _HINTS.get(name) or self.b.suggest(name, known, "there are") or ""
             for arg in node.args:

@@ -123,6 +123,7 @@ class _Function(Statements):
         """Which parameters are the event, the output and the state, and which are parameters of the interest; what a
         signature may not have is a problem."""
         positional = [*args.posonlyargs, *args.args]
+        positional[1:] = [arg for arg in positional[1:] if not self._is_known(arg)]
         for star in (args.vararg, args.kwarg):
             if star is not None:
                 self.problem(star, "starred parameters are not possible here", hint="name each one after a bare *")
@@ -151,6 +152,15 @@ class _Function(Statements):
             )
         for arg, value in zip(args.kwonlyargs, args.kw_defaults, strict=True):
             self._parameter(arg, value)
+
+    def _is_known(self, arg: ast.arg) -> bool:
+        """Whether the builder knows what an argument after the event is."""
+        meant = self.b.argument(arg.arg, self.source.span(arg)) if self.b.output is None else None
+        if meant is None:
+            return False
+        self.names.aliases[arg.arg] = meant
+        self.names.assigned[arg.arg] = 1
+        return True
 
     def _parameter(self, arg: ast.arg, node: ast.expr | None) -> None:
         """A keyword-only parameter: of the interest, or its state."""

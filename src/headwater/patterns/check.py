@@ -50,8 +50,13 @@ def check(
     decls = declare(given)
     if any(is_flexible(decl, given[decl.name]) for decl in decls):
         decls = _as_used(pattern, types, given, decls, limits, result)
-    it = _Check(pattern, types, Expressions(pattern.text, decls, given), limits or model.Limits(), result)
+    it = _Check(pattern, types, Expressions(pattern.text, decls, dict(given)), limits or model.Limits(), result)
     found = it.run()
+    if found is not None and len(it.x.decls) > len(decls):  # functions have parameters of their own
+        meant = by_use(Program(Record("Elements", ()), None, it.x.decls, (), tuple(it.x.seen)), it.x.params)
+        if meant != it.x.decls:
+            it = _Check(pattern, types, Expressions(pattern.text, meant, dict(given)), it.limits, result)
+            found = it.run()
     if found is None or it.x.problems:
         unique = dict.fromkeys(sorted(it.x.problems, key=lambda problem: (problem.line, problem.column)))
         raise PatternError(tuple(unique))
@@ -62,7 +67,7 @@ def check(
 def check_parts(pattern: written.Pattern, channels: Mapping[str, Any], params: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with the atoms of a pattern that could not be read as a whole: its channels and conditions."""
     types = {name: as_event_type(type) for name, type in channels.items()}
-    it = _Check(pattern, types, Expressions(pattern.text, declare(params), params), model.Limits(), RESULT)
+    it = _Check(pattern, types, Expressions(pattern.text, declare(params), dict(params)), model.Limits(), RESULT)
     it.run(whole=False)
     return it.x.problems
 
@@ -77,7 +82,7 @@ def _as_used(
 ) -> tuple[ParamDecl, ...]:
     """The parameters with the types that their uses ask for, in all conditions together."""
     look = _Check(
-        pattern, types, Expressions(pattern.text, decls, given, settled=False), limits or model.Limits(), result
+        pattern, types, Expressions(pattern.text, decls, dict(given), settled=False), limits or model.Limits(), result
     )
     look.run()
     return by_use(Program(Record("Elements", ()), None, decls, (), tuple(look.x.seen)), given)

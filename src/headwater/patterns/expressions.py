@@ -89,13 +89,16 @@ class Expressions:
 
     text: str
     decls: tuple[ParamDecl, ...]
-    params: Mapping[str, Any]
+    params: dict[str, Any]
     settled: bool = True
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     seen: list[Stmt] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     doubts: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.given = tuple(self.params)  # by the caller; functions may add their own
 
     # ── problems ──
 
@@ -130,12 +133,29 @@ class Expressions:
             if isinstance(condition.definition, str):
                 program = predicate.parse(condition.definition, input, params=self.decls, builder=kind)
             else:
-                program = pyfunc.parse(condition.definition, input, declared=self.decls, builder=kind).program
+                program = self._function(condition, input, kind)
         except InterestError as error:
             self.problems += [self.moved(condition, problem) for problem in error.problems]
             return None
         self.seen += program.body
         return program
+
+    def _function(self, condition: written.Condition, input: Record, builder: type[Builder]) -> Program:
+        """The program of a Python function. Its parameters are the pattern's too, with their defaults where no value
+        is given."""
+        assert not isinstance(condition.definition, str)
+        own = getattr(condition.definition, "__kwdefaults__", None) or {}
+        names = {*own, *getattr(getattr(condition.definition, "__code__", None), "co_varnames", ())}
+        given = {name: self.params[name] for name in self.given if name in names}
+        parsed = pyfunc.parse(condition.definition, input, params=given, declared=self.decls, builder=builder)
+        for name, value in parsed.params.items():
+            if name not in self.params:
+                self.params[name] = value
+            elif self.params[name] is not value and self.params[name] != value and name not in given:
+                self.problem(condition.span, f"the parameter {name!r} has two values", hint="one name means one value")
+        known = {decl.name for decl in self.decls}
+        self.decls += tuple(decl for decl in parsed.program.params if decl.name not in known)
+        return parsed.program
 
     def conjuncts(self, condition: written.Condition, scope: Scope) -> list[Expr]:
         """What a condition asks, taken apart at its `and`s."""

@@ -63,6 +63,10 @@ class ScopedBuilder(Builder):
 
     # ── names ──
 
+    def argument(self, name: str, span: Span) -> Expr | None:
+        """Of a Python function: elements, by their names."""
+        return self._element(name, span) if name in self.scope.names else None
+
     def field(self, name: str, span: Span) -> Expr:
         own = self.scope.own
         of_own = own is not None and name in own.by_name

@@ -420,8 +420,8 @@ class _Reader:
             of = self.elements[places[0]].type.record
             united = any(subset.name == view.name for subset in self.subsets)
             multiple = united or self.elements[places[0]].multiple
-            if view.kind in (*AGGREGATES, "prev") and not multiple:
-                _wrong("an aggregate of what is repeated")
+            if view.kind == "prev" and not multiple:
+                _wrong("the previous event of what is repeated")
             inner = member.type.by_name if isinstance(member.type, Record) else ()
             if view.kind not in KINDS or any(name not in of.by_name for name in inner if view.kind != "meta"):
                 _wrong("a record of the elements' fields")
