@@ -22,6 +22,7 @@ from headwater.errors import PatternError, Problem
 from headwater.ir.cost import Cost
 from headwater.patterns import model, serial, written
 from headwater.patterns.check import RESULT, check, check_parts
+from headwater.patterns.description import describe, expression
 from headwater.patterns.notation import match_recognize, text
 from headwater.patterns.notation.python import Expression
 from headwater.patterns.notation.show import show
@@ -125,7 +126,12 @@ class Pattern:
         return f"<Pattern {self.fingerprint.hex()[:12]}: {line if len(line) <= 60 else line[:57] + '…'}>"
 
     def __str__(self) -> str:
-        return self.text
+        return self.text or expression(self.model)
+
+    @property
+    def description(self) -> str:
+        """What was understood, in a few lines."""
+        return describe(self.model)
 
     # ── moving it ──
 

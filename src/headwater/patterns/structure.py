@@ -40,6 +40,24 @@ def most(node: Node) -> int | None:
             return max(known) if isinstance(node, Either) else sum(known)
 
 
+def firsts(node: Node) -> set[int]:
+    """Elements with which an occurrence can begin."""
+    match node:
+        case Leaf(element=element):
+            return {element}
+        case Repeat(part=part):
+            return firsts(part)
+        case Either(parts=parts) | Both(parts=parts):
+            return set().union(*map(firsts, parts))
+        case Sequence(parts=parts):
+            found: set[int] = set()
+            for part in parts:
+                found |= firsts(part)
+                if least(part):
+                    break
+            return found
+
+
 def places(node: Node) -> int:
     """Leaves, each as often as the repetitions around it have rounds that must be told apart: what an automaton of it
     may need."""
