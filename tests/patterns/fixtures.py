@@ -6,7 +6,7 @@
     pattern = "a: x -> b: x within 5 us"
     events  = [["x", 1, {v = 1}], ["x", 2, {v = 2}, "n2"]]   channel, time, fields, and source ("s" unless given)
     matches = ["a0 b1"]                                   labels with the position in `events`; "a0 @ 11": until 11
-    counted = {timeless = 1, keyless = 0, unskipped = 0}  those that are not 0
+    counted = {timeless = 1, keyless = 2, late = 1}       also unskipped; those that are not 0
     results = [{n = 1}]                                   of each match, in the same order, where there are measures
 
 A file may begin with channels = {x = "v: i64?"} for all its cases. `promised` is the time that all sources have

@@ -41,7 +41,8 @@ class Judged:
 
     matches: list[Match]
     timeless: int = 0  # events without a time
-    keyless: int = 0  # events that belong to no partition
+    keyless: int = 0  # rows that belong to no partition
+    late: int = 0  # rows that came too late
     unskipped: int = 0  # matches after which there was no row of the element to go on from
 
 
@@ -84,24 +85,12 @@ def _is_row(pattern: model.Pattern, channel: model.Channel, row: Row) -> bool:
 def _partitions(pattern: model.Pattern, events: Iterable[Mapping[str, Any]], judged: Judged) -> dict[Any, list[Row]]:
     """The rows of each partition, in order."""
     channels = {channel.name: channel for channel in pattern.channels}
-    placed = []
-    for event in events:
-        channel = channels.get(event["channel"])
-        if channel is None:
-            continue
-        raw = channel.type.to_raw(event["fields"])
-        meta = EventContext(event["source"], event.get("node"), event["seq"], event["time"])
-        time = event["time"]
-        if channel.time is not None:
-            outcome = _passes(channel.time, raw, meta)
-            time = outcome.output["time"] if outcome.passed and outcome.output else None
-        if time is None:
-            judged.timeless += 1
-            continue
-        placed.append((time, event["source"], event["seq"], event["channel"], raw, meta))
     found: dict[Any, list[Row]] = {}
-    for time, _, _, name, raw, meta in sorted(placed, key=lambda each: each[:4]):
+    placed = _placed(pattern, [event for event in events if event["channel"] in channels], judged)
+    for time, _, _, name, raw, meta, late in sorted(placed, key=lambda each: each[:4]):
         channel = channels[name]
+        if not _is_row(pattern, channel, Row(0, name, raw, meta, time)):
+            continue
         key: tuple[Any, ...] = ()
         if channel.key is not None:
             outcome = _passes(channel.key, raw, meta)
@@ -109,10 +98,34 @@ def _partitions(pattern: model.Pattern, events: Iterable[Mapping[str, Any]], jud
                 judged.keyless += 1
                 continue
             key = tuple(outcome.output.values())
+        if late:
+            judged.late += 1
+            continue
         rows = found.setdefault(key, [])
-        row = Row(len(rows), name, raw, meta, time)
-        if _is_row(pattern, channel, row):
-            rows.append(row)
+        rows.append(Row(len(rows), name, raw, meta, time))
+    return found
+
+
+def _placed(pattern: model.Pattern, events: list[Mapping[str, Any]], judged: Judged) -> list[Any]:
+    """Events that have a time, and whether they are late: older than one that their source sent before, by more than
+    the lateness that is allowed."""
+    channels = {channel.name: channel for channel in pattern.channels}
+    latest: dict[str, int] = {}
+    found = []
+    for event in sorted(events, key=lambda event: (event["source"], event["seq"], event["channel"])):
+        channel, source = channels[event["channel"]], event["source"]
+        raw = channel.type.to_raw(event["fields"])
+        meta = EventContext(source, event.get("node"), event["seq"], event["time"])
+        time = event["time"]
+        if channel.time is not None:
+            outcome = _passes(channel.time, raw, meta)
+            time = outcome.output["time"] if outcome.passed and outcome.output else None
+        if time is None:
+            judged.timeless += 1
+            continue
+        late = source in latest and time < latest[source] - pattern.lateness
+        latest[source] = max(time, latest.get(source, time))
+        found.append((time, source, event["seq"], event["channel"], raw, meta, late))
     return found
 
 

@@ -38,15 +38,15 @@ _SUMS = ("count({0}) >= 2", "sum({0}.v) > 2", "max({0}.v) >= 2", "min({0}.v) = 0
 
 
 @st.composite
-def streams(draw: st.DrawFn, most: int = MAX_EVENTS) -> list[dict[str, Any]]:
-    """Events in an order of arrival; each source's times do not go back, and its numbers count on."""
+def streams(draw: st.DrawFn, most: int = MAX_EVENTS, late: bool = False) -> list[dict[str, Any]]:
+    """Events in an order of arrival; each source's numbers count on, and its times do not go back, unless `late`."""
     size = draw(st.integers(min(4, most), most)) if draw(st.integers(0, 9)) else draw(st.integers(0, most))
     clock = dict.fromkeys(SOURCES, 0)
     seq = dict.fromkeys(SOURCES, 0)
     events = []
     for _ in range(size):
         source = draw(st.sampled_from(SOURCES))
-        clock[source] += draw(st.sampled_from((0, 0, 1, 1, 2, 5)))
+        clock[source] += draw(st.sampled_from((0, 0, 1, 1, 2, 5, *((-1, -2) if late else ()))))
         channel = draw(st.sampled_from(("a", "a", "b")))
         fields = {
             "k": draw(st.sampled_from((1, 1, 1, 2, None))),
@@ -120,6 +120,7 @@ def written_patterns(
         begin=draw(st.sampled_from((None, None, "each", "first"))),
         after=written.After(rule, element),
         reuse=draw(st.integers(0, 4)) > 0,
+        lateness=draw(st.sampled_from((0, 0, 1))),
     )
 
 
