@@ -176,6 +176,7 @@ def test_an_error_of_syntax_hides_no_errors_of_types() -> None:
         "a ; b \ud800",
         "whenever " * 1_000,
         "a measures " + "v as v, " * 5_000,
+        "a measures " + ", ".join(f"a.v as v{at}" for at in range(5_000)),
         "a partition by " + "v, " * 5_000 + "v",
         "a: " * 5_000,
         "a." * 5_000 + "a",

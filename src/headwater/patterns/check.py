@@ -33,6 +33,7 @@ from headwater.types.model import BOOL, F64, Field, List, Record, Type, describe
 
 RESULT = "Match"  # the name of a result's type, unless the caller has another
 MAX_PARTS = 16  # of a partition's key
+MAX_MEASURES = 500
 
 
 def check(
@@ -492,8 +493,9 @@ class _Check:
         if given is None:
             return event_type(derived(self.elements, self.grown.root, self.result)), None
         names = [measure.name for measure in given]
-        for at, measure in enumerate(given):
-            if names.index(measure.name) < at:
+        seen: set[str] = set()
+        for measure in given:
+            if measure.name in seen:
                 self.x.problem(measure.span, f"the measure {measure.name!r} is there twice", hint="rename one")
             elif not measure.name.isidentifier():
                 self.x.problem(
@@ -502,13 +504,16 @@ class _Check:
                     expected="a name of letters, digits and _",
                     found=measure.name[:40],
                 )
+            seen.add(measure.name)
+        if len(given) > MAX_MEASURES:
+            self.x.problem(given[MAX_MEASURES].span, "too many measures", expected=f"at most {MAX_MEASURES}")
         if not given:
             self.x.problem(Span(0, 0), "no measures", hint="name one, or leave measures out to have all elements")
         fallback = event_type(Record(self.result, (Field("none", BOOL, optional=True),)))
         scope = replace(self._scope(0, bindings), me=None, bounded=False)
         united = {subset.name for subset in self.subsets}
         scope.names = {name: self._named(None, self._places(name), several=name in united) for name in scope.names}
-        if not given or len(set(names)) < len(names):
+        if not given or len(seen) < len(names) or len(names) > MAX_MEASURES:
             return fallback, None
         made = self.x.measures(given, scope, self._records(), self.result)
         if made is None or made[0].output is None:

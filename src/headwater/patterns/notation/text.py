@@ -289,7 +289,7 @@ class _Reader:
         if self.sees("->", ";", ",", "|", "&", ")") or self.at >= len(self.text) or self.word() in CLAUSES:
             return
         word = self.word()
-        close = get_close_matches(word, CLAUSES, 1, 0.7) if word else []
+        close = get_close_matches(word.lower(), CLAUSES, 1, 0.7) if word else []
         hint = f"did you mean {close[0]}?" if close else "between two atoms comes ; (any), -> (next) or , (adjacent)"
         self.expected("a step, | or &, a clause, or the end", hint)
 
@@ -472,7 +472,7 @@ class _Clauses:
         try:
             if word is None:
                 hint = "a pattern ends, or goes on with within, partition by, among, time, after match or measures"
-                close = get_close_matches(r.word() or "", CLAUSES, 1, 0.7)
+                close = get_close_matches((r.word() or "").lower(), CLAUSES, 1, 0.7)
                 r.expected("a clause or the end", f"did you mean {close[0]}?" if close else hint)
             name = {"no": "reuse", "within": "window"}.get(word, word)
             if name in self.options:
