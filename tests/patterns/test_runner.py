@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from headwater.ir.interp import EventContext
 from headwater.patterns import model
-from headwater.patterns.engine.apart import ApartEngine
-from headwater.patterns.runner import Runner
+from headwater.patterns.engine.tapes import Unsupported
+from headwater.patterns.runner import EngineName, Runner
 from tests.patterns import oracle
 from tests.patterns.strategies import SOURCES, patterns, streams
 
@@ -38,8 +40,41 @@ def offer(runner: Runner, event: dict[str, Any]) -> None:
     runner.offer(event["channel"], event["fields"], meta)
 
 
-def fed(pattern: model.Pattern, events: Events, runner: Runner | None = None) -> Runner:
-    runner = runner or Runner(pattern, mode="interpreted", interpreted=True)
+def rows_of(type: Any, events: Events) -> Any:
+    return type.to_arrow([event["fields"] for event in events])
+
+
+def offer_batch(runner: Runner, events: Events, *, alone: bool) -> None:
+    """Events of one channel, as a batch; `alone`: all are of one source."""
+    channel = events[0]["channel"]
+    if channel not in runner.channels:
+        for event in events:
+            runner.promise(event["source"], event["time"])
+        return
+    sources = events[0]["source"] if alone else [event["source"] for event in events]
+    meta = {
+        "source": sources,
+        "seq": [event["seq"] for event in events],
+        "time": [event["time"] for event in events],
+    }
+    runner.batch(channel, rows_of(runner.channels[channel].type, events), meta)
+
+
+def pieces(draw: Any, events: Events) -> Iterator[tuple[Events, bool]]:
+    """The events in order, in pieces of one channel; those that are to come as a batch are marked."""
+    at = 0
+    while at < len(events):
+        size = draw(st.integers(1, 4))
+        piece = events[at : at + size]
+        alike = [event for event in piece if event["channel"] == piece[0]["channel"]]
+        if len(alike) < len(piece):
+            piece = piece[:1]
+        yield piece, draw(st.booleans())
+        at += len(piece)
+
+
+def fed(pattern: model.Pattern, events: Events, engine: EngineName | None = None) -> Runner:
+    runner = Runner(pattern, mode="interpreted", interpreted=True, engine=engine)
     runner.expect(SOURCES)
     for event in events:
         offer(runner, event)
@@ -52,16 +87,53 @@ def fed(pattern: model.Pattern, events: Events, runner: Runner | None = None) ->
 def test_shared_runs_find_the_matches_of_the_definition(pattern: model.Pattern, events: Events) -> None:
     pattern = replace(pattern, reuse=True)
     runner = fed(pattern, events)
-    assert runner.engine.name == "shared"
+    assume(runner.engine.name == "shared")  # it is not where there would be very many states
     assert plain(runner.matches()) == expected(pattern, events)
 
 
 @settings(max_examples=150, report_multiple_bugs=False)
 @given(patterns(), streams())
 def test_runs_that_are_kept_apart_find_the_matches_of_the_definition(pattern: model.Pattern, events: Events) -> None:
-    runner = Runner(pattern, interpreted=True)
-    runner.engine = ApartEngine(pattern, runner.automaton, runner._fields, "interpreted", True)
-    found = fed(pattern, events, runner)
+    found = fed(pattern, events, "apart")
     judged = oracle.judge(pattern, events)
     assert plain(found.matches()) == expected(pattern, events)
     assert found.counts.unskipped == judged.unskipped
+
+
+@settings(max_examples=100, report_multiple_bugs=False)
+@given(patterns(), streams(), st.data())
+def test_events_come_in_any_pieces_and_runs_go_on_from_snapshots(
+    pattern: model.Pattern, events: Events, data: st.DataObject
+) -> None:
+    mode: Any = data.draw(st.sampled_from(("compiled", "interpreted")))
+    runner = Runner(pattern, mode=mode, interpreted=True)
+    runner.expect(SOURCES)
+    found = []
+    for piece, together in pieces(data.draw, events):
+        if together:
+            offer_batch(runner, piece, alone=len({event["source"] for event in piece}) == 1)
+        else:
+            for event in piece:
+                offer(runner, event)
+        if data.draw(st.integers(0, 3)) == 0:
+            found += runner.matches()
+        if data.draw(st.integers(0, 3)) == 0:
+            kept = runner.snapshot({"n1": 7})
+            runner = Runner(pattern, mode=data.draw(st.sampled_from(("compiled", "interpreted"))), interpreted=True)
+            assert runner.restore(kept) == {"n1": 7}
+    runner.finish()
+    found += runner.matches()
+    assert plain(found) == expected(pattern, events)
+    assert len({match.identity for match in found}) == len(found)
+
+
+@settings(max_examples=150, report_multiple_bugs=False)
+@given(patterns(), streams())
+def test_separate_runs_find_the_matches_of_the_definition(pattern: model.Pattern, events: Events) -> None:
+    pattern = replace(pattern, reuse=True)
+    try:
+        found = fed(pattern, events, "separate")
+    except Unsupported:
+        return
+    assert plain(found.matches()) == expected(pattern, events)
+    assert found.counts.unskipped == oracle.judge(pattern, events).unskipped

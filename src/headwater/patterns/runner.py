@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -30,12 +30,16 @@ from headwater.patterns import model
 from headwater.patterns.automaton import Automaton, automaton
 from headwater.patterns.engine.apart import ApartEngine
 from headwater.patterns.engine.found import Found
-from headwater.patterns.engine.shared import SharedEngine, can_share, signed
+from headwater.patterns.engine.partitioned import signed
+from headwater.patterns.engine.separate import SeparateEngine, can_separate
+from headwater.patterns.engine.shared import SharedEngine, can_share
+from headwater.patterns.engine.tapes import Unsupported, registers
 from headwater.patterns.events import Event, Events, raw_of
 from headwater.patterns.identity import identity
 from headwater.patterns.letters import Interpreted, Letters, context
 
 KIND = "pattern"
+EngineName = Literal["shared", "separate", "apart"]
 HELD = 1 << 16  # events; from here on, and whenever they have doubled, those that no run holds are let go
 READ = 1 << 12  # events whose fields are at hand
 FOR_EVER = (1 << 63) - 1
@@ -75,6 +79,7 @@ class _Waiting:
     letter: int
     number: int
     words: Any
+    values: Any = None
 
     def __lt__(self, other: _Waiting) -> bool:
         return self.place < other.place
@@ -82,14 +87,21 @@ class _Waiting:
 
 class Runner:
     """Fed by one thread at a time. `mode` says how kernels run, `interpreted` whether conditions are asked of the
-    reference interpreter: both are for tests."""
+    reference interpreter, `engine` what runs it: for tests."""
 
     kind: ClassVar[str] = KIND
 
-    def __init__(self, pattern: model.Pattern, *, mode: Mode = "compiled", interpreted: bool = False) -> None:
+    def __init__(
+        self,
+        pattern: model.Pattern,
+        *,
+        mode: Mode = "compiled",
+        interpreted: bool = False,
+        engine: EngineName | None = None,
+    ) -> None:
         self.pattern = pattern
         self.automaton: Automaton = automaton(pattern)
-        self.engine: Any = engine_for(pattern, self.automaton, self._fields, mode, interpreted)
+        self.engine: Any = engine_for(pattern, self.automaton, self._fields, mode, interpreted, engine)
         judges = Interpreted if interpreted else Letters
         self.channels = {channel.name: channel for channel in pattern.channels}
         wanted = self.automaton.reading
@@ -102,6 +114,8 @@ class Runner:
         self._released: tuple[int, str] = (-FOR_EVER, "")
         self._found: list[Found] = []
         self._sweep = HELD
+        held = getattr(self.engine, "registers", None)
+        self._remembers = held is not None and bool(held.columns)
         self._read: dict[int, tuple[dict[str, Any], EventContext]] = {}
 
     # ── events ──
@@ -125,7 +139,10 @@ class Runner:
             self.counts.rows += 1
             event = Event(channel, source, seq, judged.time, record, meta.node, meta.time)
             words = self.engine.keys.of_record(judged.key or {})
-            self._wait(judged.letter, event.time, source, seq, channel, self.events.add(event), words)
+            values = None
+            if self._remembers:
+                values = self.engine.registers.row(it.channel.type.record, self.raw(event), meta)
+            self._wait(judged.letter, event.time, source, seq, channel, self.events.add(event), words, values)
         self._release()
 
     def batch(self, channel: str, batch: Any, meta: Mapping[str, Any]) -> None:
@@ -163,17 +180,28 @@ class Runner:
         kept = batch if len(at) == count else batch.take(_indices(at))
         published = None if meta.get("time") is None else _column(meta["time"], count)[at]
         first = self.events.add_batch(channel, kept, source, seqs[at], times[at], meta.get("node"), published)
+        values = self._values(it, kept, source, meta, seqs[at], published)
         if self._direct(source, times[at]):
             rows = np.empty((len(at), 4), np.int64)
             rows[:, 0], rows[:, 1], rows[:, 3] = -1, judged.letters[at], times[at]
             rows[:, 2] = np.arange(first, first + len(at))
-            self._feed(rows, words)
+            self._feed(rows, words, values)
         else:
             for k, row in enumerate(at.tolist()):
                 part = words[k * self.engine.keys.words : (k + 1) * self.engine.keys.words]
                 letter = int(judged.letters[row])
-                self._wait(letter, int(times[row]), source, int(seqs[row]), channel, first + k, part)
+                value = None if values is None else values[k]
+                self._wait(letter, int(times[row]), source, int(seqs[row]), channel, first + k, part, value)
         self._release()
+
+    def _values(self, it: Letters, batch: Any, source: str, meta: Mapping[str, Any], seqs: Any, published: Any) -> Any:
+        """What runs remember of the rows of a batch."""
+        if not self._remembers:
+            return None
+        count = batch.num_rows
+        times = [None] * count if published is None else published.tolist()
+        metas = {"source": [source] * count, "node": [meta.get("node")] * count, "seq": seqs.tolist(), "time": times}
+        return self.engine.registers.rows(it.channel.type.record, it.channel.type.conform(batch), metas)
 
     def _batch_of_many(self, channel: str, batch: Any, meta: Mapping[str, Any], judged: Any, used: Any) -> None:
         """Rows of several sources, one after the other."""
@@ -197,7 +225,11 @@ class Runner:
                 Event(channel, source, seq, time, (batch.slice(row, 1), 0), about.node, about.time)
             )
             part = words[place[row] * width : (place[row] + 1) * width]
-            self._wait(int(judged.letters[row]), time, source, seq, channel, number, part)
+            values = None
+            if self._remembers:
+                type = self.channels[channel].type
+                values = self.engine.registers.row(type.record, self.raw(self.events[number]), about)
+            self._wait(int(judged.letters[row]), time, source, seq, channel, number, part, values)
         self._release()
 
     def _words(self, judged: Any, at: Any) -> Any:
@@ -238,14 +270,16 @@ class Runner:
         for source in self._promises:
             self._promises[source] = FOR_EVER
         self._release()
-        self._found += self.engine.promise(FOR_EVER)
+        self._found += self.engine.finish()
 
     def _promise(self, source: str, time: int) -> None:
         if time > self._promises.get(source, -FOR_EVER - 1):
             self._promises[source] = time
 
-    def _wait(self, letter: int, time: int, source: str, seq: int, channel: str, number: int, words: Any) -> None:
-        heapq.heappush(self._waiting, _Waiting((time, source, seq, channel), letter, number, words))
+    def _wait(
+        self, letter: int, time: int, source: str, seq: int, channel: str, number: int, words: Any, values: Any
+    ) -> None:
+        heapq.heappush(self._waiting, _Waiting((time, source, seq, channel), letter, number, words, values))
 
     def _direct(self, source: str, times: Any) -> bool:
         """Whether rows of a source, as they come, are in order and need not wait."""
@@ -268,12 +302,13 @@ class Runner:
             ready.append(heapq.heappop(self._waiting))
         if ready:
             rows = np.array([[-1, signed_letter(it.letter), it.number, it.place[0]] for it in ready], np.int64)
-            self._feed(rows, np.concatenate([it.words for it in ready]))
-        if self.pattern.absent and self._promises:
+            values = np.stack([it.values for it in ready]) if self._remembers else None
+            self._feed(rows, np.concatenate([it.words for it in ready]), values)
+        if self._promises and (self.pattern.absent or not self.engine.every):
             self._found += self.engine.promise(least)
 
-    def _feed(self, rows: Any, words: Any) -> None:
-        self._found += self.engine.feed(rows, words)
+    def _feed(self, rows: Any, words: Any, values: Any) -> None:
+        self._found += self.engine.feed(rows, words, values)
         if self.events.size > self._sweep:
             self._let_go()
             self._sweep = max(HELD, 2 * self.events.size)
@@ -324,7 +359,10 @@ class Runner:
     def snapshot(self, positions: Mapping[str, int]) -> bytes:
         """Its state, with the last event of each source that is in it. Matches that were not asked for are in it."""
         live = self._let_go()
-        waiting = [[list(it.place), it.letter, it.number, it.words.tolist()] for it in sorted(self._waiting)]
+        waiting = []
+        for it in sorted(self._waiting):
+            values = None if it.values is None else it.values.tolist()
+            waiting.append([list(it.place), it.letter, it.number, it.words.tolist(), values])
         found = [[list(f.events), list(f.labels), f.time, f.deadline, list(f.key)] for f in self._found]
         state = [
             self.engine.name,
@@ -348,7 +386,10 @@ class Runner:
             self.engine.load(engine)
             self.events.load(events)
             self._promises, self._released = dict(promises), (released[0], released[1])
-            self._waiting = [_Waiting(tuple(at), it, n, np.array(w, np.int64)) for at, it, n, w in waiting]
+            self._waiting = []
+            for place, letter, number, words, values in waiting:
+                kept = None if values is None else np.array(values, np.int64)
+                self._waiting.append(_Waiting(tuple(place), letter, number, np.array(words, np.int64), kept))
             self._found = [Found(tuple(e), tuple(by), t, d, tuple(k)) for e, by, t, d, k in matches]
             self.counts = Counts(*counts)
         except (ValueError, TypeError, IndexError, KeyError, msgspec.MsgspecError) as error:
@@ -361,11 +402,25 @@ _DECODER = msgspec.msgpack.Decoder(list[Any])
 
 
 def engine_for(
-    pattern: model.Pattern, automaton: Automaton, fields: Any, mode: Mode = "compiled", interpreted: bool = False
+    pattern: model.Pattern,
+    automaton: Automaton,
+    fields: Any,
+    mode: Mode = "compiled",
+    interpreted: bool = False,
+    name: EngineName | None = None,
 ) -> Any:
-    """What runs a pattern: as shared as it can be."""
-    if can_share(pattern, automaton):
+    """What runs a pattern: as shared as it can be, or the engine that is named, if that can. `Unsupported` or
+    ExecutionError say why it cannot."""
+    if name in (None, "shared") and can_share(pattern, automaton):
         return SharedEngine(pattern, automaton, mode)
+    if name == "shared":
+        raise ExecutionError("expected a pattern whose runs can be shared, found another")
+    if name in (None, "separate") and can_separate(pattern, automaton):
+        try:
+            return SeparateEngine(pattern, automaton, registers(pattern), mode)
+        except Unsupported:
+            if name == "separate":
+                raise
     return ApartEngine(pattern, automaton, fields, mode, interpreted)
 
 

@@ -14,8 +14,9 @@ The arrays of a call do not overlap. Python's lock is let go while machine code 
 walks through what is open; who calls owns the arrays meanwhile. For calls that take less than letting go of the lock,
 `bind(…, short=True)` keeps it.
 
-Machine code is made when it is first wanted, once per process, for all kernels of a module together (`prepare` does so
-beforehand). `bind("interpreted", …)` runs the same source in CPython, with every index looked at.
+Machine code is made when it is first wanted, once per process, for all kernels of a module together that no other one
+calls (`prepare` does so beforehand). `bind("interpreted", …)` runs the same source in CPython, with every index looked
+at.
 """
 
 from __future__ import annotations
@@ -100,6 +101,9 @@ class Kernel:
         """The function of addresses and numbers, compiled with the others of its module where it is not yet."""
         if self._code is None:
             prepare(self.module)
+        with _lock:
+            if self._code is None:  # it is part of others' code only
+                _compile([self])
         assert self._code is not None
         make = ctypes.PYFUNCTYPE if short else ctypes.CFUNCTYPE
         kinds = [_ctype(kind) for kind in self.checked.parameters.values()]
@@ -117,12 +121,11 @@ def prepare(*modules: str) -> engine.Timing:
     parse = optimise = emit = link = 0.0
     for module in modules:
         with _lock:
-            kernels = [each for each in _modules.get(module, ()) if each._code is None]
+            here = _modules.get(module, ())
+            called = {id(callee) for each in here for callee in each.checked.calls.values()}
+            kernels = [each for each in here if each._code is None and id(each) not in called]
             if kernels:
-                code = _compile(kernels)
-                for each in kernels:
-                    each._code = code
-                spent = code.timing
+                spent = _compile(kernels).timing
                 parse, optimise = parse + spent.parse, optimise + spent.optimise
                 emit, link = emit + spent.emit, link + spent.link
     return engine.Timing(parse, optimise, emit, link)
@@ -146,7 +149,10 @@ def source(kernels: Iterable[Kernel]) -> str:
 
 def _compile(kernels: list[Kernel]) -> engine.Code:
     imports = engine.libc(("memset", "memcpy", "memmove"))  # what loops of stores may become
-    return engine.compile(source(kernels), tuple(each.symbol for each in kernels), imports, "loops")
+    code = engine.compile(source(kernels), tuple(each.symbol for each in kernels), imports, "loops")
+    for each in kernels:
+        each._code = code
+    return code
 
 
 def _ctype(kind: str) -> Any:

@@ -27,7 +27,8 @@ from headwater.patterns.engine import layout as at
 from headwater.patterns.engine.found import Found
 from headwater.patterns.engine.keys import Keys
 from headwater.patterns.engine.memory import Memory
-from headwater.patterns.engine.shared import window_of
+from headwater.patterns.engine.partitioned import window_of
+from headwater.patterns.engine.shared import compared
 from headwater.patterns.engine.views import Views
 
 # What a run waits for: a row by ways before or after its point's end, absence until the deadline, or to be taken.
@@ -89,16 +90,15 @@ class ApartEngine:
             for element in condition.elements:
                 self.asks.setdefault(element, []).append((frozenset(condition.elements), views, ask))
         self.variables: dict[int, list[dict[int, str]]] = {}
-        for variable in pattern.variables:
+        for variable in compared(pattern):
             places = dict(variable.fields)
-            if not variable.key and len(places) > 1:
-                for element in places:
-                    self.variables.setdefault(element, []).append(places)
+            for element in places:
+                self.variables.setdefault(element, []).append(places)
         self.bound = bool(self.asks or self.variables)  # what fits depends on what was taken
 
     # ── rows ──
 
-    def feed(self, rows: Any, keys: Any) -> list[Found]:
+    def feed(self, rows: Any, keys: Any, values: Any = None) -> list[Found]:
         found: list[Found] = []
         words = self.keys.words
         first = self.automaton.first
@@ -360,6 +360,16 @@ class ApartEngine:
                 self.open_runs += _size(partition)
                 if not partition.groups and self.pattern.begin == "each":
                     del self.partitions[key]
+        return found
+
+    def finish(self) -> list[Found]:
+        """Nothing more will come."""
+        found = self.promise(at.MOST)
+        for key, partition in self.partitions.items():
+            for group in partition.groups:
+                group.runs = [run for run in group.runs if run.waits >= ABSENCE]
+            self._decide(partition, key, found)
+        self.open_runs = sum(map(_size, self.partitions.values()))
         return found
 
     # ── room ──

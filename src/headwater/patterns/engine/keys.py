@@ -70,7 +70,7 @@ class Keys:
                 numbers = np.array([self.of_text(value) for value in encoded.dictionary.to_pylist()], np.int64)
                 words[:, at] = numbers[encoded.indices.to_numpy(zero_copy_only=False)] if len(numbers) else 0
             else:
-                words[:, at] = _words(column, type)
+                words[:, at] = words_of(column, type)
         return words.reshape(-1)
 
     def value(self, partition: int) -> tuple[Any, ...]:
@@ -147,10 +147,11 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def _words(column: Any, type: Any) -> Any:
-    """A column of numbers without gaps, as words."""
+def words_of(column: Any, type: Any, *, zero: bool = True) -> Any:
+    """A column of numbers without gaps, as words; `zero`: -0.0 becomes 0.0."""
     if isinstance(type, Scalar) and type.is_float:
-        return (column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0).view(np.int64)
+        found = column.to_numpy(zero_copy_only=False).astype(np.float64)
+        return (found + 0.0 if zero else found).view(np.int64)
     kind = str(column.type)
     if kind.startswith("timestamp"):
         return column.cast("int64").to_numpy(zero_copy_only=False)
@@ -161,4 +162,4 @@ def _words(column: Any, type: Any) -> Any:
     return found.view(np.int64) if found.dtype == np.uint64 else found.astype(np.int64)
 
 
-__all__ = ["Keys"]
+__all__ = ["Keys", "words_of"]

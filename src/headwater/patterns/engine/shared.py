@@ -16,19 +16,18 @@ from headwater.patterns.automaton import Automaton, State
 from headwater.patterns.engine import dag
 from headwater.patterns.engine import layout as at
 from headwater.patterns.engine.found import Found
-from headwater.patterns.engine.keys import Keys
-from headwater.patterns.engine.memory import Memory
+from headwater.patterns.engine.partitioned import Partitioned, signed
 
 MAX_STATES, MAX_ENTRIES = 256, 1_024  # beyond these, runs are kept apart
 MERGED = 2 * 64  # nodes that putting two trees together may make
-SMALLEST_NODES, SMALLEST_OUT, ROWS_AT_ONCE = 1 << 12, 1 << 12, 1 << 12
+SMALLEST_NODES, SMALLEST_OUT, LARGEST_OUT = 1 << 12, 1 << 12, 1 << 20
 
 
 def can_share(pattern: model.Pattern, automaton: Automaton) -> bool:
     """Whether the shared engine can run a pattern."""
     if pattern.after.rule != "no skip" or not pattern.reuse or pattern.conditions:
         return False
-    if any(not variable.key and len(variable.fields) > 1 for variable in pattern.variables):
+    if compared(pattern):
         return False
     states = automaton.states
     return (
@@ -36,30 +35,32 @@ def can_share(pattern: model.Pattern, automaton: Automaton) -> bool:
     )
 
 
-class SharedEngine:
+def compared(pattern: model.Pattern) -> list[model.Variable]:
+    """The variables whose values are compared: bound by several events, and no part of the key."""
+    return [
+        variable
+        for variable in pattern.variables
+        if not variable.key
+        and (len(variable.fields) > 1 or any(pattern.elements[at].multiple for at, _ in variable.fields))
+    ]
+
+
+class SharedEngine(Partitioned):
     """Rows in order, in; matches, out. `given_up` counts partitions whose runs were dropped for want of room."""
 
     name = "shared"
+    placing, idling = dag.assign, dag.idle
+    every = True  # match is taken
 
     def __init__(self, pattern: model.Pattern, automaton: Automaton, mode: Mode = "compiled") -> None:
         states = automaton.states
         assert states is not None
-        self.memory = Memory(mode)
-        control = np.zeros(at.CONTROL, np.int64)
-        self.memory["control"] = control
-        self.limits = pattern.limits
-        self.keys = Keys(self.memory, pattern.key, pattern.limits.partitions)
-        self.stride = at.LISTS + len(states)
+        super().__init__(pattern, automaton, at.LISTS + len(states), mode)
+        control = self.memory["control"]
         entries = sum(len(state.entries) for state in states)
         need = 2 * entries + (2 * entries + len(states)) * MERGED
-        control[at.WINDOW_KIND], control[at.WINDOW] = window_of(pattern)
-        control[at.BEGIN_ONCE] = pattern.begin == "first"
-        control[at.STATES], control[at.STRIDE] = len(states), self.stride
-        control[at.ABSENT], control[at.FIRST] = signed(automaton.absent), signed(automaton.first)
-        control[at.NODES], control[at.NODE_NEED], control[at.FINAL_NEED] = 1, need, entries + 3
-        control[at.LATEST] = at.LEAST
+        control[at.STATES], control[at.NODE_NEED], control[at.FINAL_NEED] = len(states), need, entries + 3
         sizes = {
-            "parts": self.keys.memory["control"][at.PARTITION_ROOM] * self.stride,
             "nodes": (SMALLEST_NODES + 2 * need) * dag.NODE,
             "work": dag.EDGES + 2 * (2 * entries + 2 * len(states)) + 2,
             "finals": (SMALLEST_OUT + entries + 3) * dag.FINAL,
@@ -67,15 +68,11 @@ class SharedEngine:
             "path": SMALLEST_OUT,
             "out": SMALLEST_OUT,
             "matches": SMALLEST_OUT * dag.MATCH,
-            "rows": ROWS_AT_ONCE * at.ROW,
-            "wanted": ROWS_AT_ONCE * self.keys.words,
-            "marks": 1,
         }
         for name, size in sizes.items():
             self.memory[name] = np.zeros(int(size), np.int64)
         self.memory["automaton"] = table_of(states)
         self._rooms()
-        self.given_up = 0
 
     def _rooms(self) -> None:
         memory, control = self.memory, self.memory["control"]
@@ -83,33 +80,6 @@ class SharedEngine:
         control[at.FINAL_ROOM] = len(memory["finals"]) // dag.FINAL
         control[at.STACK_ROOM], control[at.PATH_ROOM] = len(memory["stack"]), len(memory["path"])
         control[at.OUT_ROOM], control[at.MATCH_ROOM] = len(memory["out"]), len(memory["matches"]) // dag.MATCH
-
-    # ── partitions ──
-
-    def _more_partitions(self) -> None:
-        """By letting go of those that can match no more, or by growing, or by giving up the oldest."""
-        count = self.keys.count
-        idle = self.memory.call(dag.idle, count)
-        if idle * 4 >= count:
-            self._forget(np.flatnonzero(self.memory["live"][:count] == 0))
-        elif self.keys.grow():
-            self.memory.grow("parts", int(self.memory["control"][at.PARTITION_ROOM]) * self.stride)
-        elif idle:
-            self._forget(np.flatnonzero(self.memory["live"][:count] == 0))
-        else:
-            self._give_up(max(1, count // 8), forget=True)
-        self.keys.renew(self._parts()[:, at.LIVE])
-
-    def _parts(self) -> Any:
-        return self.memory["parts"][: self.keys.count * self.stride].reshape(-1, self.stride)
-
-    def _forget(self, partitions: Any) -> None:
-        parts = self._parts()
-        gone = [int(p) for p in partitions if parts[p, at.LIVE]]
-        self.keys.forget(gone)
-        parts[gone, at.LIVE] = 0
-        parts[gone, at.LISTS :] = 0
-        parts[gone, at.TRAIL] = 0
 
     def _give_up(self, count: int, *, forget: bool) -> None:
         """The runs of those whose newest node is oldest."""
@@ -130,26 +100,13 @@ class SharedEngine:
 
     # ── rows ──
 
-    def feed(self, rows: Any, keys: Any) -> list[Found]:
-        """Rows as words (partition, letter, event, time) and the words of their keys, row by row."""
-        found: list[Found] = []
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            part = rows[start : start + ROWS_AT_ONCE]
-            count, words = len(part), self.keys.words
-            self.memory["rows"][: part.size] = part.reshape(-1)
-            self.memory["wanted"][: count * words] = keys[start * words : (start + count) * words]
-            placed = 0
-            while placed < count:
-                done, placed = placed, self.memory.call(dag.assign, placed, count)
-                while True:
-                    done = self.memory.call(dag.step, done, placed)
-                    found += self._enumerated()
-                    if done == placed:
-                        break
-                    self._room(found)
-                if placed < count:
-                    self._more_partitions()
-        return found
+    def _step(self, done: int, count: int) -> int:
+        return self.memory.call(dag.step, done, count)
+
+    def _let_go(self, partitions: list[int]) -> None:
+        parts = self._parts()
+        parts[partitions, at.LISTS :] = 0
+        parts[partitions, at.TRAIL] = 0
 
     def promise(self, time: int) -> list[Found]:
         """No row before this time will come: assert what is absent by then."""
@@ -160,16 +117,21 @@ class SharedEngine:
         found: list[Found] = []
         for partition in np.flatnonzero(self._parts()[:, at.DUE] < until).tolist():
             if control[at.FINALS] + control[at.FINAL_NEED] > control[at.FINAL_ROOM]:
-                found += self._enumerated()
+                found += self._taken_out()
             self.memory.call(dag.fire, partition, until, time)
-        return found + self._enumerated()
+        return found + self._taken_out()
 
-    def _enumerated(self) -> list[Found]:
+    def finish(self) -> list[Found]:
+        """Nothing more will come."""
+        return self.promise(at.MOST)
+
+    def _taken_out(self) -> list[Found]:
         memory, control = self.memory, self.memory["control"]
         found: list[Found] = []
         while control[at.FINALS]:
             why = memory.call(dag.enumerate_matches)
-            found += self._matches()
+            written = self._matches()
+            found += written
             if why == at.DONE:
                 control[at.FINALS] = control[at.ENUMERATED] = 0
                 break
@@ -177,7 +139,7 @@ class SharedEngine:
                 memory.grow("stack", 2 * len(memory["stack"]))
             elif why == at.ROOM_PATH:
                 memory.grow("path", 2 * len(memory["path"]))
-            elif not found or len(memory["out"]) < 1 << 20:
+            elif not written or len(memory["out"]) < LARGEST_OUT:
                 memory.grow("out", 2 * len(memory["out"]))
             self._rooms()
         return found
@@ -234,15 +196,6 @@ class SharedEngine:
         count = int(self.memory["control"][at.NODES])
         return np.unique(self.memory["nodes"][: count * dag.NODE].reshape(-1, dag.NODE)[1:, dag.EVENT])
 
-    @property
-    def open(self) -> int:
-        """Partitions with a key."""
-        return int((self._parts()[:, at.LIVE] != 0).sum())
-
-    @property
-    def nodes(self) -> int:
-        return int(self.memory["control"][at.NODES]) - 1
-
     # ── what is kept of it ──
 
     def dump(self) -> list[Any]:
@@ -279,21 +232,6 @@ class SharedEngine:
         bad = (links < 0).any() or (links[1:] >= own[1:]).any() or (roots < 0).any() or (roots >= nodes).any()
         if bad or ((table[:, dag.RANK] < 0) | (table[:, dag.RANK] > 63)).any():
             raise ExecutionError("snapshot: expected links to nodes of its own, found others")
-
-
-def window_of(pattern: model.Pattern) -> tuple[int, int]:
-    window = pattern.window
-    if window is None:
-        return at.NO_WINDOW, 0
-    if window.microseconds is not None:
-        return at.BY_TIME, window.microseconds
-    assert window.rows is not None
-    return at.BY_ROWS, window.rows
-
-
-def signed(word: int) -> int:
-    """A set of up to 64 elements as an int64."""
-    return word - (1 << 64) if word >= 1 << 63 else word
 
 
 def table_of(states: tuple[State, ...]) -> Any:

@@ -1,0 +1,135 @@
+"""What engines over a table of partitions have in common: keys, room for partitions, rows in pieces."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from headwater.late import np
+from headwater.native.subset import Kernel, Mode
+from headwater.patterns import model
+from headwater.patterns.automaton import Automaton
+from headwater.patterns.engine import layout as at
+from headwater.patterns.engine.found import Found
+from headwater.patterns.engine.keys import Keys
+from headwater.patterns.engine.memory import Memory
+
+ROWS_AT_ONCE = 1 << 12
+
+
+class Partitioned:
+    """`placing` gives rows their partitions, `idling` says which partitions need not be kept."""
+
+    placing: Kernel
+    idling: Kernel
+
+    def __init__(self, pattern: model.Pattern, automaton: Automaton, stride: int, mode: Mode) -> None:
+        self.memory = Memory(mode)
+        control = np.zeros(at.CONTROL, np.int64)
+        self.memory["control"] = control
+        self.limits, self.stride, self.given_up = pattern.limits, stride, 0
+        self.keys = Keys(self.memory, pattern.key, pattern.limits.partitions)
+        control[at.WINDOW_KIND], control[at.WINDOW] = window_of(pattern)
+        control[at.BEGIN_ONCE] = pattern.begin == "first"
+        control[at.STRIDE], control[at.NODES], control[at.LATEST] = stride, 1, at.LEAST
+        control[at.ABSENT], control[at.FIRST] = signed(automaton.absent), signed(automaton.first)
+        self.memory["parts"] = np.zeros(int(control[at.PARTITION_ROOM]) * stride, np.int64)
+        self.memory["rows"] = np.zeros(ROWS_AT_ONCE * at.ROW, np.int64)
+        self.memory["wanted"] = np.zeros(ROWS_AT_ONCE * self.keys.words, np.int64)
+        self.memory["marks"] = np.zeros(1, np.int64)
+
+    @abstractmethod
+    def _step(self, done: int, count: int) -> int:
+        """Rows from one number to another; where room ran out."""
+
+    @abstractmethod
+    def _taken_out(self) -> list[Found]:
+        """What was found since."""
+
+    @abstractmethod
+    def _room(self, found: list[Found]) -> None:
+        """More of it."""
+
+    @abstractmethod
+    def _give_up(self, count: int, *, forget: bool) -> None:
+        """The runs of so many partitions."""
+
+    @abstractmethod
+    def _let_go(self, partitions: list[int]) -> None:
+        """Of their runs."""
+
+    # ── partitions ──
+
+    def _more_partitions(self) -> None:
+        """By letting go of those that can match no more, or by growing, or by giving up the oldest."""
+        count = self.keys.count
+        idle = self.memory.call(self.idling, count)
+        if idle * 4 >= count:
+            self._forget(np.flatnonzero(self.memory["live"][:count] == 0))
+        elif self.keys.grow():
+            self.memory.grow("parts", int(self.memory["control"][at.PARTITION_ROOM]) * self.stride)
+        elif idle:
+            self._forget(np.flatnonzero(self.memory["live"][:count] == 0))
+        else:
+            self._give_up(max(1, count // 8), forget=True)
+        self.keys.renew(self._parts()[:, at.LIVE])
+
+    def _parts(self) -> Any:
+        return self.memory["parts"][: self.keys.count * self.stride].reshape(-1, self.stride)
+
+    def _forget(self, partitions: Any) -> None:
+        parts = self._parts()
+        gone = [int(p) for p in partitions if parts[p, at.LIVE]]
+        self.keys.forget(gone)
+        self._let_go(gone)
+        parts[gone, at.LIVE] = 0
+
+    # ── rows ──
+
+    def feed(self, rows: Any, keys: Any, values: Any = None) -> list[Found]:
+        """Rows as words (partition, letter, event, time), the words of their keys and the values that runs remember,
+        row by row."""
+        found: list[Found] = []
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            part = rows[start : start + ROWS_AT_ONCE]
+            count, words = len(part), self.keys.words
+            self.memory["rows"][: part.size] = part.reshape(-1)
+            self.memory["wanted"][: count * words] = keys[start * words : (start + count) * words]
+            if values is not None:
+                self.memory["values"][: count * values.shape[1]] = values[start : start + count].reshape(-1)
+            placed = 0
+            while placed < count:
+                done, placed = placed, self.memory.call(self.placing, placed, count)
+                while True:
+                    done = self._step(done, placed)
+                    found += self._taken_out()
+                    if done == placed:
+                        break
+                    self._room(found)
+                if placed < count:
+                    self._more_partitions()
+        return found
+
+    @property
+    def open(self) -> int:
+        """Partitions with a key."""
+        return int((self._parts()[:, at.LIVE] != 0).sum())
+
+    @property
+    def nodes(self) -> int:
+        return int(self.memory["control"][at.NODES]) - 1
+
+
+def window_of(pattern: model.Pattern) -> tuple[int, int]:
+    window = pattern.window
+    if window is None:
+        return at.NO_WINDOW, 0
+    if window.microseconds is not None:
+        return at.BY_TIME, window.microseconds
+    assert window.rows is not None
+    return at.BY_ROWS, window.rows
+
+
+def signed(word: int) -> int:
+    """A set of up to 64 elements as an int64."""
+    return word - (1 << 64) if word >= 1 << 63 else word

@@ -1,0 +1,333 @@
+"""Runs that are kept apart, by machine code (`runs.py`), with conditions between elements as tapes (`tapes.py`).
+
+A row costs what there are runs open in its partition. Patterns whose conditions are not on tapes, or whose events may
+not be used again, run as `apart.py` says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.errors import ExecutionError
+from headwater.late import np
+from headwater.native.subset import Mode
+from headwater.patterns import model
+from headwater.patterns.automaton import Automaton
+from headwater.patterns.engine import layout as at
+from headwater.patterns.engine import runs
+from headwater.patterns.engine.found import Found
+from headwater.patterns.engine.partitioned import ROWS_AT_ONCE, Partitioned, signed
+from headwater.patterns.engine.registers import STACK
+from headwater.patterns.engine.tapes import Registers
+
+MAX_WAYS = 63  # of a point: sets of them are words
+SMALLEST = 1 << 10
+LARGEST_OUT = 1 << 20
+_SELECTIONS = {"any": runs.ANY, "next": runs.NEXT_FITTING, "strict": runs.STRICT}
+_RULES = {
+    "no skip": runs.NO_SKIP,
+    "next": runs.TO_NEXT,
+    "past last": runs.PAST_LAST,
+    "first": runs.TO_FIRST,
+    "last": runs.TO_LAST,
+}
+
+
+def can_separate(pattern: model.Pattern, automaton: Automaton) -> bool:
+    return pattern.reuse and all(len(point.ways) <= MAX_WAYS for point in automaton.points)
+
+
+class SeparateEngine(Partitioned):
+    name = "separate"
+    placing, idling = runs.place_rows, runs.idle_partitions
+
+    def __init__(
+        self, pattern: model.Pattern, automaton: Automaton, registers: Registers, mode: Mode = "compiled"
+    ) -> None:
+        super().__init__(pattern, automaton, runs.PARTITION, mode)
+        self.registers = registers
+        control = self.memory["control"]
+        ways = max(len(point.ways) for point in automaton.points)
+        self.every = every = pattern.after.rule == "no skip"
+        bound = registers.size > 0
+        ambiguous = any(len({w.element for w in point.ways}) < len(point.ways) for point in automaton.points)
+        control[at.EVERY], control[at.TELL_APART] = every, every or bound
+        control[at.ALIKE] = ambiguous or not (every or bound)
+        control[at.RULE] = _RULES[pattern.after.rule]
+        control[at.RULE_ELEMENTS] = signed(sum(1 << element for element in pattern.after.elements))
+        control[at.CELLS] = control[at.GROUPS] = 1
+        control[at.NODE_NEED], control[at.CELL_NEED] = ways + 1, 3 * ways + 3
+        control[at.REGISTERS], control[at.COLUMNS] = registers.size, 2 * len(registers.columns)
+        control[at.RUNS_LIMIT] = pattern.limits.runs_per_partition
+        room = SMALLEST + 8 * ways
+        sizes = {
+            "nodes": room * runs.NODE,
+            "regs": room * max(1, registers.size),
+            "cells": 4 * room * runs.RUN,
+            "groups": SMALLEST * runs.GROUP,
+            "found": 4 * room * runs.FOUND,
+            "out": SMALLEST,
+            "matches": SMALLEST * runs.OUT_MATCH,
+            "values": ROWS_AT_ONCE * max(1, 2 * len(registers.columns)),
+            "work": registers.size + registers.stack + 2 * STACK,
+        }
+        for name, size in sizes.items():
+            self.memory[name] = np.zeros(size, np.int64)
+        self.memory["automaton"] = table_of(automaton)
+        self.memory["program"] = np.array(registers.program or [0], np.int64)
+        self._rooms()
+
+    def _rooms(self) -> None:
+        memory, control = self.memory, self.memory["control"]
+        control[at.NODE_ROOM] = len(memory["nodes"]) // runs.NODE
+        control[at.CELL_ROOM] = len(memory["cells"]) // runs.RUN
+        control[at.GROUP_ROOM] = len(memory["groups"]) // runs.GROUP
+        control[at.FINAL_ROOM] = len(memory["found"]) // runs.FOUND
+        control[at.OUT_ROOM], control[at.MATCH_ROOM] = len(memory["out"]), len(memory["matches"]) // runs.OUT_MATCH
+
+    @property
+    def unskipped(self) -> int:
+        return int(self.memory["control"][at.UNSKIPPED])
+
+    @property
+    def open_runs(self) -> int:
+        return int(self.memory["control"][at.USED_CELLS])
+
+    # ── rows ──
+
+    def _step(self, done: int, count: int) -> int:
+        return self.memory.call(runs.run_rows, done, count)
+
+    def promise(self, time: int) -> list[Found]:
+        """No row before this time will come."""
+        control = self.memory["control"]
+        if control[at.WINDOW_KIND] != at.BY_TIME:
+            return []
+        until = max(at.LEAST, time - int(control[at.WINDOW]))
+        found: list[Found] = []
+        parts = self._parts()
+        for partition in np.flatnonzero((parts[:, at.LIVE] != 0) & (parts[:, at.DUE] < until)).tolist():
+            self.memory.grow("found", (int(control[at.FINALS]) + int(parts[partition, runs.RUNS]) + 1) * runs.FOUND)
+            self.memory.call(runs.pass_time, partition, time)
+            if control[at.FINALS] > SMALLEST:
+                found += self._taken_out()
+        return found + self._taken_out()
+
+    def finish(self) -> list[Found]:
+        """Nothing more will come."""
+        found = self.promise(at.MOST)
+        control = self.memory["control"]
+        for partition in np.flatnonzero(self._parts()[:, runs.HEAD]).tolist():
+            need = int(control[at.FINALS]) + int(self._parts()[partition, runs.RUNS]) + 1
+            self.memory.grow("found", need * runs.FOUND)
+            self.memory.call(runs.end_rows, partition)
+        return found + self._taken_out()
+
+    def _taken_out(self) -> list[Found]:
+        memory, control = self.memory, self.memory["control"]
+        self._rooms()
+        found: list[Found] = []
+        while control[at.FINALS]:
+            why = memory.call(runs.write_found)
+            written = self._matches()
+            found += written
+            if why == at.DONE:
+                control[at.FINALS] = control[at.WRITTEN] = 0
+                break
+            if not written or len(memory["out"]) < LARGEST_OUT:
+                memory.grow("out", 2 * len(memory["out"]))
+            self._rooms()
+        if control[at.USED_CELLS] > self.limits.runs:
+            self._give_up_runs()
+        return found
+
+    def _matches(self) -> list[Found]:
+        memory, control = self.memory, self.memory["control"]
+        count, size = int(control[at.MATCH_TOP]), int(control[at.OUT_TOP])
+        matches = memory["matches"][: count * runs.OUT_MATCH].reshape(-1, runs.OUT_MATCH).tolist()
+        events, labels = memory["out"][:size:2].tolist(), memory["out"][1:size:2].tolist()
+        control[at.MATCH_TOP] = control[at.OUT_TOP] = 0
+        table = memory["found"].reshape(-1, runs.FOUND)
+        made = []
+        for start, length, number in matches:
+            _, absent, deadline, base = table[number].tolist()
+            key = self.keys.value(base // self.stride)
+            end = start + length
+            when = deadline if absent else None
+            made.append(Found(tuple(events[start:end]), tuple(labels[start:end]), deadline, when, key))
+        return made
+
+    # ── room ──
+
+    def _room(self, found: list[Found]) -> None:
+        memory, control = self.memory, self.memory["control"]
+        most = int(self._parts()[:, runs.RUNS].max(initial=0)) + 1
+        nodes, need = int(control[at.NODE_ROOM]), most * int(control[at.NODE_NEED])
+        if int(control[at.NODES]) + need > nodes:
+            memory.grow("marks", nodes, keep=False)
+            left = memory.call(runs.compact_runs)
+            if 2 * left + need > nodes:
+                more = max(2 * nodes, 2 * left + need)
+                self._check_memory(more * (runs.NODE + self.registers.size))
+                memory.grow("nodes", more * runs.NODE)
+                memory.grow("regs", more * max(1, self.registers.size))
+        cells = most * int(control[at.CELL_NEED])
+        if int(control[at.USED_CELLS]) + cells >= int(control[at.CELL_ROOM]):
+            memory.grow("cells", 2 * (int(control[at.USED_CELLS]) + cells) * runs.RUN)
+        if control[at.FREE_GROUP] == 0 and control[at.GROUPS] >= control[at.GROUP_ROOM]:
+            memory.grow("groups", 2 * len(memory["groups"]))
+        memory.grow("found", (cells + SMALLEST) * runs.FOUND)
+        self._rooms()
+
+    def _check_memory(self, words: int) -> None:
+        """Give up the oldest half where there is not to be so much room."""
+        if words * 8 > self.limits.memory:
+            self._give_up(max(1, int((self._parts()[:, runs.HEAD] != 0).sum()) // 2), forget=False)
+            self.memory.grow("marks", int(self.memory["control"][at.NODES]), keep=False)
+            self.memory.call(runs.compact_runs)
+
+    def _oldest(self, count: int, forget: bool) -> Any:
+        parts = self._parts()
+        wanted = (parts[:, at.LIVE] != 0) & (forget | (parts[:, runs.HEAD] != 0))
+        age = np.where(wanted, parts[:, at.DUE], at.MOST)
+        return np.argsort(age, kind="stable")[: min(count, int(wanted.sum()))]
+
+    def _give_up(self, count: int, *, forget: bool) -> None:
+        oldest = self._oldest(count, forget)
+        self.given_up += len(oldest)
+        self._let_go(oldest.tolist())
+        if forget:
+            self._forget(oldest)
+
+    def _give_up_runs(self) -> None:
+        """Groups that began first, until there are no more runs than there may be."""
+        control = self.memory["control"]
+        while control[at.USED_CELLS] > self.limits.runs:
+            oldest = self._oldest(64, False).tolist()
+            if not oldest:
+                return
+            for partition in oldest:
+                self.memory.call(runs.give_up_first, partition)
+                self.given_up += 1
+
+    def _let_go(self, partitions: list[int]) -> None:
+        parts = self._parts()
+        for partition in partitions:
+            while parts[partition, runs.HEAD]:
+                self.memory.call(runs.give_up_first, partition)
+
+    def compact(self) -> None:
+        self.memory.grow("marks", int(self.memory["control"][at.NODES]), keep=False)
+        self.memory.call(runs.compact_runs)
+
+    def live_events(self) -> Any:
+        count = int(self.memory["control"][at.NODES])
+        return np.unique(self.memory["nodes"][: count * runs.NODE].reshape(-1, runs.NODE)[1:, runs.EVENT])
+
+    # ── what is kept of it ──
+
+    _WORDS = (
+        at.NODES,
+        at.CELLS,
+        at.GROUPS,
+        at.FREE_CELL,
+        at.FREE_GROUP,
+        at.USED_CELLS,
+        at.LATEST,
+        at.UNSKIPPED,
+        at.GIVEN_UP,
+    )
+
+    def dump(self) -> list[Any]:
+        memory, control = self.memory, self.memory["control"]
+        nodes = int(control[at.NODES])
+        words = {
+            "parts": self.keys.count * self.stride,
+            "nodes": nodes * runs.NODE,
+            "regs": nodes * self.registers.size,
+            "cells": int(control[at.CELLS]) * runs.RUN,
+            "groups": int(control[at.GROUPS]) * runs.GROUP,
+        }
+        kept = [int(control[name]) for name in self._WORDS]
+        return [kept, self.keys.dump(), memory.dump(words), self.given_up, list(self.registers.texts)]
+
+    def load(self, found: list[Any]) -> None:
+        """The bytes may come from anyone: links are looked at before a kernel follows them."""
+        kept, keys, arrays, self.given_up, texts = found
+        memory, control = self.memory, self.memory["control"]
+        self.keys.load(keys)
+        count = self.keys.count
+        memory.grow("parts", int(control[at.PARTITION_ROOM]) * self.stride)
+        nodes, cells, groups = (int(word) for word in kept[:3])
+        if min(nodes, cells, groups) < 1:
+            raise ExecutionError("snapshot: expected the counts of nodes, runs and groups, found others")
+        sizes = {
+            "parts": count * self.stride,
+            "nodes": nodes * runs.NODE,
+            "regs": nodes * self.registers.size,
+            "cells": cells * runs.RUN,
+            "groups": groups * runs.GROUP,
+        }
+        for name, size in sizes.items():
+            if size * 8 > self.limits.memory or memory.load(name, arrays[name], size) != size:
+                raise ExecutionError(f"snapshot: {name}: expected {size:,} words, found {len(arrays[name]):,} bytes")
+        for word, value in zip(self._WORDS, kept, strict=True):
+            control[word] = value
+        self._check(nodes, cells, groups, count)
+        memory.grow("nodes", 2 * nodes * runs.NODE)
+        memory.grow("regs", (len(memory["nodes"]) // runs.NODE) * max(1, self.registers.size))
+        self.registers.texts.clear()
+        for text in texts:
+            self.registers.number(text)
+        self._rooms()
+        self.keys.renew(self._parts()[:, at.LIVE])
+
+    def _check(self, nodes: int, cells: int, groups: int, partitions: int) -> None:
+        memory, control = self.memory, self.memory["control"]
+        table = memory["nodes"][: nodes * runs.NODE].reshape(-1, runs.NODE)
+        run = memory["cells"][: cells * runs.RUN].reshape(-1, runs.RUN)
+        group = memory["groups"][: groups * runs.GROUP].reshape(-1, runs.GROUP)
+        parts = memory["parts"][: partitions * self.stride].reshape(-1, self.stride)
+        points = len(memory["automaton"])
+        within = [
+            (table[:, runs.PREV], nodes),
+            (table[:, runs.LABEL], 64),
+            (run[:, runs.NODE_OF], nodes),
+            (run[:, runs.NEXT], cells),
+            (run[:, runs.POINT] * runs.POINT_SIZE, points),
+            (run[:, runs.WAITS], 4),
+            (group[:, runs.GROUP_RUNS], cells),
+            (group[:, runs.GROUP_NEXT], groups),
+            (parts[:, runs.HEAD : runs.TAIL + 1], groups),
+            (control[[at.FREE_CELL]], cells),
+            (control[[at.FREE_GROUP]], groups),
+        ]
+        bad = any(((links < 0) | (links >= most)).any() for links, most in within)
+        if bad or (table[1:, runs.PREV] >= np.arange(1, nodes)).any() or _circular(run[:, runs.NEXT]):
+            raise ExecutionError("snapshot: expected links to runs of its own, found others")
+        if _circular(group[:, runs.GROUP_NEXT]):
+            raise ExecutionError("snapshot: expected lists of groups, found a circle")
+
+
+def _circular(after: Any) -> bool:
+    """Whether following links from some number never ends at 0."""
+    seen, at_end = after.copy(), 0
+    steps = max(1, len(after)).bit_length()
+    for _ in range(steps):
+        seen = seen[seen]
+    return bool((seen != at_end).any())
+
+
+def table_of(automaton: Automaton) -> Any:
+    """The points as words: their heads, then their ways."""
+    words = [0] * (len(automaton.points) * runs.POINT_SIZE)
+    for point in automaton.points:
+        head = point.number * runs.POINT_SIZE
+        words[head + runs.WAYS_AT], words[head + runs.WAY_COUNT] = len(words), len(point.ways)
+        words[head + runs.ENDS], words[head + runs.FITTING] = int(point.ends), signed(point.fitting)
+        late = sum(1 << number for number, way in enumerate(point.ways) if point.ends and way.after_end)
+        words[head + runs.AFTER] = late
+        words[head + runs.BEFORE] = ((1 << len(point.ways)) - 1) & ~late
+        for way in point.ways:
+            words += [way.element, _SELECTIONS[way.selection], signed(way.forbidden), way.target]
+    return np.array(words, np.int64)
