@@ -187,3 +187,30 @@ def test_changed_bytes_are_a_pattern_or_refused(rich: bytes, data: st.DataObject
     except HeadwaterError:
         return
     assert loads(dumps(pattern), {"limit": 0.5, "t": 3}).fingerprint == pattern.fingerprint
+
+
+def _places(form: Any, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    inner = (
+        [place for at, part in enumerate(form) for place in _places(part, (*path, at))] if type(form) is list else []
+    )
+    return [path, *inner]
+
+
+_ANYTHING = [None, 0, 1, -1, 2**63 - 1, "", "a", "b", b"", [], [[]], True, 3.5, "any", "strict"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_changed_parts_are_a_pattern_or_refused(rich: bytes, data: st.DataObject) -> None:
+    whole = form(rich)
+    places = _places(whole)[1:]
+    path, other = data.draw(st.sampled_from(places)), data.draw(st.sampled_from(places))
+    taken = whole
+    for at in other:
+        taken = taken[at]
+    value = data.draw(st.sampled_from([taken, *_ANYTHING]))
+    try:
+        pattern = loads(bytes_of(_changed(whole, path, value)), {"limit": 0.5, "t": 3})
+    except HeadwaterError:
+        return
+    assert loads(dumps(pattern), {"limit": 0.5, "t": 3}).fingerprint == pattern.fingerprint

@@ -435,10 +435,10 @@ class _Reader:
         places: list[tuple[int, str]] = []
         for place in _list(fields, "places", most=model.MAX_ELEMENTS):
             at, field = _list(place, "a place", 2)
-            at = _int(at, "an element", 0, len(self.elements) - 1)
-            if self.elements[at].type.record.by_name.get(field) is None:
+            at, name_of_field = _int(at, "an element", 0, len(self.elements) - 1), _str(field, "a field's name")
+            if name_of_field not in self.elements[at].type.record.by_name:
                 _wrong("a variable in a field")
-            places.append((at, str(field)))
+            places.append((at, name_of_field))
         if len({at for at, _ in places}) < len(places) or not places:
             _wrong("a variable in one field of each element")
         types = {promote(self.elements[at].type.record.by_name[field].type) for at, field in places}
