@@ -9,7 +9,7 @@ whole       whether it can match at all, what it may hold, and whether that has 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -59,10 +59,15 @@ def check(
             it = _Check(pattern, types, Expressions(pattern.text, meant, dict(given)), it.limits, result)
             found = it.run()
     if found is None or it.x.problems:
-        unique = dict.fromkeys(sorted(it.x.problems, key=lambda problem: (problem.line, problem.column)))
-        raise PatternError(tuple(unique))
+        raise PatternError(in_order(it.x.problems))
     _check_used(given, it.x.used)
     return found
+
+
+def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """As they stand in the text, each once."""
+    found = {(problem.line, problem.column, problem.message): problem for problem in reversed(list(problems))}
+    return tuple(found[key] for key in sorted(found))
 
 
 def check_parts(pattern: written.Pattern, channels: Mapping[str, Any], params: Mapping[str, Any]) -> list[Problem]:
@@ -556,4 +561,4 @@ def _is_scalar(type: Type) -> bool:
     return not isinstance(type, List | Record) and not hasattr(type, "shape")
 
 
-__all__ = ["MAX_PARTS", "RESULT", "check", "check_parts"]
+__all__ = ["MAX_PARTS", "RESULT", "check", "check_parts", "in_order"]

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 from headwater.errors import PatternError, Problem
 from headwater.ir.cost import Cost
 from headwater.patterns import model, serial, written
-from headwater.patterns.check import RESULT, check, check_parts
+from headwater.patterns.check import RESULT, check, check_parts, in_order
 from headwater.patterns.description import describe, expression
 from headwater.patterns.notation import match_recognize, text
 from headwater.patterns.notation.python import Expression
@@ -168,8 +168,7 @@ def _read(
     found, problems = text.read(definition, aliases)
     if problems or found is None:
         more = check_parts(found, channels, params) if found is not None else []
-        unique = dict.fromkeys(sorted([*problems, *more], key=lambda problem: (problem.line, problem.column)))
-        raise PatternError(tuple(unique))
+        raise PatternError(in_order([*problems, *more]))
     return found
 
 
