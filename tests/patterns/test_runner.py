@@ -6,17 +6,30 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headwater.ir.interp import EventContext
+from headwater.native.subset import prepare
 from headwater.patterns import model
+from headwater.patterns.engine.memory import WORTH_WAITING, Memory
+from headwater.patterns.engine.separate import SeparateEngine
+from headwater.patterns.engine.shared import SharedEngine
 from headwater.patterns.engine.tapes import Unsupported
 from headwater.patterns.runner import EngineName, Runner
 from tests.patterns import oracle
 from tests.patterns.strategies import SOURCES, patterns, streams
 
 Events = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _machine_code() -> None:
+    """So that what is to run compiled does from its first row on."""
+    prepare(*SharedEngine.modules, *SeparateEngine.modules)
+    for modules in (SharedEngine.modules, SeparateEngine.modules):
+        Memory("compiled", *modules).hurry(WORTH_WAITING)
 
 
 def plain(matches: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import nullcontext
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from headwater import runnable
 from headwater.errors import DecodeError, ExecutionError
@@ -114,6 +114,11 @@ def compile_async(program: Program | Analysis) -> Future[RecordCode]:
     """Machine code for records, from a thread of its own; what is in the cache is there at once."""
     analysis = analysed(program)
     return _submit(lambda: analysis)
+
+
+def in_background(make: Callable[[], Any]) -> Future[Any]:
+    """Have something else made by the thread that compiles, after what it was asked for before."""
+    return _submit(lambda: cast(Any, make), lambda _: make())
 
 
 def needs_code(analysis: Analysis, fuel: int = FUEL) -> bool:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from headwater.interest import RECORDS
+from headwater.late import np, pa
 from headwater.patterns import model
 
 BLOCK = 4_096  # events that came one by one
-LAZY = 4  # a block is made smaller when fewer than one in so many of its events are held
+LAZY = 2  # a block is made smaller when fewer than one in so many of its events are held
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """`time` is that by which the pattern orders, `published` that of publication. `data` is a record, an event or its
     raw form, or a RecordBatch and the number of a row."""
 
@@ -33,17 +35,26 @@ class Event:
 
 @dataclass(slots=True)
 class _Block:
-    """The events with some numbers, which rise."""
+    """Events that came one by one; their numbers rise."""
 
     numbers: list[int] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
+    def __getitem__(self, number: int) -> Event:
+        return self.events[bisect_right(self.numbers, number) - 1]
+
+    def many(self, numbers: Any) -> list[Event]:
+        return [self[number] for number in numbers.tolist()]
+
+    def kept(self, held: list[int]) -> _Block:
+        return _Block(held, [self[number] for number in held])
+
 
 @dataclass(slots=True)
 class _Batch:
-    """The rows of a RecordBatch with numbers from `first` on."""
+    """Rows of a RecordBatch; `numbers` are theirs."""
 
-    first: int
+    numbers: Any
     channel: str
     batch: Any
     source: str
@@ -51,6 +62,28 @@ class _Batch:
     times: Any
     node: str | None
     published: Any
+
+    def __getitem__(self, number: int) -> Event:
+        return self.many(np.array([number], np.int64))[0]
+
+    def many(self, numbers: Any) -> list[Event]:
+        at = np.searchsorted(self.numbers, numbers)
+        seqs, times, rows = self.seqs[at].tolist(), self.times[at].tolist(), at.tolist()
+        published = [None] * len(rows) if self.published is None else self.published[at].tolist()
+        channel, source, batch, node = self.channel, self.source, self.batch, self.node
+        return [
+            Event(channel, source, seq, time, (batch, row), node, when)
+            for seq, time, row, when in zip(seqs, times, rows, published, strict=True)
+        ]
+
+    def kept(self, held: list[int]) -> _Batch:
+        """A copy of some rows: a slice would hold all the others."""
+        at = np.searchsorted(self.numbers, np.array(held, np.int64))
+        published = None if self.published is None else self.published[at]
+        rows = self.batch.take(pa.array(at))
+        return _Batch(
+            self.numbers[at], self.channel, rows, self.source, self.seqs[at], self.times[at], self.node, published
+        )
 
 
 class Events:
@@ -79,26 +112,24 @@ class Events:
         """The number of the first row."""
         first = self.count
         if len(seqs):
-            self._blocks.append(_Batch(first, channel, batch, source, seqs, times, node, published))
+            numbers = np.arange(first, first + len(seqs))
+            self._blocks.append(_Batch(numbers, channel, batch, source, seqs, times, node, published))
             self._firsts.append(first)
             self.count += len(seqs)
         return first
 
     def __getitem__(self, number: int) -> Event:
-        block = self._blocks[bisect_right(self._firsts, number) - 1]
-        if isinstance(block, _Block):
-            return block.events[bisect_right(block.numbers, number) - 1]
-        at = number - block.first
-        published = None if block.published is None else int(block.published[at])
-        return Event(
-            block.channel,
-            block.source,
-            int(block.seqs[at]),
-            int(block.times[at]),
-            (block.batch, at),
-            block.node,
-            published,
-        )
+        return self._blocks[bisect_right(self._firsts, number) - 1][number]
+
+    def many(self, numbers: list[int]) -> dict[int, Event]:
+        """Events by number."""
+        wanted = np.unique(np.array(numbers, np.int64))
+        blocks = np.searchsorted(np.array(self._firsts, np.int64), wanted, "right") - 1
+        found: dict[int, Event] = {}
+        for block in np.unique(blocks).tolist():
+            here = wanted[blocks == block]
+            found.update(zip(here.tolist(), self._blocks[block].many(here), strict=True))
+        return found
 
     def keep(self, live: list[int]) -> None:
         """Let go of all but these, which rise."""
@@ -108,27 +139,14 @@ class Events:
             end = self._firsts[at + 1] if at + 1 < len(self._blocks) else self.count
             stop = bisect_right(live, end - 1, lo=start)
             held, start = live[start:stop], stop
-            if not held:
-                continue
-            size = len(block.numbers) if isinstance(block, _Block) else len(block.seqs)
-            if len(held) * LAZY > size:
-                blocks.append(block)
-            else:
-                blocks.append(_Block(held, [self._alone(self[number]) for number in held]))
+            if held:
+                blocks.append(block if len(held) * LAZY > len(block.numbers) else block.kept(held))
         self._blocks = blocks
-        self._firsts = [b.first if isinstance(b, _Batch) else b.numbers[0] for b in blocks]
-
-    @staticmethod
-    def _alone(event: Event) -> Event:
-        """Without the batch around it."""
-        if not isinstance(event.data, tuple):
-            return event
-        batch, at = event.data
-        return replace(event, data=(_row(batch, at), 0))
+        self._firsts = [int(block.numbers[0]) for block in blocks]
 
     @property
     def size(self) -> int:
-        return sum(len(b.numbers) if isinstance(b, _Block) else len(b.seqs) for b in self._blocks)
+        return sum(len(block.numbers) for block in self._blocks)
 
     # ── what is kept of them ──
 
@@ -149,11 +167,6 @@ class Events:
             block.events.append(Event(*event))
         self._blocks, self._firsts = ([block], [block.numbers[0]]) if rows else ([], [])
         self.count = count
-
-
-def _row(batch: Any, at: int) -> Any:
-    """A copy of one row: a slice would hold all the others."""
-    return batch.take([at])
 
 
 def record_of(channel: model.Channel, event: Event) -> bytes:

@@ -152,17 +152,18 @@ class Interpreted(Letters):
         """Row by row."""
         raws = self.channel.type.arrow_to_raw(batch)
         found = [self.judge(raw, context(meta, at)) for at, raw in enumerate(raws)]
+        keyed = [it.row and it.time is not None and it.key is not None for it in found]
         keys = None
         if self.key is not None:
             type = self.channel.key.output if self.channel.key is not None else None
             assert type is not None
-            keys = type.to_arrow([type.from_raw(dict(it.key)) for it in found if it.key is not None])
+            keys = type.to_arrow([it.key for it, so in zip(found, keyed, strict=True) if so])
         return JudgedBatch(
             np.array([_signed(it.letter) for it in found], np.int64),
             np.array([it.row for it in found], bool),
             np.array([it.time or 0 for it in found], np.int64),
             np.array([it.time is not None for it in found], bool),
-            np.array([it.key is not None for it in found], bool),
+            np.array(keyed, bool),
             keys,
         )
 

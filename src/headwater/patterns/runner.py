@@ -343,8 +343,9 @@ class Runner:
         self.counts.unskipped = getattr(self.engine, "unskipped", 0)
         names = self.automaton.elements
         made = []
+        taken = self.events.many([number for each in found for number in each.events])
         for each in found:
-            events = tuple((names[label], self.events[n]) for label, n in zip(each.labels, each.events, strict=True))
+            events = tuple((names[label], taken[n]) for label, n in zip(each.labels, each.events, strict=True))
             mark = identity(self.pattern.fingerprint, ((label, event.origin) for label, event in events), each.deadline)
             time = events[-1][1].time if each.deadline is None else each.deadline
             made.append(Match(events, time, each.deadline, each.key, mark))

@@ -1,6 +1,6 @@
 """The kernel language: a strict subset of Python over arrays of numbers, run by CPython and as machine code."""
 
-from headwater.native.subset.kernel import Kernel, Mode, kernel, prepare
+from headwater.native.subset.kernel import Kernel, Mode, entry, kernel, prepare
 from headwater.native.subset.numbers import (
     bits,
     f64,
@@ -19,6 +19,7 @@ __all__ = [
     "Kernel",
     "Mode",
     "bits",
+    "entry",
     "f64",
     "f64s",
     "float_of",

@@ -25,25 +25,45 @@ _FLOAT = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
 _COMPARED = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "slt", ast.LtE: "sle", ast.Gt: "sgt", ast.GtE: "sge"}
 _COMPARED_FLOATS = {ast.Eq: "oeq", ast.NotEq: "une", ast.Lt: "olt", ast.LtE: "ole", ast.Gt: "ogt", ast.GtE: "oge"}
 _NAN = "0x7FF8000000000000"
+INLINED = 14  # statements; a longer function that is called from several places is not copied to each of them
 
 
 def assembly(functions: dict[str, Checked], exported: frozenset[str]) -> str:
     """One module of functions, by the names they have there, callees among them."""
     module = Module()
     symbols = {id(checked): symbol for symbol, checked in functions.items()}
+    places = _call_sites(functions)
     for symbol, checked in functions.items():
-        _Writer(module, checked, symbol, symbols, symbol in exported).function()
+        alone = places.get(id(checked), 0) > 1 and _statements(checked) > INLINED
+        _Writer(module, checked, symbol, symbols, symbol in exported, alone).function()
     return module.text()
 
 
+def _call_sites(functions: dict[str, Checked]) -> dict[int, int]:
+    """From how many places each function is called."""
+    found: dict[int, int] = {}
+    for checked in functions.values():
+        for node in ast.walk(checked.tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in checked.calls:
+                callee = id(checked.calls[node.func.id].checked)
+                found[callee] = found.get(callee, 0) + 1
+    return found
+
+
+def _statements(checked: Checked) -> int:
+    return sum(isinstance(node, ast.stmt) for node in ast.walk(checked.tree))
+
+
 class _Writer:
-    def __init__(self, module: Module, checked: Checked, symbol: str, symbols: dict[int, str], exported: bool):
+    def __init__(
+        self, module: Module, checked: Checked, symbol: str, symbols: dict[int, str], exported: bool, alone: bool
+    ) -> None:
         self.module, self.checked, self.symbols = module, checked, symbols
         params = ", ".join(
             f"{'ptr' if kind in ARRAYS else _LLVM[kind]} %p_{name}" for name, kind in checked.parameters.items()
         )
         linkage = "" if exported else "internal "
-        self.fn = Fn(module, f"{linkage}{_LLVM[checked.result]} @{symbol}({params}) nounwind")
+        self.fn = Fn(module, f"{linkage}{_LLVM[checked.result]} @{symbol}({params}) nounwind{' noinline' * alone}")
         self.places: dict[str, str] = {}
         self.loops: list[tuple[str, str]] = []  # where `continue` and `break` lead
 

@@ -53,6 +53,7 @@ class Kernel:
         self.__doc__ = function.__doc__
         self._interpreted: Callable[..., Any] | None = None
         self._code: engine.Code | None = None
+        self.entry = False
         with _lock:
             _modules.setdefault(self.module, []).append(self)
 
@@ -116,6 +117,13 @@ def kernel(function: Callable[..., Any]) -> Kernel:
     return Kernel(function)
 
 
+def entry(function: Callable[..., Any]) -> Kernel:
+    """Like `kernel`, for one that is called by kernels and by Python as well."""
+    made = Kernel(function)
+    made.entry = True
+    return made
+
+
 def prepare(*modules: str) -> engine.Timing:
     """Have the machine code of these modules' kernels made, where it is not there yet; the time that it took."""
     parse = optimise = emit = link = 0.0
@@ -123,7 +131,7 @@ def prepare(*modules: str) -> engine.Timing:
         with _lock:
             here = _modules.get(module, ())
             called = {id(callee) for each in here for callee in each.checked.calls.values()}
-            kernels = [each for each in here if each._code is None and id(each) not in called]
+            kernels = [each for each in here if each._code is None and (each.entry or id(each) not in called)]
             if kernels:
                 spent = _compile(kernels).timing
                 parse, optimise = parse + spent.parse, optimise + spent.optimise
@@ -170,4 +178,4 @@ def _forked() -> None:
 
 os.register_at_fork(after_in_child=_forked)
 
-__all__ = ["Kernel", "KernelError", "Mode", "kernel", "prepare", "source"]
+__all__ = ["Kernel", "KernelError", "Mode", "entry", "kernel", "prepare", "source"]

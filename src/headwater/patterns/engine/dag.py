@@ -14,7 +14,7 @@ edges, which have a logarithmic length; usually what is new began latest, and is
 
 from __future__ import annotations
 
-from headwater.native.subset import i64, i64s, kernel
+from headwater.native.subset import entry, i64, i64s, kernel
 from headwater.patterns.engine.layout import (
     ABSENT,
     BEGIN_ONCE,
@@ -211,7 +211,7 @@ def next_due(nodes: i64s, work: i64s, tree: i64, since: i64) -> i64:
     return best
 
 
-@kernel
+@entry
 def fire(
     parts: i64s, nodes: i64s, work: i64s, finals: i64s, control: i64s, partition: i64, until: i64, time: i64
 ) -> i64:

@@ -2,21 +2,62 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from headwater.errors import ExecutionError
 from headwater.late import np
-from headwater.native.subset import Kernel, Mode
+from headwater.native import in_background
+from headwater.native.subset import Kernel, Mode, prepare
+
+# Compiling takes some tenths of a second: who has few rows meanwhile does not wait.
+_compiling: dict[tuple[str, ...], Future[Any]] = {}
+_lock = threading.Lock()
+WORTH_WAITING = 64  # rows
+
+
+def _compiled(modules: tuple[str, ...]) -> Future[Any]:
+    """The machine code of kernels, asked for once per process."""
+    with _lock:
+        if modules not in _compiling:
+            _compiling[modules] = in_background(lambda: prepare(*modules))
+        return _compiling[modules]
+
+
+def _forked() -> None:
+    """What was asked for is made by nobody any more."""
+    global _lock
+    _lock = threading.Lock()
+    _compiling.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Memory:
-    """Arrays that grow; a kernel is bound anew when one of its arrays has."""
+    """Arrays that grow; a kernel is bound anew when one of its arrays has. Where kernels are to be compiled, they run
+    in CPython until they are, unless there is too much to do (`hurry`)."""
 
-    def __init__(self, mode: Mode) -> None:
+    def __init__(self, mode: Mode, *modules: str) -> None:
         self.mode: Mode = mode
+        self.modules = modules
         self.arrays: dict[str, Any] = {}
         self._bound: dict[int, tuple[Kernel, Callable[..., int]]] = {}
+        self._now: Mode = "interpreted"
+        if mode == "compiled" and modules:
+            _compiled(modules)
+
+    def hurry(self, rows: int) -> None:
+        """So many rows are to come: have machine code if it is there, or is worth waiting for."""
+        if self._now != self.mode and self.modules:
+            code = _compiled(self.modules)
+            if code.done() or rows >= WORTH_WAITING:
+                code.result()
+                self._now = self.mode
+                self._bound.clear()
 
     def __getitem__(self, name: str) -> Any:
         return self.arrays[name]
@@ -39,7 +80,7 @@ class Memory:
         if found is None:
             names = list(kernel.checked.parameters)
             arrays = [self.arrays[name] for name in names[: len(names) - len(numbers)]]
-            found = self._bound[id(kernel)] = kernel, kernel.bind(self.mode, *arrays)
+            found = self._bound[id(kernel)] = kernel, kernel.bind(self._now, *arrays)
         return int(found[1](*numbers))
 
     @property

@@ -22,9 +22,10 @@ class Partitioned:
 
     placing: Kernel
     idling: Kernel
+    modules: tuple[str, ...]  # of the kernels
 
     def __init__(self, pattern: model.Pattern, automaton: Automaton, stride: int, mode: Mode) -> None:
-        self.memory = Memory(mode)
+        self.memory = Memory(mode, *self.modules)
         control = np.zeros(at.CONTROL, np.int64)
         self.memory["control"] = control
         self.limits, self.stride, self.given_up = pattern.limits, stride, 0
@@ -90,6 +91,7 @@ class Partitioned:
         """Rows as words (partition, letter, event, time), the words of their keys and the values that runs remember,
         row by row."""
         found: list[Found] = []
+        self.memory.hurry(len(rows))
         for start in range(0, len(rows), ROWS_AT_ONCE):
             part = rows[start : start + ROWS_AT_ONCE]
             count, words = len(part), self.keys.words

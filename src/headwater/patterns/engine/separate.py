@@ -14,7 +14,7 @@ from headwater.native.subset import Mode
 from headwater.patterns import model
 from headwater.patterns.automaton import Automaton
 from headwater.patterns.engine import layout as at
-from headwater.patterns.engine import runs
+from headwater.patterns.engine import partitions, runs
 from headwater.patterns.engine.found import Found
 from headwater.patterns.engine.partitioned import ROWS_AT_ONCE, Partitioned, signed
 from headwater.patterns.engine.registers import STACK
@@ -40,6 +40,7 @@ def can_separate(pattern: model.Pattern, automaton: Automaton) -> bool:
 class SeparateEngine(Partitioned):
     name = "separate"
     placing, idling = runs.place_rows, runs.idle_partitions
+    modules = partitions.__name__, runs.__name__
 
     def __init__(
         self, pattern: model.Pattern, automaton: Automaton, registers: Registers, mode: Mode = "compiled"

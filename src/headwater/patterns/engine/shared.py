@@ -13,7 +13,7 @@ from headwater.late import np
 from headwater.native.subset import Mode
 from headwater.patterns import model
 from headwater.patterns.automaton import Automaton, State
-from headwater.patterns.engine import dag
+from headwater.patterns.engine import dag, partitions
 from headwater.patterns.engine import layout as at
 from headwater.patterns.engine.found import Found
 from headwater.patterns.engine.partitioned import Partitioned, signed
@@ -50,6 +50,7 @@ class SharedEngine(Partitioned):
 
     name = "shared"
     placing, idling = dag.assign, dag.idle
+    modules = partitions.__name__, dag.__name__
     every = True  # match is taken
 
     def __init__(self, pattern: model.Pattern, automaton: Automaton, mode: Mode = "compiled") -> None:
