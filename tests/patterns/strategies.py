@@ -25,6 +25,12 @@ CHANNELS = {"a": "k: i64?, v: i64?, f: f64?, s: text", "b": "k: i64?, v: i64?, s
 OPERATORS = ("sequence", "either", "both", "repeat", "without", "absent")
 AFTER = ("no skip", "next", "past last", "first", "last")
 SOURCES = ("n1", "n2")
+WINDOWS = (
+    written.Window(microseconds=3),
+    written.Window(microseconds=100),
+    written.Window(rows=4),
+    written.Window(rows=9),
+)
 MAX_EVENTS = 8
 
 _ALONE = ("v > 1", "v <= 2", "v is null", "s = 'x'", "s in ('x', 'y') and v >= 0", "meta.source = 'n1'")
@@ -75,9 +81,10 @@ def patterns(
     rounds: bool = True,
     variables: bool = True,
     partitions: bool = True,
+    windows: Sequence[written.Window | None] = WINDOWS,
 ) -> model.Pattern:
     """A checked pattern. `between`: conditions between elements; `rounds`: with the previous event, and aggregates."""
-    form = draw(written_patterns(operators, selections, after, between, rounds, variables, partitions))
+    form = draw(written_patterns(operators, selections, after, between, rounds, variables, partitions, windows))
     try:
         return check(form, CHANNELS)
     except PatternError:
@@ -94,22 +101,14 @@ def written_patterns(
     rounds: bool = True,
     variables: bool = True,
     partitions: bool = True,
+    windows: Sequence[written.Window | None] = WINDOWS,
 ) -> written.Pattern:
     """One as a notation would make it; most can be checked."""
     it = _Pattern(draw, operators, selections, between, rounds, variables)
     root = it.node(draw(st.integers(1, 3)), ())
     if "absent" in operators and draw(st.integers(0, 3)) == 0:
         root = written.Sequence((root, written.Without(it.atom((), negative=True))), ("any",))
-    window = draw(
-        st.sampled_from(
-            (
-                written.Window(microseconds=3),
-                written.Window(microseconds=100),
-                written.Window(rows=4),
-                written.Window(rows=9),
-            )
-        )
-    )
+    window = draw(st.sampled_from(windows))
     rule: Any = draw(st.sampled_from(after))
     element = draw(st.sampled_from(it.names)) if rule in ("first", "last") else None
     return written.Pattern(
