@@ -213,6 +213,13 @@ def test_without_a_window_one_run_must_be_enough(text: str, why: str) -> None:
     assert why in str(caught.value)
 
 
+def test_what_has_no_bound_is_told_with_all_else() -> None:
+    assert [each.partition(" | ")[0] for each in problems("a: x{vv > 1}; b: x; c: x")] == [
+        "Event has no field 'vv', and no element or variable is called so",
+        "this pattern needs a window",
+    ]
+
+
 def test_without_a_window_what_is_allowed() -> None:
     for text in ("a: x -> b: x -> c: x", "a: x; b: x", "a: x{3}", "a: x & b: y", "whenever a: x, b: x", "a: x | b: y"):
         Pattern(text, CHANNELS)

@@ -26,7 +26,7 @@ from headwater.patterns.expressions import Expressions, is_alone
 from headwater.patterns.result import derived
 from headwater.patterns.scope import Named, Scope, ScopedBuilder, paths_of, view_of
 from headwater.patterns.tree import Grown, grow
-from headwater.patterns.verify import remarks, verify
+from headwater.patterns.verify import remarks, verify, windows
 from headwater.patterns.window import MAX_TIME, as_window
 from headwater.types import EventType, event_type
 from headwater.types.model import BOOL, F64, Field, List, Record, Type, describe, promote
@@ -53,14 +53,17 @@ def check(
         decls = _as_used(pattern, types, given, decls, limits, result)
     it = _Check(pattern, types, Expressions(pattern.text, decls, dict(given)), limits or model.Limits(), result)
     found = it.run()
-    if found is not None and len(it.x.decls) > len(decls):  # functions have parameters of their own
-        meant = by_use(Program(Record("Elements", ()), None, it.x.decls, (), tuple(it.x.seen)), it.x.params)
-        if meant != it.x.decls:
+    if found is not None and len(it.expressions.decls) > len(decls):  # functions have parameters of their own
+        meant = by_use(
+            Program(Record("Elements", ()), None, it.expressions.decls, (), tuple(it.expressions.seen)),
+            it.expressions.params,
+        )
+        if meant != it.expressions.decls:
             it = _Check(pattern, types, Expressions(pattern.text, meant, dict(given)), it.limits, result)
             found = it.run()
-    if found is None or it.x.problems:
-        raise PatternError(in_order(it.x.problems))
-    _check_used(given, it.x.used)
+    if found is None or it.expressions.problems:
+        raise PatternError(in_order(it.expressions.problems))
+    _check_used(given, it.expressions.used)
     return found
 
 
@@ -75,7 +78,7 @@ def check_parts(pattern: written.Pattern, channels: Mapping[str, Any], params: M
     types = {name: as_event_type(type) for name, type in channels.items()}
     it = _Check(pattern, types, Expressions(pattern.text, declare(params), dict(params)), model.Limits(), RESULT)
     it.run(whole=False)
-    return it.x.problems
+    return it.expressions.problems
 
 
 def _as_used(
@@ -91,7 +94,7 @@ def _as_used(
         pattern, types, Expressions(pattern.text, decls, dict(given), settled=False), limits or model.Limits(), result
     )
     look.run()
-    return by_use(Program(Record("Elements", ()), None, decls, (), tuple(look.x.seen)), given)
+    return by_use(Program(Record("Elements", ()), None, decls, (), tuple(look.expressions.seen)), given)
 
 
 def _check_used(given: Mapping[str, Any], used: set[str]) -> None:
@@ -123,10 +126,11 @@ class _Check:
         limits: model.Limits,
         result: str,
     ) -> None:
-        self.written, self.types, self.x, self.limits, self.result = pattern, types, expressions, limits, result
+        self.written, self.types, self.expressions = pattern, types, expressions
+        self.limits, self.result = limits, result
 
     def run(self, *, whole: bool = True) -> model.Pattern | None:
-        grown = grow(self.written, self.types, self.x)
+        grown = grow(self.written, self.types, self.expressions)
         if grown is None:
             return None
         self.grown: Grown = grown
@@ -141,13 +145,11 @@ class _Check:
         if grown.unknown or not whole:
             return None
         channels, key = self._channels(keys)
-        window = as_window(self.written.window, self.x)
+        window = as_window(self.written.window, self.expressions)
         begin = self.written.begin or self._default_begin(window)
         output, measures = self._measures(bindings)
         after = self._after()
         self._check_durations()
-        if self.x.problems:
-            return None
         found = model.Pattern(
             channels=channels,
             elements=tuple(self.elements),
@@ -166,12 +168,16 @@ class _Check:
             output=output,
             measures=measures,
             limits=self.limits,
-            params=dict(self.x.params),
+            params=dict(self.expressions.params),
             text=self.written.text,
             notation=self.written.notation,
         )
-        self.x.problems += verify(found)
-        return replace(found, warnings=(*self.x.warnings, *remarks(found)))
+        if self.expressions.problems:  # what is asked is not all there, but how it is put together can be looked at
+            if self.written.window is None or window is not None:
+                self.expressions.problems += windows(found)
+            return None
+        self.expressions.problems += verify(found)
+        return replace(found, warnings=(*self.expressions.warnings, *remarks(found)))
 
     def _default_begin(self, window: model.Window | None) -> written.Begin:
         """Without a window, once: but of single events nothing has to be remembered."""
@@ -186,12 +192,14 @@ class _Check:
             unknown = [member for member in members if member not in index]
             places = tuple(index[member] for member in members if member in index)
             if name in index:
-                self.x.problem(Span(0, 0), f"the subset {name!r} is called like an element", hint="rename it")
+                self.expressions.problem(Span(0, 0), f"the subset {name!r} is called like an element", hint="rename it")
             elif unknown or not places:
                 hint = self._near(unknown[0], index) if unknown else "name its elements"
-                self.x.problem(Span(0, 0), f"the subset {name!r} has no element {(unknown or [''])[0]!r}", hint=hint)
+                self.expressions.problem(
+                    Span(0, 0), f"the subset {name!r} has no element {(unknown or [''])[0]!r}", hint=hint
+                )
             elif len({self.elements[place].type.record for place in places}) > 1:
-                self.x.problem(
+                self.expressions.problem(
                     Span(0, 0),
                     f"the subset {name!r} has elements of different types",
                     expected="one type",
@@ -216,7 +224,7 @@ class _Check:
                 if isinstance(argument.value, written.Variable):
                     type = promote(record.by_name[name].type)
                     if not _is_scalar(type):
-                        self.x.problem(
+                        self.expressions.problem(
                             argument.value.span,
                             f"the variable {argument.value.name!r} cannot be bound here",
                             expected="a field with a single value",
@@ -231,7 +239,7 @@ class _Check:
     def _check_binding(self, name: str, places: list[_Binding]) -> None:
         for place in places[1:]:
             if place.type != places[0].type:
-                self.x.problem(
+                self.expressions.problem(
                     place.span,
                     f"the variable {name!r} has two types",
                     expected=describe(places[0].type),
@@ -285,14 +293,16 @@ class _Check:
         if len(labels) > MAX_PARTS:
             place = self.written.partition[-1].span if self.written.partition else Span(0, 0)
             expected = f"at most {MAX_PARTS}"
-            self.x.problem(place, "too many parts of a partition's key", expected=expected, found=str(len(labels)))
+            self.expressions.problem(
+                place, "too many parts of a partition's key", expected=expected, found=str(len(labels))
+            )
             return (), None
         for at, condition in enumerate(self.written.partition):
             seen: dict[Record, Expr | None] = {}
             for name in names:
                 record = self.types[name].record
                 if record not in seen:
-                    seen[record] = self.x.value(condition, record) if None not in seen.values() else None
+                    seen[record] = self.expressions.value(condition, record) if None not in seen.values() else None
                 value = seen[record]
                 if value is not None:
                     parts[name].append((labels[at], value))
@@ -307,9 +317,9 @@ class _Check:
             record = self.types[name].record
             made = None
             if labels and len(parts[name]) == len(labels):
-                made = self.x.key(parts[name], record)
+                made = self.expressions.key(parts[name], record)
                 key = made.output if made is not None else key
-            time = self.x.time(self.written.time, record) if self.written.time is not None else None
+            time = self.expressions.time(self.written.time, record) if self.written.time is not None else None
             filter, all = among.get(name, (None, True))
             channels.append(model.Channel(name, self.types[name], made, time, filter, all))
         return tuple(channels), key
@@ -318,7 +328,7 @@ class _Check:
         types = {value.type for value in values}
         if len(types) > 1:
             found = " and ".join(sorted(map(str, types)))
-            self.x.problem(
+            self.expressions.problem(
                 condition.span,
                 "the channels have this part of the key in different types",
                 found=found,
@@ -340,20 +350,20 @@ class _Check:
         if condition is None:
             return {}
         found: dict[str, tuple[Any, bool]] = {}
-        kept, first = list(self.x.problems), None
+        kept, first = list(self.expressions.problems), None
         for name in names:
-            before = len(self.x.problems)
-            program = self.x.read(condition, self.types[name].record, Builder)
-            problems = self.x.problems[before:]
+            before = len(self.expressions.problems)
+            program = self.expressions.read(condition, self.types[name].record, Builder)
+            problems = self.expressions.problems[before:]
             if program is not None:
-                found[name] = (self.x.interest(program), False)
+                found[name] = (self.expressions.interest(program), False)
                 continue
             first = first or problems
             if all(problem.about is not None for problem in problems):
                 found[name] = (None, False)
-                del self.x.problems[before:]
+                del self.expressions.problems[before:]
         if first and not any(interest is not None for interest, _ in found.values()):
-            self.x.problems = kept + first
+            self.expressions.problems = kept + first
         return found
 
     # ── conditions ──
@@ -371,15 +381,15 @@ class _Check:
             conjuncts = self._template(at, atom, scope)
             conjuncts += self._bound(at, shared)
             if atom.condition is not None:
-                conjuncts += self.x.conjuncts(atom.condition, scope)
+                conjuncts += self.expressions.conjuncts(atom.condition, scope)
             text = self._slice(atom.span)
             alone = [conjunct for conjunct in conjuncts if is_alone(conjunct, element.name)]
-            interest = self.x.alone(alone, element.type.record, text)
+            interest = self.expressions.alone(alone, element.type.record, text)
             self.elements[at] = replace(element, condition=interest)
             for conjunct in conjuncts:
                 if is_alone(conjunct, element.name):
                     continue
-                made = self.x.between(conjunct, element.name, records, text)
+                made = self.expressions.between(conjunct, element.name, records, text)
                 if made is not None:
                     span = self._span(atom, conjunct)
                     found.append(model.Condition(self._judged(at, conjunct), *made, span=span))
@@ -451,15 +461,17 @@ class _Check:
     def _template(self, at: int, atom: written.Atom, scope: Scope) -> list[Expr]:
         """What a template asks: fields that have a value of their own there."""
         builder: Any = type(
-            "Template", (ScopedBuilder,), {"scope": scope, "settled": self.x.settled, "doubts": self.x.doubts}
+            "Template",
+            (ScopedBuilder,),
+            {"scope": scope, "settled": self.expressions.settled, "doubts": self.expressions.doubts},
         )
-        b = builder(Record("Elements", ()), params=self.x.decls, text=self.written.text, notation="predicate")
+        b = builder(Record("Elements", ()), params=self.expressions.decls, text=self.written.text, notation="predicate")
         found = []
         for name, argument in self._arguments(at, atom):
             value = argument.value
             if not isinstance(value, written.Value):
                 continue
-            subject = b._own(name, argument.span)
+            subject = b.own_field(name, argument.span)
             if value.parameter:
                 test = b.compare("eq", subject, b.param(value.value, value.span), value.span)
             elif value.value is None:
@@ -468,7 +480,7 @@ class _Check:
                 test = b.compare("eq", subject, b.const(value.value, value.span), value.span)
             if not is_bad(test):
                 found.append(test)
-        self.x.problems += b.problems
+        self.expressions.problems += b.problems
         return found
 
     def _bound(self, at: int, shared: Mapping[str, list[_Binding]]) -> list[Expr]:
@@ -501,9 +513,11 @@ class _Check:
         seen: set[str] = set()
         for measure in given:
             if measure.name in seen:
-                self.x.problem(measure.span, f"the measure {measure.name!r} is there twice", hint="rename one")
+                self.expressions.problem(
+                    measure.span, f"the measure {measure.name!r} is there twice", hint="rename one"
+                )
             elif not measure.name.isidentifier():
-                self.x.problem(
+                self.expressions.problem(
                     measure.span,
                     "a measure has no such name",
                     expected="a name of letters, digits and _",
@@ -511,16 +525,18 @@ class _Check:
                 )
             seen.add(measure.name)
         if len(given) > MAX_MEASURES:
-            self.x.problem(given[MAX_MEASURES].span, "too many measures", expected=f"at most {MAX_MEASURES}")
+            self.expressions.problem(given[MAX_MEASURES].span, "too many measures", expected=f"at most {MAX_MEASURES}")
         if not given:
-            self.x.problem(Span(0, 0), "no measures", hint="name one, or leave measures out to have all elements")
+            self.expressions.problem(
+                Span(0, 0), "no measures", hint="name one, or leave measures out to have all elements"
+            )
         fallback = event_type(Record(self.result, (Field("none", BOOL, optional=True),)))
         scope = replace(self._scope(0, bindings), me=None, bounded=False)
         united = {subset.name for subset in self.subsets}
         scope.names = {name: self._named(None, self._places(name), several=name in united) for name in scope.names}
         if not given or len(seen) < len(names) or len(names) > MAX_MEASURES:
             return fallback, None
-        made = self.x.measures(given, scope, self._records(), self.result)
+        made = self.expressions.measures(given, scope, self._records(), self.result)
         if made is None or made[0].output is None:
             return fallback, None
         return made[0].output, model.Measures(*made)
@@ -533,7 +549,7 @@ class _Check:
         positive = tuple(place for place in places if not self.elements[place].negative)
         if not positive:
             known = [element.name for element in self.elements if not element.negative]
-            self.x.problem(
+            self.expressions.problem(
                 after.span,
                 f"no element {after.element!r} to go on from",
                 expected="an element that is taken",
@@ -544,7 +560,9 @@ class _Check:
     def _check_durations(self) -> None:
         for what, value in (("lateness", self.written.lateness), ("patience", self.written.patience)):
             if value is not None and not 0 <= value <= MAX_TIME:
-                self.x.problem(Span(0, 0), f"{what} of {value:,} microseconds", expected="none, or up to 9,998 years")
+                self.expressions.problem(
+                    Span(0, 0), f"{what} of {value:,} microseconds", expected="none, or up to 9,998 years"
+                )
 
 
 def _first(places: list[_Binding], element: int) -> int:

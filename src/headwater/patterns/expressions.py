@@ -75,14 +75,6 @@ class ValueBuilder(_Value, Builder):
 
 
 @dataclass
-class Asked:
-    """One conjunct that is asked of several events."""
-
-    expr: Expr
-    span: Span
-
-
-@dataclass
 class Expressions:
     """Makes interests and collects what is wrong with them. `settled` is as of a `Builder`: at a first look the types
     of parameters are open, and `seen` has all that was read."""

@@ -79,7 +79,7 @@ class ScopedBuilder(Builder):
             hint = f"rename the {meanings[-1].split()[-1]}" + (f", or write input.{name} for the field" * of_own)
             return self.problem(span, f"{name!r} is {' and '.join(meanings)}", expected="one meaning", hint=hint)
         if of_own:
-            return self._own(name, span)
+            return self.own_field(name, span)
         if name in self.scope.variables:
             return self._variable(name, span)
         if name in self.scope.names:
@@ -93,7 +93,7 @@ class ScopedBuilder(Builder):
         """Whether a variable is simply called as the field that this element binds it to."""
         return (self.scope.me, name) in self.scope.variables[name]
 
-    def _own(self, name: str, span: Span) -> Expr:
+    def own_field(self, name: str, span: Span) -> Expr:
         own = self.scope.own
         assert self.scope.me is not None and own is not None
         found = own.by_name[name]
@@ -104,7 +104,7 @@ class ScopedBuilder(Builder):
         places = self.scope.variables[name]
         own = [at for element, at in places if element == self.scope.me]
         if own:
-            return self._own(own[0], span)
+            return self.own_field(own[0], span)
         before = [(e, at) for e, at in places if e in self.scope.names and self.scope.names[e].refused is None]
         if not before:
             hint = "use it where it is bound, or later"

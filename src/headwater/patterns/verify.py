@@ -20,7 +20,7 @@ _FIRST = "one run per partition is not enough: {why}; give it a window, e.g. wit
 
 def verify(pattern: Pattern) -> list[Problem]:
     """Every reason to refuse it."""
-    return [*_windows(pattern), *_never(pattern), *_costs(pattern)]
+    return [*windows(pattern), *_never(pattern), *_costs(pattern)]
 
 
 def remarks(pattern: Pattern) -> tuple[Problem, ...]:
@@ -35,7 +35,8 @@ def _at(pattern: Pattern, span: Span, message: str, **more: str | None) -> Probl
 # ── windows ──
 
 
-def _windows(pattern: Pattern) -> Iterator[Problem]:
+def windows(pattern: Pattern) -> Iterator[Problem]:
+    """Why its window, or that it has none, does not fit."""
     window, whole = pattern.window, Span(0, len(pattern.text))
     fewest = structure.least(pattern.root)
     if fewest == 0:
