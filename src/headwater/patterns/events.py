@@ -144,6 +144,9 @@ class Events:
         self._blocks = blocks
         self._firsts = [int(block.numbers[0]) for block in blocks]
 
+    def numbers(self) -> set[int]:
+        return {int(number) for block in self._blocks for number in block.numbers}
+
     @property
     def size(self) -> int:
         return sum(len(block.numbers) for block in self._blocks)

@@ -393,9 +393,24 @@ class Runner:
                 self._waiting.append(_Waiting(tuple(place), letter, number, np.array(words, np.int64), kept))
             self._found = [Found(tuple(e), tuple(by), t, d, tuple(k)) for e, by, t, d, k in matches]
             self.counts = Counts(*counts)
-        except (ValueError, TypeError, IndexError, KeyError, msgspec.MsgspecError) as error:
+            self._check()
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError, msgspec.MsgspecError) as error:
             raise ExecutionError(f"snapshot: expected the state of a pattern, found something else: {error}") from None
         return found.positions
+
+    def _check(self) -> None:
+        """All events that runs, rows that wait and matches hold are there."""
+        held = {number for found in self._found for number in found.events}
+        held.update(it.number for it in self._waiting)
+        held.update(self.engine.live_events().tolist())
+        elements = range(len(self.automaton.elements))
+        good = held <= self.events.numbers() and all(label in elements for f in self._found for label in f.labels)
+        width, columns = self.engine.keys.words, 2 * len(self.engine.registers.columns) if self._remembers else None
+        for it in self._waiting:
+            good = good and len(it.words) == width and (columns is None or len(it.values) == columns)
+            good = good and it.place[3] in self.channels
+        if not good:
+            raise ExecutionError("snapshot: expected events for all that is held, found others")
 
 
 _ENCODER = msgspec.msgpack.Encoder()

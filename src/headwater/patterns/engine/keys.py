@@ -26,12 +26,13 @@ class Keys:
         self.texts: dict[Any, int] = {}
         self.values: list[Any] = []
         memory["table"] = np.zeros(2 * SMALLEST, np.int64)
-        memory["keys"] = np.zeros(SMALLEST * self.words, np.int64)
-        memory["free"] = np.zeros(SMALLEST, np.int64)
+        room = min(SMALLEST, limit)
+        memory["keys"] = np.zeros(room * self.words, np.int64)
+        memory["free"] = np.zeros(room, np.int64)
         memory["wanted"] = np.zeros(self.words, np.int64)
-        memory["live"] = np.zeros(SMALLEST, np.int64)
+        memory["live"] = np.zeros(room, np.int64)
         control = memory["control"]
-        control[TABLE_SIZE], control[PARTITION_ROOM], control[KEY_WORDS] = 2 * SMALLEST, SMALLEST, self.words
+        control[TABLE_SIZE], control[PARTITION_ROOM], control[KEY_WORDS] = 2 * SMALLEST, room, self.words
 
     @property
     def count(self) -> int:
@@ -141,6 +142,14 @@ class Keys:
         self.memory.grow("keys", int(control[PARTITION_ROOM]) * self.words)
         self.memory.grow("free", int(control[PARTITION_ROOM]))
         control[PARTITIONS], control[FREE] = count, free
+        gone = self.memory["free"][:free]
+        words = self.memory["keys"][: count * self.words].reshape(-1, self.words)
+        texts = [at for at, (_, type) in enumerate(self.fields) if type in (TEXT, BYTES)]
+        named = words[:, texts]
+        if len(self.texts) < len(self.values) or (named < 0).any() or (named >= max(1, len(self.values))).any():
+            raise ExecutionError("snapshot: expected keys of its own texts, found others")
+        if (gone < 0).any() or (gone >= count).any() or len(np.unique(gone)) < free:
+            raise ExecutionError("snapshot: expected partitions that were let go, found others")
 
 
 def _signed(value: int) -> int:

@@ -47,6 +47,7 @@ class SeparateEngine(Partitioned):
     ) -> None:
         super().__init__(pattern, automaton, runs.PARTITION, mode)
         self.registers = registers
+        self.elements = len(automaton.elements)
         control = self.memory["control"]
         ways = max(len(point.ways) for point in automaton.points)
         self.every = every = pattern.after.rule == "no skip"
@@ -140,6 +141,8 @@ class SeparateEngine(Partitioned):
             self._rooms()
         if control[at.USED_CELLS] > self.limits.runs:
             self._give_up_runs()
+        self.given_up += int(control[at.GIVEN_UP])
+        control[at.GIVEN_UP] = 0
         return found
 
     def _matches(self) -> list[Found]:
@@ -236,7 +239,6 @@ class SeparateEngine(Partitioned):
         at.USED_CELLS,
         at.LATEST,
         at.UNSKIPPED,
-        at.GIVEN_UP,
     )
 
     def dump(self) -> list[Any]:
@@ -292,7 +294,7 @@ class SeparateEngine(Partitioned):
         points = len(memory["automaton"])
         within = [
             (table[:, runs.PREV], nodes),
-            (table[:, runs.LABEL], 64),
+            (table[:, runs.LABEL], self.elements),
             (run[:, runs.NODE_OF], nodes),
             (run[:, runs.NEXT], cells),
             (run[:, runs.POINT] * runs.POINT_SIZE, points),
@@ -308,6 +310,23 @@ class SeparateEngine(Partitioned):
             raise ExecutionError("snapshot: expected links to runs of its own, found others")
         if _circular(group[:, runs.GROUP_NEXT]):
             raise ExecutionError("snapshot: expected lists of groups, found a circle")
+        lists = np.concatenate([run[:, runs.NEXT], group[:, runs.GROUP_RUNS], control[[at.FREE_CELL]]])
+        chains = np.concatenate([group[:, runs.GROUP_NEXT], parts[:, runs.HEAD], control[[at.FREE_GROUP]]])
+        if (np.bincount(lists)[1:] > 1).any() or (np.bincount(chains)[1:] > 1).any():
+            raise ExecutionError("snapshot: expected each run and group in one list, found one in several")
+        used = 0
+        for partition in np.flatnonzero(parts[:, runs.HEAD] + parts[:, runs.TAIL] + parts[:, runs.RUNS]).tolist():
+            count, last, g = 0, 0, int(parts[partition, runs.HEAD])
+            while g:
+                last, cell = g, int(group[g, runs.GROUP_RUNS])
+                while cell:
+                    count, cell = count + 1, int(run[cell, runs.NEXT])
+                g = int(group[g, runs.GROUP_NEXT])
+            used += count
+            if count != parts[partition, runs.RUNS] or last != parts[partition, runs.TAIL]:
+                raise ExecutionError("snapshot: expected the runs that a partition has, found other counts")
+        if used != control[at.USED_CELLS]:
+            raise ExecutionError("snapshot: expected the runs that there are, found another count")
 
 
 def _circular(after: Any) -> bool:

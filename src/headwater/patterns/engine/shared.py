@@ -58,6 +58,7 @@ class SharedEngine(Partitioned):
         assert states is not None
         super().__init__(pattern, automaton, at.LISTS + len(states), mode)
         control = self.memory["control"]
+        self.elements = len(automaton.elements)
         entries = sum(len(state.entries) for state in states)
         need = 2 * entries + (2 * entries + len(states)) * MERGED
         control[at.STATES], control[at.NODE_NEED], control[at.FINAL_NEED] = len(states), need, entries + 3
@@ -231,6 +232,7 @@ class SharedEngine(Partitioned):
         roots = np.concatenate([parts[:, at.LISTS :].reshape(-1), parts[:, at.TRAIL]])
         own = np.arange(nodes).reshape(-1, 1)
         bad = (links < 0).any() or (links[1:] >= own[1:]).any() or (roots < 0).any() or (roots >= nodes).any()
+        bad = bad or (((table[:, dag.LABEL] < 0) | (table[:, dag.LABEL] >= self.elements)).any())
         if bad or ((table[:, dag.RANK] < 0) | (table[:, dag.RANK] > 63)).any():
             raise ExecutionError("snapshot: expected links to nodes of its own, found others")
 
