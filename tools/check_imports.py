@@ -107,7 +107,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("arrow", "library"),
         ("column",),
         ("frame",),
-        ("backtest", "declared_frame", "live", "log"),
+        ("backtest", "declared_frame", "live", "log", "patterns"),
     ),
     "store.log": (
         ("background", "folder_exchange", "location", "progress_bar", "seal"),

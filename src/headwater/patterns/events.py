@@ -52,15 +52,15 @@ class _Block:
 
 @dataclass(slots=True)
 class _Batch:
-    """Rows of a RecordBatch; `numbers` are theirs."""
+    """Rows of a RecordBatch; `numbers` are theirs. Source and node are those of all rows, or by row."""
 
     numbers: Any
     channel: str
     batch: Any
-    source: str
+    source: str | list[str]
     seqs: Any
     times: Any
-    node: str | None
+    node: str | list[str | None] | None
     published: Any
 
     def __getitem__(self, number: int) -> Event:
@@ -70,10 +70,11 @@ class _Batch:
         at = np.searchsorted(self.numbers, numbers)
         seqs, times, rows = self.seqs[at].tolist(), self.times[at].tolist(), at.tolist()
         published = [None] * len(rows) if self.published is None else self.published[at].tolist()
-        channel, source, batch, node = self.channel, self.source, self.batch, self.node
+        channel, batch = self.channel, self.batch
+        sources, nodes = _at(self.source, rows), _at(self.node, rows)
         return [
             Event(channel, source, seq, time, (batch, row), node, when)
-            for seq, time, row, when in zip(seqs, times, rows, published, strict=True)
+            for source, seq, time, row, node, when in zip(sources, seqs, times, rows, nodes, published, strict=True)
         ]
 
     def kept(self, held: list[int]) -> _Batch:
@@ -81,9 +82,14 @@ class _Batch:
         at = np.searchsorted(self.numbers, np.array(held, np.int64))
         published = None if self.published is None else self.published[at]
         rows = self.batch.take(pa.array(at))
-        return _Batch(
-            self.numbers[at], self.channel, rows, self.source, self.seqs[at], self.times[at], self.node, published
-        )
+        source = _at(self.source, at.tolist()) if isinstance(self.source, list) else self.source
+        node = _at(self.node, at.tolist()) if isinstance(self.node, list) else self.node
+        return _Batch(self.numbers[at], self.channel, rows, source, self.seqs[at], self.times[at], node, published)
+
+
+def _at(value: Any, rows: list[int]) -> list[Any]:
+    """Of some rows: what all have, or what each has."""
+    return [value[row] for row in rows] if isinstance(value, list) else [value] * len(rows)
 
 
 class Events:
@@ -107,7 +113,14 @@ class Events:
         return number
 
     def add_batch(
-        self, channel: str, batch: Any, source: str, seqs: Any, times: Any, node: str | None, published: Any
+        self,
+        channel: str,
+        batch: Any,
+        source: str | list[str],
+        seqs: Any,
+        times: Any,
+        node: str | list[str | None] | None,
+        published: Any,
     ) -> int:
         """The number of the first row."""
         first = self.count

@@ -232,6 +232,49 @@ class Runner:
             self._wait(int(judged.letters[row]), time, source, seq, channel, number, part, values)
         self._release()
 
+    def ordered(self, parts: Iterable[tuple[str, Any, Mapping[str, Any], Any]]) -> None:
+        """Rows of all sources and channels that are in order as they come, so that none has to wait: of a history that
+        somebody else has sorted. A part is a channel, a batch of its rows, their meta by row (source, seq, time, node),
+        and the places of the rows among those of all parts. Nothing comes later that belongs before them; `finish`
+        comes after the last."""
+        width = self.engine.keys.words
+        rows, words, places = list[Any](), list[Any](), list[Any]()
+        for channel, batch, meta, place in parts:
+            it = self._letters(channel)
+            judged = it.judge_batch(batch, meta)
+            count = batch.num_rows
+            self.counts.events += count
+            self.counts.timeless += count - int(judged.timed.sum())
+            self.counts.keyless += int((judged.timed & judged.rows & ~judged.keyed).sum())
+            used = judged.timed & judged.keyed & judged.rows
+            at = np.flatnonzero(used if self._all_rows else used & (judged.letters != 0))
+            self.counts.rows += len(at)
+            kept = {name: meta[name].take(_indices(at)) for name in ("source", "node") if meta.get(name) is not None}
+            seqs, times = _column(meta["seq"], count)[at], judged.times[at]
+            first = self.events.add_batch(
+                channel,
+                batch if len(at) == count else batch.take(_indices(at)),
+                kept["source"].to_pylist(),
+                seqs,
+                times,
+                kept["node"].to_pylist() if "node" in kept else None,
+                None if meta.get("time") is None else _column(meta["time"], count)[at],
+            )
+            part = np.empty((len(at), 4), np.int64)
+            part[:, 0], part[:, 1], part[:, 3] = -1, judged.letters[at], times
+            part[:, 2] = np.arange(first, first + len(at))
+            rows.append(part)
+            words.append(self._words(judged, at).reshape(-1, width))
+            places.append(np.asarray(place)[at])
+        if not rows:
+            return
+        order = np.argsort(np.concatenate(places), kind="stable")
+        if len(order):
+            fed = np.concatenate(rows)[order]
+            self._feed(fed, np.concatenate(words)[order].reshape(-1))
+            if self.pattern.absent:
+                self._found += self.engine.promise(int(fed[-1, 3]))
+
     def _words(self, judged: Any, at: Any) -> Any:
         """The words of the keys of some rows."""
         width = self.engine.keys.words

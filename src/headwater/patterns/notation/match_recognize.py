@@ -295,7 +295,7 @@ class _Reader:
             after=after,
             time=ordered,
             measures=measures,
-            subsets=subsets | (all_of if terms.universal_used else {}),
+            subsets=subsets | terms.alone | (all_of if terms.universal_used else {}),
             text=words.text,
             notation=NOTATION,
         )

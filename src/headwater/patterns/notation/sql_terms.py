@@ -4,7 +4,8 @@ Both are so near to each other that most texts stay as they are. What SQL says o
 and filled up with blanks, so that a place in the result is the same place in the text:
 
     B.price              in B's own condition    price
-    LAST(B.price, 1)                             B.prev.price
+    LAST(A.price, 1)                             A.prev.price
+    LAST(B.price, 1)     in B's own condition    B_.prev.price     (`B_` is B alone: see `_alone`)
     PREV(B.price)        in B's own condition    _.prev.price      (`_` is every row of the match so far)
     COUNT(*), COUNT(B.*)                         COUNT(_), COUNT(B)
     SUM(price)                                   SUM(_.price)
@@ -98,6 +99,7 @@ class Terms:
         self.elements = elements
         self.time = time  # how the rows are ordered, as a path; None: nothing that a measure could name
         self.universal_used = False
+        self.alone = dict[str, tuple[str, ...]]()  # other names of single variables that were used
         self._of: str | None = None
         self._plain = False
         self._end = 0
@@ -328,9 +330,7 @@ class Terms:
         words.take()
         inner = words.word
         if not inner.is_name or words.ahead().is_mark("("):
-            hint = "write a column alone, e.g. LAST(B.price)"
-            words.problem(inner, f"{name} of an expression is not supported", expected="a column", hint=hint)
-            raise Fault
+            raise self._not_a_column(inner, name)
         count = self._skip_path()
         variable = inner if count > 1 and inner.text in self.elements else None
         column = inner if variable is None else words.words[self._index(inner) + 2]
@@ -365,6 +365,16 @@ class Terms:
         self.universal_used = True
         return self.elements.universal
 
+    def _alone(self) -> str:
+        """Another name for the variable at hand. In its own condition `B.prev` says nothing of the first row, where SQL
+        finds nothing there, and what it finds is missing."""
+        assert self._of is not None
+        name = f"{self._of}_"
+        while name in self.elements or name == self.elements.universal:
+            name += "_"
+        self.alone[name] = (self._of,)
+        return name
+
     def _last(self, word: Word, name: str) -> None:
         variable, column, offset, call = self._arguments(name)
         end = self._path_end(column, call)
@@ -374,6 +384,7 @@ class Terms:
             hint = "LAST(x, 1) is the row before the last"
             self.words.problem(word, f"LAST with an offset of {offset:,} is not supported", hint=hint)
         elif offset == 1:
+            element = self._alone() if element is not None and own else element
             self._into(call, column, f"{element or self._universal()}.prev.", end)
         elif own:
             self._into(call, column, "", end)
@@ -450,30 +461,24 @@ class Terms:
         return True
 
     def _over_one_element(self, name: str, closing: int) -> None:
+        """SUM(B.price), or SUM(price), which is over all rows."""
         words = self.words
-        named = dict[str, Word]()
-        while words.at < closing:
-            word = words.word
-            if word.kind == "name" and words.ahead().is_mark("(") and word.text.upper() in _CALLS:
-                words.problem(word, f"{word.text.upper()} is not supported in {name}")
-                raise Fault
-            is_path = word.is_name and not (word.kind == "name" and words.ahead().is_mark("("))
-            if not is_path or self._is_keyword():
-                parameter = word.is_mark(":")
-                words.take()
-                if parameter and words.at < closing:
-                    words.take()
-                continue
-            if self._skip_path() > 1 and word.text in self.elements:
-                named.setdefault(word.text, word)
-                self._plain_name(word)
-            else:
-                named.setdefault(self.elements.universal, word)
-                self._in_universal(word)
-        if len(named) > 1:
-            found = " and ".join("all rows" if name == self.elements.universal else name for name in named)
-            words.problem(list(named.values())[1], f"{name} is over the rows of one variable", found=found)
+        first = words.word
+        if not first.is_name or self._is_keyword():
+            raise self._not_a_column(first, name)
+        qualified = self._skip_path() > 1 and first.text in self.elements
+        if words.at != closing:
+            raise self._not_a_column(first, name)
+        if qualified:
+            self._plain_name(first)
+        else:
+            self._in_universal(first)
         words.take()
+
+    def _not_a_column(self, word: Word, name: str) -> Fault:
+        hint = f"write a column alone, e.g. {name}(B.price)"
+        self.words.problem(word, f"{name} of an expression is not supported", expected="a column", hint=hint)
+        return Fault()
 
 
 _CALLS: dict[str, Callable[[Terms, Word, str], None]] = {

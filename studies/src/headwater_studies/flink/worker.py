@@ -16,18 +16,19 @@ FRAMES = 3  # causes of an error that are told
 
 
 def environment(streaming: bool) -> Any:
+    from pyflink.common import Configuration  # type: ignore[import-not-found]
     from pyflink.table import EnvironmentSettings, TableEnvironment  # type: ignore[import-not-found]
 
-    settings = EnvironmentSettings.in_streaming_mode() if streaming else EnvironmentSettings.in_batch_mode()
-    made = TableEnvironment.create(settings)
+    configuration = Configuration()
     for name, value in (
         ("parallelism.default", "1"),
         ("taskmanager.numberOfTaskSlots", "1"),
+        ("pekko.ask.timeout", "600 s"),
         ("table.local-time-zone", "UTC"),
-        ("execution.runtime-mode", "STREAMING" if streaming else "BATCH"),
     ):
-        made.get_config().set(name, value)
-    return made
+        configuration.set_string(name, value)
+    settings = EnvironmentSettings.new_instance().with_configuration(configuration)
+    return TableEnvironment.create((settings.in_streaming_mode() if streaming else settings.in_batch_mode()).build())
 
 
 def table(env: Any, request: dict[str, Any]) -> None:

@@ -1,0 +1,122 @@
+"""Rows for runners: Spark puts the events of one partition into one task, in their order; the automaton runs there.
+
+One pass over the events, one shuffle. A task has the events of many partitions in the order of their time, so that a
+runner holds what is open in the window and no more: a partition may be larger than memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+from headwater.errors import ExecutionError
+from headwater.interest import Interest
+from headwater.ir.backend import Unsupported
+from headwater.patterns import model
+from headwater.spark.column import Outputs, outputs_of, sql_of
+from headwater.spark.patterns import runs
+from headwater.spark.schema import spark_schema
+from headwater.spark.sql import sql_type, text_literal
+
+TIME = "_t"
+Frame = tuple[Any, Mapping[str, str], Mapping[str, str]]  # with the SQL of its fields and of its meta
+
+
+def sorted_rows(pattern: model.Pattern, frames: Sequence[Frame]) -> Any:
+    """The rows of all channels: those of one partition in one task, each task in order."""
+    order = sorted(range(len(frames)), key=lambda number: pattern.channels[number].name)
+    parts = [_rows(pattern, number, order.index(number), *frames[number]) for number in range(len(frames))]
+    rows = reduce(lambda one, other: one.unionAll(other), parts)
+    keys = [f"_k{at}" for at in range(len(pattern.key.record.fields))] if pattern.key is not None else []
+    placed = rows.repartition(*keys) if keys else rows.coalesce(1)
+    return placed.sortWithinPartitions(TIME, runs.SOURCE, runs.SEQ, "_o").drop(*keys, TIME, "_o")
+
+
+def _rows(
+    pattern: model.Pattern, number: int, rank: int, frame: Any, columns: Mapping[str, str], meta: Mapping[str, str]
+) -> Any:
+    """Of one channel: `rank` orders events of one source, number and time."""
+    channel = pattern.channels[number]
+    time, timed = f"unix_micros({meta.get('time')})", None
+    if channel.time is not None:
+        made = _outputs(channel.time, columns, meta, "time")
+        time, timed = f"unix_micros({made.fields['time']})", made.passes
+    listed = [f"{time} AS {TIME}", f"{rank} AS _o", f"{number} AS {runs.CHANNEL}"]
+    listed += [f"{meta['source']} AS {runs.SOURCE}", f"{meta['seq']} AS {runs.SEQ}"]
+    listed += [f"unix_micros({meta['time']}) AS {runs.PUBLISHED}" if "time" in meta else f"0L AS {runs.PUBLISHED}"]
+    listed += [f"{meta.get('node') or 'CAST(NULL AS STRING)'} AS {runs.NODE}"]
+    kept = [f"{TIME} IS NOT NULL"]
+    if channel.key is not None:
+        key = _outputs(channel.key, columns, meta, "partition")
+        listed += [f"{text} AS _k{at}" for at, text in enumerate(key.fields.values())]
+        listed.append(f"{key.passes} AS _kp")
+        kept.append("_kp")
+    for test, name in ((timed, "_tp"), (_used(pattern, channel, columns, meta), "_u")):
+        if test is not None:
+            listed.append(f"{test} AS {name}")
+            kept.append(name)
+    for other, each in enumerate(pattern.channels):
+        listed.append(f"{_event(each, columns if other == number else None)} AS {runs.EVENT}{other}")
+    names = [f"_k{at}" for at in range(len(pattern.key.record.fields))] if pattern.key is not None else []
+    events = [f"{runs.EVENT}{other}" for other in range(len(pattern.channels))]
+    carried = [TIME, "_o", runs.CHANNEL, runs.SOURCE, runs.SEQ, runs.PUBLISHED, runs.NODE, *names, *events]
+    return frame.selectExpr(*listed).where(" AND ".join(kept)).select(*carried)
+
+
+def _event(channel: model.Channel, columns: Mapping[str, str] | None) -> str:
+    """All fields of an event; of another channel's, none."""
+    if columns is None:
+        return f"CAST(NULL AS {sql_type(channel.type.record)})"
+    return f"named_struct({', '.join(f'{text_literal(name)}, {sql}' for name, sql in columns.items())})"
+
+
+def _used(
+    pattern: model.Pattern, channel: model.Channel, columns: Mapping[str, str], meta: Mapping[str, str]
+) -> str | None:
+    """Whether an event can be of any use: what fits no element is left out before it is sorted, unless rows count that
+    no element takes. None: all are kept."""
+    window = pattern.window
+    if (window is not None and window.rows is not None) or any(
+        s.selection == "strict" for s in model.steps(pattern.root)
+    ):
+        return None
+    tests = []
+    for element in pattern.elements:
+        if channel.name not in element.channels:
+            continue
+        if element.condition is None:
+            return None
+        said = sql_of(element.condition.program, element.condition.params, columns=columns, meta=meta, truth=True)
+        if isinstance(said, Unsupported):
+            return None
+        tests.append(said.text)
+    return f"coalesce({' OR '.join(f'coalesce({test}, FALSE)' for test in tests)}, FALSE)" if tests else "FALSE"
+
+
+def _outputs(interest: Interest, columns: Mapping[str, str], meta: Mapping[str, str], what: str) -> Outputs:
+    made = outputs_of(interest.program, interest.params, columns=columns, meta=meta, truth=True)
+    if isinstance(made, Unsupported):
+        raise ExecutionError(
+            f"the {what} of this pattern cannot be said as a Column, and Spark sorts by it: {made.reason}; "
+            "compute it as a field of its own first"
+        )
+    return made
+
+
+def run(rows: Any, pattern: model.Pattern, time: str, identity: str | None) -> Any:
+    """The matches, found by runners in the workers."""
+    from pyspark.sql import types as T
+
+    package, fingerprint, identified = runs.pack(pattern), pattern.fingerprint, identity is not None
+    fields = [*spark_schema(pattern.output.record).fields, T.StructField(time, T.TimestampType(), True)]
+    if identity is not None:
+        fields.append(T.StructField(identity, T.BinaryType(), True))
+
+    def headwater_pattern(batches: Iterator[Any]) -> Iterator[Any]:
+        return runs.matches(package, batches, fingerprint, identified=identified)
+
+    return rows.mapInArrow(headwater_pattern, T.StructType(fields))
+
+
+__all__ = ["run", "sorted_rows"]

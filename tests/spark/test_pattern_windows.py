@@ -1,0 +1,154 @@
+"""Patterns as window functions: the same matches as the definition's, over many streams at once."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import pytest
+
+from headwater.late import pa
+from headwater.patterns import model
+from headwater.patterns.pattern import Pattern
+from headwater.spark.patterns.matching import match, pattern_choice
+from tests.effort import rounds
+from tests.patterns import oracle
+
+TYPE = "id: i64, k: i64?, v: i64?, f: f64?, s: text"
+CHANNEL = "readings"
+META = {"source": "origin", "seq": "number", "time": "published"}
+SECOND = 1_000_000
+STREAMS = 40
+
+PATTERNS = (
+    "x: readings(s = 'x')",
+    "x: readings(s = 'x'), y: readings(s = 'y')",
+    "x: readings(s = 'x'), y: readings(s = 'y'), z: readings{v > 1}",
+    "x: readings{v > 0}, y: readings{v > x.v}, z: readings{v > x.v and v >= y.v}",
+    "(x: readings{v > 0}){3}",
+    "x: readings{v > 0}, (y: readings{count(y) < 2 or v > y.prev.v}){2}",
+    "readings(*, *, V, *, 'x'), readings(*, *, V, *, *)",
+    "x: readings(s = 'x') -> y: readings(s = 'y')",
+    "x: readings{v > 0} -> y: readings{v > 1}",
+    "x: readings{f > 0.5} -> y: readings{is_nan(f)}",
+    "x: readings(s = 'x') -> without n: readings(s = 'z') -> y: readings(s = 'y')",
+    "x: readings{v > 0} -> without n: readings{v = 2} -> y: readings(s = 'y')",
+    "x: readings(s = 'x'); without n: readings(s = 'y')",
+    "x: readings{v > 1}; without n: readings{v > 0}",
+    "x: readings(s = 'x'); y: readings{v > x.v}",
+    "x: readings(s = 'x'); y: readings",
+)
+SQL = (
+    "A X*? B DEFINE A AS s = 'x', B AS s = 'y'",
+    "A X*? B DEFINE A AS v > 0, B AS v > 2",
+    "A X+? B DEFINE A AS s = 'x', B AS s = 'y'",
+    "A B C DEFINE A AS s = 'x', B AS v >= A.v",
+)
+
+
+def _text(pattern: str, ending: str) -> str:
+    if " DEFINE " not in pattern:
+        return f"{pattern} within 5 seconds {ending}"
+    rows, define = pattern.split(" DEFINE ")
+    by = f"PARTITION BY {ending.removeprefix('partition by ')}" if ending else ""
+    names = [name for name in ("A", "B", "C") if f"{name} " in f"{rows} "]
+    measures = ", ".join(f"{name}.id AS {name.lower()}" for name in names)
+    return (
+        f"SELECT {', '.join(name.lower() for name in names)} FROM readings MATCH_RECOGNIZE ({by} ORDER BY meta.time "
+        f"MEASURES {measures} PATTERN ({rows}) WITHIN INTERVAL '5' SECOND DEFINE {define})"
+    )
+
+
+def _streams(chance: random.Random, *, apart: bool) -> list[dict[str, Any]]:
+    """Events of many partitions, in any order; ties in time, missing values, NaN, events of no partition."""
+    events = []
+    numbers = Counter[str]()
+    for stream in range(STREAMS if apart else 1):
+        time = 0
+        for _ in range(chance.randint(2, 12)):
+            time += chance.choice((0, 0, 1, 1, 2, 5)) * SECOND
+            source = chance.choice(("n1", "n2", "ö"))
+            fields = {
+                "id": len(events),
+                "k": chance.choice((stream, stream, stream, stream, None)),
+                "v": chance.choice((0, 1, 2, 3, None)),
+                "f": chance.choice((0.0, -0.0, 1.0, math.nan, None)),
+                "s": chance.choice("xxyyz"),
+            }
+            numbers[source] += 1
+            event = {"channel": CHANNEL, "source": source, "seq": numbers[source], "time": time, "fields": fields}
+            events.append(event)
+    chance.shuffle(events)
+    return events
+
+
+def _frame(spark: Any, events: list[dict[str, Any]]) -> Any:
+    schema = pa.schema(
+        [("id", pa.int64()), ("k", pa.int64()), ("v", pa.int64()), ("f", pa.float64()), ("s", pa.string()),
+         ("origin", pa.string()), ("number", pa.int64()), ("published", pa.timestamp("us", "UTC"))]
+    )  # fmt: skip
+    rows = [{**event["fields"], "origin": event["source"], "number": event["seq"], "published": event["time"]}
+            for event in events]  # fmt: skip
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
+
+
+def _ids(pattern: model.Pattern, result: dict[str, Any]) -> str:
+    found = []
+    for each in pattern.output.record.fields:
+        value = result[each.name]
+        events = value if isinstance(value, list) else [value]
+        found += [str(event["id"] if isinstance(event, dict) else event) for event in events]
+    return ",".join(found)
+
+
+def _ids_sql(pattern: model.Pattern) -> str:
+    """The same as SQL."""
+    if pattern.measures is not None:
+        return f"concat_ws(',', {', '.join(each.name for each in pattern.output.record.fields)})"
+    parts = [f"transform({each.name}, e -> cast(e.id as string))" if pattern.by_name[each.name].multiple
+             else f"cast({each.name}.id as string)" for each in pattern.output.record.fields]  # fmt: skip
+    return f"concat_ws(',', {', '.join(parts)})"
+
+
+def _variants(chance: random.Random) -> list[model.Pattern]:
+    """All patterns with all rules that window functions can say; some are partitioned by a float, or not at all."""
+    found = []
+    for text in (*PATTERNS, *SQL):
+        ending = chance.choice(("partition by k", "partition by k", "partition by f, k", "partition by k, v % 2"))
+        checked = Pattern(_text(text, ending), {CHANNEL: TYPE}).model
+        for rule in ("no skip", "next", "past last"):
+            for reuse in (True, False):
+                for begin in ("each", "first"):
+                    made = replace(checked, after=model.After(rule), reuse=reuse, begin=begin)  # type: ignore[arg-type]
+                    if pattern_choice(made).kind == "window functions":
+                        found.append(made)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(rounds(1, 20)))
+def test_window_functions_find_what_the_definition_says(spark: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    events = _streams(chance, apart=True)
+    frame = _frame(spark, events).cache()
+    variants = _variants(chance)
+    assert len(variants) > 60
+    chosen = chance.sample(variants, rounds(30, 60))
+    found = [
+        match(frame, pattern, meta=META).selectExpr(
+            f"{number} AS variant", f"{_ids_sql(pattern)} AS ids", "unix_micros(event_time) AS time"
+        )
+        for number, pattern in enumerate(chosen)
+    ]
+    rows = reduce(lambda one, other: one.unionAll(other), found).collect()
+    frame.unpersist()
+    matched = 0
+    for number, pattern in enumerate(chosen):
+        ours = sorted((row.ids, row.time) for row in rows if row.variant == number)
+        expected = sorted((_ids(pattern, one.result), one.time) for one in oracle.matches(pattern, events))
+        assert ours == expected, (pattern.text, pattern.after, pattern.reuse, pattern.begin)
+        matched += len(expected)
+    assert matched > len(chosen)
