@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Any
 
@@ -18,10 +19,11 @@ from headwater.spark.patterns.matching import match, pattern_choice
 from tests.effort import rounds
 from tests.patterns import oracle
 
-TYPE = "id: i64, k: i64?, v: i64?, f: f64?, s: text"
+TYPE = "id: i64, k: i64?, v: i64?, f: f64?, s: text, at: timestamp?"
 CHANNEL = "readings"
 META = {"source": "origin", "seq": "number", "time": "published"}
 SECOND = 1_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STREAMS = 40
 
 PATTERNS = (
@@ -31,7 +33,7 @@ PATTERNS = (
     "x: readings{v > 0}, y: readings{v > x.v}, z: readings{v > x.v and v >= y.v}",
     "(x: readings{v > 0}){3}",
     "x: readings{v > 0}, (y: readings{count(y) < 2 or v > y.prev.v}){2}",
-    "readings(*, *, V, *, 'x'), readings(*, *, V, *, *)",
+    "readings(*, *, V, *, 'x', *), readings(*, *, V, *, *, *)",
     "x: readings(s = 'x') -> y: readings(s = 'y')",
     "x: readings{v > 0} -> y: readings{v > 1}",
     "x: readings{f > 0.5} -> y: readings{is_nan(f)}",
@@ -50,46 +52,51 @@ SQL = (
 )
 
 
-def _text(pattern: str, ending: str) -> str:
+def _text(pattern: str, ending: str, time: str) -> str:
     if " DEFINE " not in pattern:
-        return f"{pattern} within 5 seconds {ending}"
+        return f"{pattern} within 5 seconds {ending} {'' if time == 'meta.time' else f'time {time}'}"
     rows, define = pattern.split(" DEFINE ")
     by = f"PARTITION BY {ending.removeprefix('partition by ')}" if ending else ""
     names = [name for name in ("A", "B", "C") if f"{name} " in f"{rows} "]
     measures = ", ".join(f"{name}.id AS {name.lower()}" for name in names)
     return (
-        f"SELECT {', '.join(name.lower() for name in names)} FROM readings MATCH_RECOGNIZE ({by} ORDER BY meta.time "
+        f"SELECT {', '.join(name.lower() for name in names)} FROM readings MATCH_RECOGNIZE ({by} ORDER BY {time} "
         f"MEASURES {measures} PATTERN ({rows}) WITHIN INTERVAL '5' SECOND DEFINE {define})"
     )
 
 
-def _streams(chance: random.Random, *, apart: bool) -> list[dict[str, Any]]:
-    """Events of many partitions, in any order; ties in time, missing values, NaN, events of no partition."""
+def _streams(chance: random.Random) -> list[dict[str, Any]]:
+    """Events of many partitions, in any order; ties in time, missing values, NaN, events of no partition. By `at` some
+    come after later ones of their source."""
     events = []
-    numbers = Counter[str]()
-    for stream in range(STREAMS if apart else 1):
+    for stream in range(STREAMS):
         time = 0
         for _ in range(chance.randint(2, 12)):
-            time += chance.choice((0, 0, 1, 1, 2, 5)) * SECOND
-            source = chance.choice(("n1", "n2", "ö"))
+            time += chance.choice((0, 0, 1, 1, 2, 5))
             fields = {
                 "id": len(events),
                 "k": chance.choice((stream, stream, stream, stream, None)),
                 "v": chance.choice((0, 1, 2, 3, None)),
                 "f": chance.choice((0.0, -0.0, 1.0, math.nan, None)),
                 "s": chance.choice("xxyyz"),
+                "at": chance.choice((time, time, time, max(0, time - 3), None)),
             }
-            numbers[source] += 1
-            event = {"channel": CHANNEL, "source": source, "seq": numbers[source], "time": time, "fields": fields}
-            events.append(event)
+            fields["at"] = None if fields["at"] is None else EPOCH + timedelta(seconds=fields["at"])
+            source = chance.choice(("n1", "n2", "ö"))
+            events.append({"channel": CHANNEL, "source": source, "time": time * SECOND, "fields": fields})
     chance.shuffle(events)
+    numbers = Counter[str]()
+    for event in sorted(events, key=lambda event: event["time"]):
+        numbers[event["source"]] += 1
+        event["seq"] = numbers[event["source"]]
     return events
 
 
 def _frame(spark: Any, events: list[dict[str, Any]]) -> Any:
+    when = pa.timestamp("us", "UTC")
     schema = pa.schema(
         [("id", pa.int64()), ("k", pa.int64()), ("v", pa.int64()), ("f", pa.float64()), ("s", pa.string()),
-         ("origin", pa.string()), ("number", pa.int64()), ("published", pa.timestamp("us", "UTC"))]
+         ("at", when), ("origin", pa.string()), ("number", pa.int64()), ("published", when)]
     )  # fmt: skip
     rows = [{**event["fields"], "origin": event["source"], "number": event["seq"], "published": event["time"]}
             for event in events]  # fmt: skip
@@ -119,7 +126,8 @@ def _variants(chance: random.Random) -> list[model.Pattern]:
     found = []
     for text in (*PATTERNS, *SQL):
         ending = chance.choice(("partition by k", "partition by k", "partition by f, k", "partition by k, v % 2"))
-        checked = Pattern(_text(text, ending), {CHANNEL: TYPE}).model
+        time, lateness = chance.choice(("meta.time", "meta.time", "at")), chance.choice((0, 2, 5)) * SECOND
+        checked = replace(Pattern(_text(text, ending, time), {CHANNEL: TYPE}).model, lateness=lateness)
         for rule in ("no skip", "next", "past last"):
             for reuse in (True, False):
                 for begin in ("each", "first"):
@@ -132,11 +140,11 @@ def _variants(chance: random.Random) -> list[model.Pattern]:
 @pytest.mark.parametrize("seed", range(rounds(1, 20)))
 def test_window_functions_find_what_the_definition_says(spark: Any, seed: int) -> None:
     chance = random.Random(seed)
-    events = _streams(chance, apart=True)
+    events = _streams(chance)
     frame = _frame(spark, events).cache()
     variants = _variants(chance)
     assert len(variants) > 60
-    chosen = chance.sample(variants, rounds(30, 60))
+    chosen = chance.sample(variants, rounds(20, 60))
     found = [
         match(frame, pattern, meta=META).selectExpr(
             f"{number} AS variant", f"{_ids_sql(pattern)} AS ids", "unix_micros(event_time) AS time"

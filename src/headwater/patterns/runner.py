@@ -238,7 +238,7 @@ class Runner:
         and the places of the rows among those of all parts. Nothing comes later that belongs before them; `finish`
         comes after the last."""
         width = self.engine.keys.words
-        rows, words, places = list[Any](), list[Any](), list[Any]()
+        rows, words, values, places = list[Any](), list[Any](), list[Any](), list[Any]()
         for channel, batch, meta, place in parts:
             it = self._letters(channel)
             judged = it.judge_batch(batch, meta)
@@ -249,17 +249,16 @@ class Runner:
             used = judged.timed & judged.keyed & judged.rows
             at = np.flatnonzero(used if self._all_rows else used & (judged.letters != 0))
             self.counts.rows += len(at)
-            kept = {name: meta[name].take(_indices(at)) for name in ("source", "node") if meta.get(name) is not None}
+            kept = batch if len(at) == count else batch.take(_indices(at))
+            sources = meta["source"].take(_indices(at)).to_pylist()
+            nodes = [None] * len(at) if meta.get("node") is None else meta["node"].take(_indices(at)).to_pylist()
             seqs, times = _column(meta["seq"], count)[at], judged.times[at]
-            first = self.events.add_batch(
-                channel,
-                batch if len(at) == count else batch.take(_indices(at)),
-                kept["source"].to_pylist(),
-                seqs,
-                times,
-                kept["node"].to_pylist() if "node" in kept else None,
-                None if meta.get("time") is None else _column(meta["time"], count)[at],
-            )
+            published = None if meta.get("time") is None else _column(meta["time"], count)[at]
+            first = self.events.add_batch(channel, kept, sources, seqs, times, nodes, published)
+            if self._remembers:
+                known = [None] * len(at) if published is None else published.tolist()
+                metas = {"source": sources, "node": nodes, "seq": seqs.tolist(), "time": known}
+                values.append(self.engine.registers.rows(it.channel.type.record, it.channel.type.conform(kept), metas))
             part = np.empty((len(at), 4), np.int64)
             part[:, 0], part[:, 1], part[:, 3] = -1, judged.letters[at], times
             part[:, 2] = np.arange(first, first + len(at))
@@ -271,7 +270,8 @@ class Runner:
         order = np.argsort(np.concatenate(places), kind="stable")
         if len(order):
             fed = np.concatenate(rows)[order]
-            self._feed(fed, np.concatenate(words)[order].reshape(-1))
+            remembered = np.concatenate(values)[order] if self._remembers else None
+            self._feed(fed, np.concatenate(words)[order].reshape(-1), remembered)
             if self.pattern.absent:
                 self._found += self.engine.promise(int(fed[-1, 3]))
 

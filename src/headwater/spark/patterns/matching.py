@@ -20,7 +20,7 @@ from headwater.patterns.pattern import Pattern
 from headwater.spark.columns import bind_columns, bind_meta
 from headwater.spark.frame import log_meta
 from headwater.spark.patterns.runs import identities
-from headwater.spark.patterns.sorting import run, sorted_rows
+from headwater.spark.patterns.sorting import in_time, run, sorted_rows
 from headwater.spark.patterns.windows import Plan, plan
 from headwater.spark.sql import name
 
@@ -116,7 +116,9 @@ def _bound(frame: Any, channel: model.Channel, meta: Mapping[str, str] | None) -
 
 
 def _windowed(frame: Any, pattern: model.Pattern, made: Plan, time: str, identity: str | None) -> Any:
-    rows = frame.selectExpr(*made.rows).where(made.kept).selectExpr(*made.carried)
+    rows = (
+        in_time(frame.selectExpr(*made.rows).where(made.placed), made.late).where(made.kept).selectExpr(*made.carried)
+    )
     found = rows.selectExpr("*", *made.windows).where(made.matches)
     listed = [f"{sql} AS {name(field)}" for field, sql in made.results]
     listed.append(f"timestamp_micros({made.time}) AS {name(time)}")

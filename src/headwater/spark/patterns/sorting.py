@@ -16,6 +16,7 @@ from headwater.ir.backend import Unsupported
 from headwater.patterns import model
 from headwater.spark.column import Outputs, outputs_of, sql_of
 from headwater.spark.patterns import runs
+from headwater.spark.patterns.windows import lateness
 from headwater.spark.schema import spark_schema
 from headwater.spark.sql import sql_type, text_literal
 
@@ -27,7 +28,9 @@ def sorted_rows(pattern: model.Pattern, frames: Sequence[Frame]) -> Any:
     """The rows of all channels: those of one partition in one task, each task in order."""
     order = sorted(range(len(frames)), key=lambda number: pattern.channels[number].name)
     parts = [_rows(pattern, number, order.index(number), *frames[number]) for number in range(len(frames))]
-    rows = reduce(lambda one, other: one.unionAll(other), parts)
+    own_time = any(channel.time is not None for channel in pattern.channels)
+    rows = in_time(reduce(lambda one, other: one.unionAll(other), parts), lateness(pattern, own_time, "_o"))
+    rows = rows.where("_kept").drop("_kept")
     keys = [f"_k{at}" for at in range(len(pattern.key.record.fields))] if pattern.key is not None else []
     placed = rows.repartition(*keys) if keys else rows.coalesce(1)
     return placed.sortWithinPartitions(TIME, runs.SOURCE, runs.SEQ, "_o").drop(*keys, TIME, "_o")
@@ -46,22 +49,31 @@ def _rows(
     listed += [f"{meta['source']} AS {runs.SOURCE}", f"{meta['seq']} AS {runs.SEQ}"]
     listed += [f"unix_micros({meta['time']}) AS {runs.PUBLISHED}" if "time" in meta else f"0L AS {runs.PUBLISHED}"]
     listed += [f"{meta.get('node') or 'CAST(NULL AS STRING)'} AS {runs.NODE}"]
-    kept = [f"{TIME} IS NOT NULL"]
+    placed, kept = [f"{TIME} IS NOT NULL"], ["TRUE"]
     if channel.key is not None:
         key = _outputs(channel.key, columns, meta, "partition")
         listed += [f"{text} AS _k{at}" for at, text in enumerate(key.fields.values())]
         listed.append(f"{key.passes} AS _kp")
         kept.append("_kp")
-    for test, name in ((timed, "_tp"), (_used(pattern, channel, columns, meta), "_u")):
+    for test, name, to in ((timed, "_tp", placed), (_used(pattern, channel, columns, meta), "_u", kept)):
         if test is not None:
             listed.append(f"{test} AS {name}")
-            kept.append(name)
+            to.append(name)
     for other, each in enumerate(pattern.channels):
         listed.append(f"{_event(each, columns if other == number else None)} AS {runs.EVENT}{other}")
     names = [f"_k{at}" for at in range(len(pattern.key.record.fields))] if pattern.key is not None else []
     events = [f"{runs.EVENT}{other}" for other in range(len(pattern.channels))]
     carried = [TIME, "_o", runs.CHANNEL, runs.SOURCE, runs.SEQ, runs.PUBLISHED, runs.NODE, *names, *events]
-    return frame.selectExpr(*listed).where(" AND ".join(kept)).select(*carried)
+    kept_here = f"coalesce({' AND '.join(kept)}, FALSE) AS _kept"
+    return frame.selectExpr(*listed).where(" AND ".join(placed)).selectExpr(*carried, kept_here)
+
+
+def in_time(rows: Any, late: tuple[str, str] | None) -> Any:
+    """Without events that are older than one that their source sent before, by more than it may be late."""
+    if late is None:
+        return rows
+    window, test = late
+    return rows.selectExpr("*", window).where(test).drop("_l")
 
 
 def _event(channel: model.Channel, columns: Mapping[str, str] | None) -> str:
@@ -119,4 +131,4 @@ def run(rows: Any, pattern: model.Pattern, time: str, identity: str | None) -> A
     return rows.mapInArrow(headwater_pattern, T.StructType(fields))
 
 
-__all__ = ["run", "sorted_rows"]
+__all__ = ["in_time", "run", "sorted_rows"]

@@ -36,10 +36,13 @@ class _CannotSay(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """In this order: select and keep rows, look at neighbours, keep matches, select what is told of each."""
+    """In this order: select events, keep those with a time, not those that are late (a window and a test), of them the
+    rows; look at neighbours, keep matches, select what is told of each."""
 
     shape: Shape
     rows: tuple[str, ...]
+    placed: str
+    late: tuple[str, str] | None
     kept: str
     carried: tuple[str, ...]
     windows: tuple[str, ...]
@@ -52,8 +55,20 @@ class Plan:
     @property
     def text(self) -> str:
         """For people."""
-        lines = [f"of rows       {self.kept}", *(f"beside each   {window}" for window in self.windows)]
+        lines = [f"of events     {self.placed}"]
+        lines += [f"and           {self.late[0]}: {self.late[1]}"] if self.late else []
+        lines += [f"of rows       {self.kept}", *(f"beside each   {window}" for window in self.windows)]
         return "\n".join([*lines, f"matches       {self.matches}"])
+
+
+def lateness(pattern: model.Pattern, own_time: bool, *order: str) -> tuple[str, str] | None:
+    """A window and a test by which late events are left out. The time of publication never goes back in a source, so
+    that of it none is late. `order` is that of events with one number."""
+    if not own_time:
+        return None
+    by = ", ".join((SEQ, *order))
+    window = f"max({TIME}) OVER (PARTITION BY {SOURCE} ORDER BY {by} {ALL_BEFORE.format(1)}) AS _l"
+    return window, f"coalesce({TIME} >= _l - {pattern.lateness}L, TRUE)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +154,13 @@ class _Planner:
         first = [f"{time} AS {TIME}", f"{self.meta['source']} AS {SOURCE}", f"{self.meta['seq']} AS {SEQ}"]
         first += [f"{text} AS {key}" for text, key in zip(keys, self.keys, strict=True)]
         first += [f"{self.fits()} AS {FITS}", f"{self.event()} AS _e", f"{self.about()} AS _m"]
-        kept = [f"{TIME} IS NOT NULL"]
+        placed, kept = [f"{TIME} IS NOT NULL"], list[str]()
         among = self.among()
         for test, column in ((timed, "_tp"), (keyed, "_kp"), (among, "_r")):
             if test is not None:
                 first.append(f"{test} AS {column}")
-                kept += [column] if column != "_r" else []
+        placed += ["_tp"] if timed is not None else []
+        kept += ["_kp"] if keyed is not None else []
         made = _SHAPES[type(shape)](self, shape)
         if made.only is not None:
             kept.append(self.bit(*made.only))
@@ -155,7 +171,9 @@ class _Planner:
         return Plan(
             shape,
             tuple(first),
-            " AND ".join(kept),
+            " AND ".join(placed),
+            lateness(self.pattern, self.channel.time is not None),
+            " AND ".join(kept) or "TRUE",
             (TIME, SOURCE, SEQ, FITS, *self.keys, f"{_ROW} AS {ROW}"),
             made.windows,
             " AND ".join(tests),
@@ -368,4 +386,4 @@ def plan(pattern: model.Pattern, columns: Mapping[str, str], meta: Mapping[str, 
         return error.found
 
 
-__all__ = ["ROW", "Plan", "plan"]
+__all__ = ["ROW", "Plan", "lateness", "plan"]
