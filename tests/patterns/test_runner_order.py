@@ -10,8 +10,10 @@ import pytest
 
 from headwater.errors import ExecutionError
 from headwater.ir.interp import EventContext
+from headwater.patterns import runner as runner_module
 from headwater.patterns import written as w
 from headwater.patterns.check import check
+from headwater.patterns.engine import tapes
 from headwater.patterns.model import Limits, Pattern
 from headwater.patterns.runner import Runner
 from tests.patterns import oracle
@@ -229,3 +231,33 @@ def test_a_snapshot_of_another_pattern_is_refused() -> None:
     kept = Runner(MANY["shared"]).snapshot({})
     with pytest.raises(ExecutionError, match="expected the state of pattern"):
         Runner(MANY["absent"]).restore(kept)
+
+
+@pytest.mark.parametrize("name", ["shared", "between", "reuse"])
+def test_texts_that_nothing_holds_are_let_go(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    roots: dict[str, Any] = {
+        "shared": sequence(atom("x", "v = 1"), atom("y", "v = 2")),
+        "between": sequence(atom("x", "v = 1"), atom("y", "v = 2 and k = x.k and k != 'k7'")),
+        "reuse": sequence(atom("x", "v = 1"), atom("y", "v = 2")),
+    }
+    monkeypatch.setattr(tapes, "CROWDED", 50)
+    monkeypatch.setattr(runner_module, "HELD", 100)
+    keyed = () if name == "between" else (w.Condition("k"),)
+    pattern = checked(roots[name], 6, partition=keyed, reuse=name != "reuse")
+    events = crowd(9_000, 2_500)
+    runner = Runner(pattern)
+    runner.expect(["n2"])  # so that rows wait
+    found = []
+    for start in range(0, len(events), 500):
+        batches(runner, events[start : start + 500], 100)
+        runner.promise("n2", events[start]["time"])
+        found += runner.matches()
+    assert len(runner.engine.keys.values) < 1_500
+    assert name != "between" or len(runner.engine.registers.texts) < 1_500
+    runner.finish()
+    found += runner.matches()
+    calm = Runner(pattern)
+    monkeypatch.setattr(runner_module, "HELD", 1 << 20)
+    batches(calm, events, len(events))
+    calm.finish()
+    assert found and sorted(m.identity for m in found) == sorted(m.identity for m in calm.matches())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -43,8 +44,8 @@ class _Block:
     def __getitem__(self, number: int) -> Event:
         return self.events[bisect_right(self.numbers, number) - 1]
 
-    def many(self, numbers: Any) -> list[Event]:
-        return [self[number] for number in numbers.tolist()]
+    def many(self, numbers: tuple[int, ...]) -> list[Event]:
+        return [self[number] for number in numbers]
 
     def kept(self, held: list[int]) -> _Block:
         return _Block(held, [self[number] for number in held])
@@ -64,10 +65,10 @@ class _Batch:
     published: Any
 
     def __getitem__(self, number: int) -> Event:
-        return self.many(np.array([number], np.int64))[0]
+        return self.many((number,))[0]
 
-    def many(self, numbers: Any) -> list[Event]:
-        at = np.searchsorted(self.numbers, numbers)
+    def many(self, numbers: tuple[int, ...]) -> list[Event]:
+        at = np.searchsorted(self.numbers, np.array(numbers, np.int64))
         seqs, times, rows = self.seqs[at].tolist(), self.times[at].tolist(), at.tolist()
         published = [None] * len(rows) if self.published is None else self.published[at].tolist()
         channel, batch = self.channel, self.batch
@@ -134,15 +135,26 @@ class Events:
     def __getitem__(self, number: int) -> Event:
         return self._blocks[bisect_right(self._firsts, number) - 1][number]
 
-    def many(self, numbers: list[int]) -> dict[int, Event]:
-        """Events by number."""
-        wanted = np.unique(np.array(numbers, np.int64))
-        blocks = np.searchsorted(np.array(self._firsts, np.int64), wanted, "right") - 1
-        found: dict[int, Event] = {}
-        for block in np.unique(blocks).tolist():
-            here = wanted[blocks == block]
-            found.update(zip(here.tolist(), self._blocks[block].many(here), strict=True))
+    def many(self, numbers: tuple[int, ...]) -> list[Event]:
+        """Those with these numbers; quicker where they rise, as they do unless events had to be put in order."""
+        if any(one >= other for one, other in pairwise(numbers)):
+            return [self[number] for number in numbers]
+        found: list[Event] = []
+        start = 0
+        while start < len(numbers):
+            block = bisect_right(self._firsts, numbers[start]) - 1
+            end = len(numbers)
+            if block + 1 < len(self._firsts):
+                end = bisect_left(numbers, self._firsts[block + 1], start)
+            found += self._blocks[block].many(numbers[start:end])
+            start = end
         return found
+
+    def frozen(self) -> Events:
+        """Those that are there now, for whoever has to find them later."""
+        made = Events()
+        made.count, made._blocks, made._firsts = self.count, list(self._blocks), list(self._firsts)
+        return made
 
     def keep(self, live: list[int]) -> None:
         """Let go of all but these, which rise."""

@@ -40,21 +40,46 @@ from headwater.patterns.letters import Interpreted, Letters, context
 
 KIND = "pattern"
 EngineName = Literal["shared", "separate", "apart"]
-HELD = 1 << 16  # events; from here on, and whenever they have doubled, those that no run holds are let go
+HELD = 1 << 18  # events; from here on, and whenever they have doubled, those that no run holds are let go
 READ = 1 << 12  # events whose fields are at hand
 FOR_EVER = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
 class Match:
-    """`events` are labels with their events, from the first to the last. `time` is that of the last event, or the
-    deadline until which something was absent."""
+    """`events` are labels with their events, from the first to the last; `time` is that of the last event, or the
+    `deadline` until which something was absent; `key` is that of the partition. Events and identity are made when they
+    are asked for: of most matches somebody wants little."""
 
-    events: tuple[tuple[str, Event], ...]
-    time: int
-    deadline: int | None
-    key: tuple[Any, ...]
-    identity: bytes
+    __slots__ = ("_events", "_found", "_held", "_identity", "_pattern", "deadline", "key")
+
+    def __init__(self, pattern: model.Pattern, found: Found, held: Events) -> None:
+        self._pattern, self._found, self._held = pattern, found, held
+        self.deadline, self.key = found.deadline, found.key
+        self._events: tuple[tuple[str, Event], ...] | None = None
+        self._identity: bytes | None = None
+
+    @property
+    def events(self) -> tuple[tuple[str, Event], ...]:
+        if self._events is None:
+            elements, found = self._pattern.elements, self._found
+            names = (elements[label].name for label in found.labels)
+            self._events = tuple(zip(names, self._held.many(found.events), strict=True))
+        return self._events
+
+    @property
+    def time(self) -> int:
+        return self._held[self._found.events[-1]].time if self.deadline is None else self.deadline
+
+    @property
+    def identity(self) -> bytes:
+        if self._identity is None:
+            taken = ((label, event.origin) for label, event in self.events)
+            self._identity = identity(self._pattern.fingerprint, taken, self.deadline)
+        return self._identity
+
+    def __repr__(self) -> str:
+        taken = ", ".join(f"{label}: {event.source}/{event.seq}" for label, event in self.events)
+        return f"<Match at {self.time}: {taken}>"
 
 
 @dataclass
@@ -363,6 +388,11 @@ class Runner:
         held.update(it.number for it in self._waiting)
         live: list[int] = np.union1d(self.engine.live_events(), np.array(sorted(held), np.int64)).tolist()
         self.events.keep(live)
+        if self.engine.crowded:
+            keys = [self.engine.keys.values_of(it.words.tolist()) for it in self._waiting]
+            self.engine.trim([it.values for it in self._waiting if it.values is not None])
+            for it, key in zip(self._waiting, keys, strict=True):
+                it.words = self.engine.keys.of_values(key)
         return live
 
     def _fields(self, number: int) -> tuple[dict[str, Any], EventContext]:
@@ -384,15 +414,8 @@ class Runner:
         self.counts.matches += len(found)
         self.counts.given_up = self.engine.given_up
         self.counts.unskipped = getattr(self.engine, "unskipped", 0)
-        names = self.automaton.elements
-        made = []
-        taken = self.events.many([number for each in found for number in each.events])
-        for each in found:
-            events = tuple((names[label], taken[n]) for label, n in zip(each.labels, each.events, strict=True))
-            mark = identity(self.pattern.fingerprint, ((label, event.origin) for label, event in events), each.deadline)
-            time = events[-1][1].time if each.deadline is None else each.deadline
-            made.append(Match(events, time, each.deadline, each.key, mark))
-        return made
+        held = self.events.frozen()
+        return [Match(self.pattern, each, held) for each in found]
 
     def raw(self, event: Event) -> dict[str, Any]:
         """The fields of an event of a match, in raw form."""

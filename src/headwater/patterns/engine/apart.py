@@ -372,6 +372,17 @@ class ApartEngine:
         self.open_runs = sum(map(_size, self.partitions.values()))
         return found
 
+    @property
+    def crowded(self) -> bool:
+        self.keys.others = self.partitions
+        return self.keys.crowded
+
+    def trim(self, values: Any = None) -> None:
+        """Let go of texts that are in no partition's key."""
+        keys = [(self.keys.values_of(key), partition) for key, partition in self.partitions.items()]
+        self.keys.texts, self.keys.values = {}, []
+        self.partitions = {tuple(self.keys.of_values(key).tolist()): partition for key, partition in keys}
+
     # ── room ──
 
     def compact(self) -> None:

@@ -25,6 +25,7 @@ class Keys:
         self.words = max(1, len(self.fields))
         self.texts: dict[Any, int] = {}
         self.values: list[Any] = []
+        self.others: Any = ()  # keys that are held elsewhere than in the table
         memory["table"] = np.zeros(2 * SMALLEST, np.int64)
         room = min(SMALLEST, limit)
         memory["keys"] = np.zeros(room * self.words, np.int64)
@@ -60,6 +61,10 @@ class Keys:
             else:
                 words[at] = _signed(int(value))
         return words
+
+    def of_values(self, values: tuple[Any, ...]) -> Any:
+        """The words of what `value` gave."""
+        return self.of_record({name: value for (name, _), value in zip(self.fields, values, strict=True)})
 
     def of_batch(self, batch: Any) -> Any:
         """The words of the keys of a RecordBatch, row by row."""
@@ -121,6 +126,24 @@ class Keys:
         control[TABLE_SIZE] = size
         memory["live"][: len(live)] = live
         memory.call(rehash, len(live))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are many more texts than keys can have."""
+        return len(self.values) > SMALLEST + 4 * self.words * max(self.count, len(self.others))
+
+    def renumber(self, live: Any) -> None:
+        """Let go of texts that are in no live key. Words that someone else holds are others afterwards."""
+        at = [k for k, (_, type) in enumerate(self.fields) if type in (TEXT, BYTES)]
+        if not self.values or not self.count:
+            self.values, self.texts = [], {}
+            return
+        words = self.memory["keys"][: self.count * self.words].reshape(-1, self.words)
+        words[np.flatnonzero(live == 0)] = 0
+        held, places = np.unique(words[:, at], return_inverse=True)
+        self.values = [self.values[word] for word in held.tolist()]
+        self.texts = {value: number for number, value in enumerate(self.values)}
+        words[:, at] = places.reshape(-1, len(at))
 
     def dump(self) -> list[Any]:
         count = self.count

@@ -85,6 +85,18 @@ class Partitioned:
         self._let_go(gone)
         parts[gone, at.LIVE] = 0
 
+    @property
+    def crowded(self) -> bool:
+        """Whether `trim` is worth its time."""
+        return self.keys.crowded
+
+    def trim(self, values: Any = None) -> None:
+        """Let go of texts that nothing holds but `values` of rows that wait, whose numbers are changed in place. Words
+        of keys that someone else holds are others afterwards."""
+        live = self._parts()[:, at.LIVE].copy()
+        self.keys.renumber(live)
+        self.keys.renew(live)
+
     # ── rows ──
 
     def feed(self, rows: Any, keys: Any, values: Any = None) -> list[Found]:

@@ -161,6 +161,16 @@ class SeparateEngine(Partitioned):
             made.append(Found(tuple(events[start:end]), tuple(labels[start:end]), deadline, when, key))
         return made
 
+    @property
+    def crowded(self) -> bool:
+        return self.keys.crowded or self.registers.crowded
+
+    def trim(self, values: Any = None) -> None:
+        super().trim()
+        size, nodes = self.registers.size, int(self.memory["control"][at.NODES])
+        if size:
+            self.registers.trim(self.memory["regs"][: nodes * size].reshape(-1, size), values or ())
+
     # ── room ──
 
     def _room(self, found: list[Found]) -> None:

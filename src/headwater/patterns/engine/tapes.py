@@ -39,6 +39,7 @@ _FLOAT = {"add": r.ADD_F, "sub": r.SUB_F, "mul": r.MUL_F, "div": r.DIV_F}
 _COMPARED = {"eq": r.EQ, "ne": r.NE, "lt": r.LT, "le": r.LE, "gt": r.GT, "ge": r.GE}
 _COMPARED_FLOATS = {"eq": r.EQ_F, "ne": r.NE_F, "lt": r.LT_F, "le": r.LE_F, "gt": r.GT_F, "ge": r.GE_F}
 MAX_REGISTERS = 256  # words of a node
+CROWDED = 1 << 16  # texts; beyond so many, those that nothing holds are let go
 
 
 class Unsupported(Exception):
@@ -55,6 +56,8 @@ class Registers:
     size: int = 0
     stack: int = 0
     texts: dict[Any, int] = field(default_factory=dict)
+    fixed: int = 0  # texts that are on tapes
+    of_text: set[int] = field(default_factory=set)  # registers
 
     def column(self, name: str, type: Type, kind: str = "field") -> int:
         """Where a column's value is among those of a row."""
@@ -62,6 +65,23 @@ class Registers:
         if key not in self.columns:
             self.columns[key] = type
         return 2 * list(self.columns).index(key)
+
+    @property
+    def crowded(self) -> bool:
+        return len(self.texts) > self.fixed + CROWDED
+
+    def trim(self, regs: Any, waiting: Any) -> None:
+        """Let go of texts that are neither on tapes, nor in these blocks, nor in the values of rows that wait; all get
+        new numbers, in place."""
+        blocks = sorted(self.of_text)
+        columns = [2 * at for at, type in enumerate(self.columns.values()) if type in (TEXT, BYTES)]
+        parts = [(regs, blocks), *((row.reshape(1, -1), columns) for row in waiting)]
+        held = [np.arange(self.fixed), *(array[:, places].reshape(-1) for array, places in parts)]
+        kept = np.unique(np.concatenate(held))
+        texts = list(self.texts)
+        self.texts = {texts[number]: at for at, number in enumerate(kept.tolist()) if number < len(texts)}
+        for array, places in parts:
+            array[:, places] = np.searchsorted(kept, array[:, places])
 
     def number(self, text: Any) -> int:
         found = self.texts.get(text)
@@ -168,6 +188,7 @@ class _Writer:
             for binding in bound:
                 words += binding
         out.stack = 2 * self.deepest + 4
+        out.fixed = len(out.texts)
         return out
 
     def register(self) -> int:
@@ -175,6 +196,10 @@ class _Writer:
         return self.out.size - 2
 
     def update(self, element: int, turn: int, kind: int, to: int, source: int = 0, other: int = 0) -> None:
+        types = list(self.out.columns.values())
+        read = kind in (r.LATEST, r.FIRST_OF) and types[source // 2] in (TEXT, BYTES)
+        if read or (kind == r.COPY and source in self.out.of_text):
+            self.out.of_text.add(to)
         turns = self.updates.setdefault(element, {}).setdefault(turn, [])
         if (kind, to, source, other) not in turns:
             turns.append((kind, to, source, other))
