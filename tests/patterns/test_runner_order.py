@@ -15,7 +15,9 @@ from headwater.patterns import written as w
 from headwater.patterns.check import check
 from headwater.patterns.engine import tapes
 from headwater.patterns.model import Limits, Pattern
+from headwater.patterns.plan import plan
 from headwater.patterns.runner import Runner
+from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN
 from tests.patterns import oracle
 
 TYPE = {"a": "k: text, v: i64, f: f64?"}
@@ -261,3 +263,36 @@ def test_texts_that_nothing_holds_are_let_go(name: str, monkeypatch: pytest.Monk
     batches(calm, events, len(events))
     calm.finish()
     assert found and sorted(m.identity for m in found) == sorted(m.identity for m in calm.matches())
+
+
+def test_times_at_their_ends() -> None:
+    for pattern in (MANY["absent"], checked(ONE_TWO, 100, after=w.After("past last"))):
+        runner = Runner(pattern)
+        offer(
+            runner, event(TIMESTAMP_MIN - 1, 1, seq=0), event(TIMESTAMP_MIN, 1, seq=1), event(TIMESTAMP_MAX, 1, seq=2)
+        )
+        offer(runner, event(1 << 62, 1, seq=3))
+        runner.finish()
+        assert runner.counts.timeless == 2
+        assert len(runner.matches()) == (2 if pattern.absent else 0)
+        runner.engine.compact()
+        assert runner.engine.live_events().tolist() == []
+
+
+def test_a_plan_says_what_will_run_it() -> None:
+    for name, pattern in MANY.items():
+        it = plan(pattern)
+        assert it.engine == Runner(pattern).engine.name, name
+        assert "begins x" in str(it)
+    lonely = checked(ONE_TWO, reuse=False)
+    assert plan(lonely).engine == Runner(lonely).engine.name == "apart"
+    odd = checked(sequence(atom("x", "v = 1"), atom("y", "lower(k) = lower(x.k)")), partition=())
+    assert plan(odd).engine == Runner(odd).engine.name == "apart" and "machine code does not have" in plan(odd).why
+
+
+def test_what_a_matcher_knows_is_not_asked_again() -> None:
+    runner = Runner(checked(ONE_TWO))
+    for time, letter in ((1, 0b01), (2, 0b10), (3, 0)):
+        each = event(time, 0)
+        runner.offer("a", each["fields"], EventContext("n1", None, time, time), letter)
+    assert found(runner) == [[("n1", 1), ("n1", 2)]]

@@ -16,6 +16,7 @@ from headwater.ir import interp
 from headwater.ir.interp import EventContext
 from headwater.late import np, pa
 from headwater.patterns import model
+from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +80,20 @@ class Letters:
         """What conditions are asked of, from a record, an event or its raw form."""
         return record if isinstance(record, RECORDS) else self.channel.type.encode(record)
 
-    def judge(self, record: Any, meta: EventContext) -> Judged:
+    def judge(self, record: Any, meta: EventContext, letter: int | None = None) -> Judged:
+        """`letter` is what a matcher has found out already."""
         form = self.form(record)
         time: int | None = meta.time
         if self.time is not None:
             made = self.output(self.time, form, meta)
             time = None if made is None else made["time"]
-        letter = self.always
-        for at, running in self.conditions:
-            if self.passes(running, form, meta):
-                letter |= 1 << at
+        if time is not None and not TIMESTAMP_MIN <= time <= TIMESTAMP_MAX:
+            time = None  # no time of this calendar
+        if letter is None:
+            letter = self.always
+            for at, running in self.conditions:
+                if self.passes(running, form, meta):
+                    letter |= 1 << at
         row = letter != 0 or (self.channel.all if self.among is None else self.passes(self.among, form, meta))
         key: Mapping[str, Any] | None = {}
         if self.key is not None and row and time is not None:
@@ -107,6 +112,7 @@ class Letters:
         elif self.channel.all:
             rows[:] = True
         times, timed = self._times(batch, meta)
+        timed &= (times >= TIMESTAMP_MIN) & (times <= TIMESTAMP_MAX)
         keyed = np.ones(count, bool)
         keys = None
         if self.key is not None:

@@ -145,12 +145,13 @@ class Runner:
 
     # ── events ──
 
-    def offer(self, channel: str, record: Any, meta: EventContext) -> None:
-        """One event: a record, an instance, a dict or a raw form. `meta` has at least its source, number and time."""
+    def offer(self, channel: str, record: Any, meta: EventContext, letter: int | None = None) -> None:
+        """One event: a record, an instance, a dict or a raw form. `meta` has at least its source, number and time.
+        `letter` is the set of elements that it fits by itself, where a matcher has found that out already."""
         it = self._letters(channel)
         source, seq = _origin(meta)
         self.counts.events += 1
-        judged = it.judge(record, meta)
+        judged = it.judge(record, meta, letter)
         if judged.time is None:
             self.counts.timeless += 1
             return

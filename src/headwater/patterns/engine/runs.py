@@ -13,7 +13,7 @@ is done row by row and in which order is as in `apart.py`, which says the same i
 from __future__ import annotations
 
 from headwater.native.subset import i64, i64s, kernel
-from headwater.patterns.engine.dag import begin_partition
+from headwater.patterns.engine.dag import back, begin_partition
 from headwater.patterns.engine.layout import (
     ABSENT,
     ALIKE,
@@ -511,7 +511,7 @@ def expire(
     while group != 0:
         g = group * GROUP
         if control[WINDOW_KIND] == BY_TIME:
-            if time - groups[g + GROUP_TIME] <= window:
+            if groups[g + GROUP_TIME] >= back(time, window):
                 break
         elif row - groups[g + GROUP_ROW] + 1 <= window:
             break
