@@ -72,7 +72,7 @@ def match(
                 f"a match has a field {taken!r} of its own; give another name for its time= or identity="
             )
     bound = [_bound(frames[channel.name], channel, meta) for channel in checked.channels]
-    made = plan(checked, *bound[0])
+    made = plan(checked, *bound[0], identified=identity is not None)
     if isinstance(made, Plan) and (identity is None or made.origins):
         return _windowed(frames[checked.channels[0].name], checked, made, time, identity)
     rows = sorted_rows(

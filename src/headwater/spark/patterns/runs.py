@@ -17,6 +17,7 @@ from headwater.ir.interp import EventContext
 from headwater.late import np, pa
 from headwater.patterns import model, serial
 from headwater.patterns.engine.views import Views
+from headwater.patterns.events import Event
 from headwater.patterns.identity import identity
 from headwater.patterns.runner import Match, Runner
 from headwater.spark.schema import from_spark_arrow, spark_arrow_schema, to_spark_arrow
@@ -96,7 +97,8 @@ def _parts(pattern: model.Pattern, batch: Any) -> Iterator[tuple[str, Any, Mappi
 
 
 class Results:
-    """From a match to the fields of its result, in raw form."""
+    """From matches to the fields of their results, in raw form. Events are read together, and only those that are
+    asked for: a match may have many more."""
 
     def __init__(self, pattern: model.Pattern, fingerprint: bytes, *, identified: bool) -> None:
         self.pattern = pattern
@@ -113,7 +115,8 @@ class Results:
 
     def _batch(self, runner: Runner, found: list[Match]) -> Any:
         output = self.pattern.output
-        events = [output.from_raw(self.raw(runner, match)) for match in found]
+        read = _read(runner, [event for match in found for event in self._asked(match)])
+        events = [output.from_raw(self._raw(match, read)) for match in found]
         table = to_spark_arrow(output.to_arrow(events), output.record)
         columns = [*table.columns, pa.array([match.time for match in found], pa.timestamp("us", "UTC"))]
         names = [*spark_arrow_schema(output.record).names, "time"]
@@ -126,10 +129,21 @@ class Results:
         """By the fingerprint that the pattern has at home."""
         return identity(self.fingerprint, ((label, event.origin) for label, event in match.events), match.deadline)
 
-    def raw(self, runner: Runner, match: Match) -> dict[str, Any]:
+    def _asked(self, match: Match) -> list[Event]:
+        """The events whose fields the result reads."""
+        if self.views is None:
+            return [event for _, event in match.events]
+        found = list[Event]()
+        for view, names, _, _ in self.views.members:
+            if view.kind in ("count", "meta"):
+                continue
+            events = [event for label, event in match.events if self.places[label] in names]
+            found += events[_ONE[view.kind]] if view.kind in _ONE else events
+        return found
+
+    def _raw(self, match: Match, read: Mapping[Origin, dict[str, Any]]) -> dict[str, Any]:
         taken = [
-            (self.places[label], runner.raw(event), EventContext(event.source, event.node, event.seq, event.published))
-            for label, event in match.events
+            (self.places[label], read.get(event.origin, _NOTHING), _context(event)) for label, event in match.events
         ]
         measures = self.pattern.measures
         if measures is not None and self.views is not None:
@@ -143,6 +157,32 @@ class Results:
                 events = [raw for each, raw, _ in taken if each == at]
                 found[element.name] = events if element.multiple else events[0] if events else None
         return found
+
+
+_NOTHING: dict[str, Any] = {}  # of an event that nobody asks for
+_ONE = {"latest": slice(-1, None), "first": slice(0, 1), "prev": slice(-2, -1)}
+Origin = tuple[str, str, int]
+
+
+def _context(event: Event) -> EventContext:
+    return EventContext(event.source, event.node, event.seq, event.published)
+
+
+def _read(runner: Runner, events: list[Event]) -> dict[Origin, dict[str, Any]]:
+    """The fields of events, those of one batch together."""
+    rows: dict[int, dict[int, Event]] = {}
+    batches: dict[int, Any] = {}
+    for event in events:
+        batch, row = event.data
+        batches[id(batch)] = batch
+        rows.setdefault(id(batch), {})[row] = event
+    found: dict[Origin, dict[str, Any]] = {}
+    for which, wanted in rows.items():
+        some = list(wanted.values())
+        taken = batches[which].take(pa.array(list(wanted)))
+        raw = runner.channels[some[0].channel].type.arrow_to_raw(taken)
+        found.update(zip((event.origin for event in some), raw, strict=True))
+    return found
 
 
 def identities(fingerprint: bytes, channel: str, rows: Any) -> Any:

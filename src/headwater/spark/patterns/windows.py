@@ -7,7 +7,8 @@ opposite order: Spark computes a frame that ends at the last row anew for each r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -22,7 +23,8 @@ from headwater.types.model import Record
 
 # Names of columns on the way; events' own fields are in a struct, so they cannot clash with these.
 TIME, SOURCE, SEQ, FITS, ROW = "_t", "_s", "_n", "_f", "_x"
-_ROW = f"named_struct('t', {TIME}, 's', {SOURCE}, 'n', {SEQ}, 'f', {FITS}, 'e', _e, 'm', _m)"
+_MEMBERS = {"t": TIME, "s": SOURCE, "n": SEQ, "f": FITS, "e": "_e", "m": "_m"}  # of what is taken along of a row
+_NAMED = re.compile(r"\b_x\d*\.([tsnfem])\b")
 ALL_BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND {} PRECEDING"
 _Sql = TypeVar("_Sql")
 _KINDS = ("latest", "first", "prev", "count", "meta")
@@ -84,6 +86,7 @@ class _Planner:
     pattern: model.Pattern
     columns: Mapping[str, str]  # SQL of the event's fields
     meta: Mapping[str, str]
+    identified: bool
     keys: list[str] = field(default_factory=list)
 
     # ── questions about one event ──
@@ -97,13 +100,7 @@ class _Planner:
 
     def fits(self) -> str:
         """A word with a bit for each element that the event fits by itself."""
-        bits = []
-        for at, element in enumerate(self.pattern.elements):
-            test = "TRUE"
-            if element.condition is not None:
-                test = self.verdict(element.condition, self.columns, self.meta)
-            bits.append(f"IF({test}, {1 << at}L, 0L)")
-        return " + ".join(bits)
+        return " + ".join(f"IF({self.test(at)}, {1 << at}L, 0L)" for at in range(len(self.pattern.elements)))
 
     def bit(self, *elements: int, of: str = FITS) -> str:
         return f"(({of} & {sum(1 << at for at in set(elements))}L) != 0L)"
@@ -163,25 +160,38 @@ class _Planner:
         kept += ["_kp"] if keyed is not None else []
         made = _SHAPES[type(shape)](self, shape)
         if made.only is not None:
-            kept.append(self.bit(*made.only))
+            first.append(f"{self.any_of(made.only)} AS _u")
+            kept.append("_u")
         elif among is not None or not self.channel.all:
             kept.append(f"({FITS} != 0L OR _r)" if among is not None else f"{FITS} != 0L")
         taken = made.taken
-        tests = [*made.tests, *self.asked(taken)]
+        windows, matches = made.windows, " AND ".join([*made.tests, *self.asked(taken)])
+        results, time_of = self.results(taken), made.time or f"{_last(taken)}.t"
+        origins = self.origins(taken)
+        told = [*windows, matches, *(sql for _, sql in results), time_of, *([origins] if self.identified else [])]
         return Plan(
             shape,
             tuple(first),
             " AND ".join(placed),
             lateness(self.pattern, self.channel.time is not None),
             " AND ".join(kept) or "TRUE",
-            (TIME, SOURCE, SEQ, FITS, *self.keys, f"{_ROW} AS {ROW}"),
-            made.windows,
-            " AND ".join(tests),
-            self.results(taken),
-            made.time or f"{_last(taken)}.t",
-            self.origins(taken),
+            (TIME, SOURCE, SEQ, FITS, *self.keys, f"{_row(_NAMED.findall(' '.join(told)))} AS {ROW}"),
+            windows,
+            matches,
+            results,
+            time_of,
+            origins,
             made.time,
         )
+
+    def any_of(self, elements: Sequence[int]) -> str:
+        """Whether an event fits one of these, as a file's statistics can be asked."""
+        tests = [self.test(at) for at in dict.fromkeys(elements)]
+        return f"({' OR '.join(tests)})"
+
+    def test(self, element: int) -> str:
+        condition = self.pattern.elements[element].condition
+        return "TRUE" if condition is None else self.verdict(condition, self.columns, self.meta)
 
     def among(self) -> str | None:
         if self.channel.among is None:
@@ -318,17 +328,17 @@ def _following(planner: _Planner, shape: Shape) -> _Made:
     windows, tests = planner.begins(shape.first)
     frame = ALL_BEFORE.format(shape.least + 1)
 
-    def next_of(*elements: int) -> str:
-        return f"last(IF({planner.bit(*elements)}, {ROW}, NULL), TRUE) OVER ({planner.over(back=True)} {frame})"
+    def next_of(row: str, *elements: int) -> str:
+        return f"last(IF({planner.bit(*elements)}, {row}, NULL), TRUE) OVER ({planner.over(back=True)} {frame})"
 
-    windows.append(f"{next_of(shape.second)} AS _x1")
+    windows.append(f"{next_of(ROW, shape.second)} AS _x1")
     tests += ["_x1 IS NOT NULL", *planner.within(TIME, "_x1.t")]
     if shape.between:
-        windows.append(f"{next_of(*shape.between)} AS _w")
+        windows.append(f"{next_of(_row('tsn'), *shape.between)} AS _w")
         ordered = "struct(_w.t, _w.s, _w.n) >= struct(_x1.t, _x1.s, _x1.n)"
         tests.append(f"(_w IS NULL OR {ordered})")
     if shape.exclusive:
-        windows.append(f"lag({ROW}, 1) OVER ({planner.over()}) AS _y")
+        windows.append(f"lag({_row('tf')}, 1) OVER ({planner.over()}) AS _y")
         sooner = [planner.bit(shape.first, of="_y.f"), *planner.within("_y.t", "_x1.t")]
         if shape.between:  # this very row may be what may not come between that one and the second
             sooner.append(f"NOT {planner.bit(*shape.between)}")
@@ -363,6 +373,12 @@ def _absence(planner: _Planner, shape: Shape) -> _Made:
 _SHAPES = {Fixed: _fixed, Following: _following, Later: _later, Absence: _absence}
 
 
+def _row(members: Iterable[str]) -> str:
+    """What is taken along of a row: what somebody looks at, and no more."""
+    wanted = set(members) | {"t"}
+    return f"named_struct({', '.join(f'{which!r}, {column}' for which, column in _MEMBERS.items() if which in wanted)})"
+
+
 def _last(taken: Sequence[_Taken]) -> str:
     row = taken[-1].row
     assert row is not None
@@ -375,13 +391,16 @@ def _said(made: _Sql | Unsupported) -> _Sql:
     return made
 
 
-def plan(pattern: model.Pattern, columns: Mapping[str, str], meta: Mapping[str, str]) -> Plan | Unsupported:
-    """How window functions say a pattern, or why they cannot. `columns` and `meta` are SQL of what it reads."""
+def plan(
+    pattern: model.Pattern, columns: Mapping[str, str], meta: Mapping[str, str], *, identified: bool = False
+) -> Plan | Unsupported:
+    """How window functions say a pattern, or why they cannot. `columns` and `meta` are SQL of what it reads;
+    `identified`: it is to be told which events are in a match."""
     shape = shape_of(pattern)
     if isinstance(shape, Unsupported):
         return shape
     try:
-        return _Planner(pattern, columns, meta).plan(shape)
+        return _Planner(pattern, columns, meta, identified).plan(shape)
     except _CannotSay as error:
         return error.found
 
