@@ -16,11 +16,10 @@ from headwater.ir.backend import Unsupported
 from headwater.patterns import model
 from headwater.spark.column import Outputs, outputs_of, sql_of
 from headwater.spark.patterns import runs
-from headwater.spark.patterns.windows import lateness
+from headwater.spark.patterns.windows import IN_THE_CALENDAR, TIME, lateness
 from headwater.spark.schema import spark_schema
 from headwater.spark.sql import sql_type, text_literal
 
-TIME = "_t"
 Frame = tuple[Any, Mapping[str, str], Mapping[str, str]]  # with the SQL of its fields and of its meta
 
 
@@ -49,7 +48,7 @@ def _rows(
     listed += [f"{meta['source']} AS {runs.SOURCE}", f"{meta['seq']} AS {runs.SEQ}"]
     listed += [f"unix_micros({meta['time']}) AS {runs.PUBLISHED}" if "time" in meta else f"0L AS {runs.PUBLISHED}"]
     listed += [f"{meta.get('node') or 'CAST(NULL AS STRING)'} AS {runs.NODE}"]
-    placed, kept = [f"{TIME} IS NOT NULL"], ["TRUE"]
+    placed, kept = [IN_THE_CALENDAR], ["TRUE"]
     if channel.key is not None:
         key = _outputs(channel.key, columns, meta, "partition")
         listed += [f"{text} AS _k{at}" for at, text in enumerate(key.fields.values())]

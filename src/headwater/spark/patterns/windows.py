@@ -19,10 +19,11 @@ from headwater.patterns import model
 from headwater.spark.column import outputs_of, sql_of
 from headwater.spark.patterns.shapes import Absence, Fixed, Following, Later, Shape, shape_of
 from headwater.spark.sql import is_sayable, name, sql_type, text_literal
-from headwater.types.model import Record
+from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN, Record
 
 # Names of columns on the way; events' own fields are in a struct, so they cannot clash with these.
 TIME, SOURCE, SEQ, FITS, ROW = "_t", "_s", "_n", "_f", "_x"
+IN_THE_CALENDAR = f"{TIME} BETWEEN {TIMESTAMP_MIN}L AND {TIMESTAMP_MAX}L"  # what is outside of it is no time
 _MEMBERS = {"t": TIME, "s": SOURCE, "n": SEQ, "f": FITS, "e": "_e", "m": "_m"}  # of what is taken along of a row
 _NAMED = re.compile(r"\b_x\d*\.([tsnfem])\b")
 ALL_BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND {} PRECEDING"
@@ -151,7 +152,7 @@ class _Planner:
         first = [f"{time} AS {TIME}", f"{self.meta['source']} AS {SOURCE}", f"{self.meta['seq']} AS {SEQ}"]
         first += [f"{text} AS {key}" for text, key in zip(keys, self.keys, strict=True)]
         first += [f"{self.fits()} AS {FITS}", f"{self.event()} AS _e", f"{self.about()} AS _m"]
-        placed, kept = [f"{TIME} IS NOT NULL"], list[str]()
+        placed, kept = [IN_THE_CALENDAR], list[str]()
         among = self.among()
         for test, column in ((timed, "_tp"), (keyed, "_kp"), (among, "_r")):
             if test is not None:
@@ -405,4 +406,4 @@ def plan(
         return error.found
 
 
-__all__ = ["ROW", "Plan", "lateness", "plan"]
+__all__ = ["IN_THE_CALENDAR", "ROW", "Plan", "lateness", "plan"]
