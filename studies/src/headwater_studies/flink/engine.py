@@ -3,7 +3,8 @@
 Flink is no dependency of Headwater. It runs in an environment of its own, which HEADWATER_FLINK names:
 
     python3.11 -m venv build/flink && build/flink/bin/pip install apache-flink==2.3.0
-    HEADWATER_FLINK=build/flink python -m headwater_studies.flink.comparison
+    HEADWATER_FLINK=build/flink python -m headwater_studies.flink.recording tests/patterns/flink.json
+    HEADWATER_FLINK=build/flink python -m headwater_studies.flink.timing 1000000
 
 It wants Java 11 or 17, and a Python that its release knows (2.3: 3.9 to 3.12).
 """
