@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from headwater.ir.interp import EventContext
@@ -101,6 +101,29 @@ def test_shared_runs_find_the_matches_of_the_definition(pattern: model.Pattern, 
     pattern = replace(pattern, reuse=True)
     runner = fed(pattern, events)
     assume(runner.engine.name == "shared")  # it is not where there would be very many states
+    assert plain(runner.matches()) == expected(pattern, events)
+
+
+@settings(max_examples=25, report_multiple_bugs=False, suppress_health_check=[HealthCheck.filter_too_much])
+@given(
+    patterns(operators=("sequence", "absent"), selections=("any",), after=("no skip",), rounds=False),
+    streams(12),
+    st.data(),
+)
+def test_values_that_compare_are_found_by_their_order(
+    pattern: model.Pattern, events: Events, data: st.DataObject
+) -> None:
+    pattern = replace(pattern, reuse=True)
+    runner = Runner(pattern, mode=data.draw(st.sampled_from(("compiled", "interpreted"))), interpreted=True)
+    assume(runner.engine.name == "shared" and (pattern.conditions or pattern.variables))
+    runner.expect(SOURCES)
+    for event in events:
+        offer(runner, event)
+        if data.draw(st.integers(0, 9)) == 0:
+            kept = runner.snapshot({})
+            runner = Runner(pattern, mode="interpreted", interpreted=True)
+            runner.restore(kept)
+    runner.finish()
     assert plain(runner.matches()) == expected(pattern, events)
 
 

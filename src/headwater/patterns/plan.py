@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from headwater.patterns import model
 from headwater.patterns.automaton import Automaton, automaton
 from headwater.patterns.engine import dag, runs
+from headwater.patterns.engine.index import index_of
 from headwater.patterns.engine.layout import LISTS
 from headwater.patterns.engine.separate import can_separate
 from headwater.patterns.engine.shared import can_share
@@ -50,10 +51,14 @@ def plan(pattern: model.Pattern) -> Plan:
     if can_share(pattern, it):
         states = it.states
         assert states is not None
+        index = index_of(pattern, it)
+        ordered = index is not None and bool(index.columns)
+        what = "one value compares with that of the event before" if ordered else "no condition between elements"
+        open = "and, where values compare, at the logarithm of the runs" if ordered else "however many runs are open"
         return Plan(
             "shared",
-            "no condition between elements, and all matches are taken: runs share what they have in common",
-            f"looks at {len(states) - 1} states at most, however many runs are open; a match costs its events",
+            f"{what}, and all matches are taken: runs share what they have in common",
+            f"looks at {len(states) - 1} states at most, {open}; a match costs its events",
             (LISTS + len(states)) * WORD,
             dag.NODE * WORD,
             f"at most {limits.memory:,} bytes of taken events and {limits.partitions:,} partitions",

@@ -25,10 +25,10 @@ from headwater.patterns import model
 from headwater.patterns.automaton import Automaton, Way
 from headwater.patterns.engine import layout as at
 from headwater.patterns.engine.found import Found
+from headwater.patterns.engine.index import compared
 from headwater.patterns.engine.keys import Keys
 from headwater.patterns.engine.memory import Memory
 from headwater.patterns.engine.partitioned import window_of
-from headwater.patterns.engine.shared import compared
 from headwater.patterns.engine.views import Views
 
 # What a run waits for: a row by ways before or after its point's end, absence until the deadline, or to be taken.

@@ -14,12 +14,13 @@ edges, which have a logarithmic length; usually what is new began latest, and is
 
 from __future__ import annotations
 
-from headwater.native.subset import entry, i64, i64s, kernel
+from headwater.native.subset import entry, i64, i64s, kernel, logical_shift
 from headwater.patterns.engine.layout import (
     ABSENT,
     BEGIN_ONCE,
     BY_ROWS,
     BY_TIME,
+    COLUMNS,
     DONE,
     DUE,
     ENUMERATED,
@@ -28,6 +29,7 @@ from headwater.patterns.engine.layout import (
     FINALS,
     FIRED,
     FIRST,
+    GIVEN_UP,
     LATEST,
     LEAST,
     LISTS,
@@ -65,11 +67,14 @@ from headwater.patterns.engine.partitions import NO_ROOM, locate
 EDGES = 128  # words of `work` for two right edges; each has a length below 64
 
 # A node.
-EVENT, LABEL, PREV, LEFT, RIGHT, RANK, LATEST_START, EARLIEST, NODE = 0, 1, 2, 3, 4, 5, 6, 7, 8
-# A state in the automaton's table: where its entries, killers and skips are.
-ENTRIES, ENTRY_COUNT, KILLERS, KILLER_COUNT, SKIPS, STATE = 0, 1, 2, 3, 4, 5
-# An entry: the element as a set, as a number, the state after it (below 0: none), and whether it may end there.
-ENTRY_MASK, ENTRY_LABEL, ENTRY_TARGET, ENTRY_ENDS, ENTRY = 0, 1, 2, 3, 4
+EVENT, LABEL, PREV, LEFT, RIGHT, RANK, LATEST_START, EARLIEST, OWN_START, VALUE, NODE = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+# A state in the automaton's table: where its entries, killers and skips are, and by which value its tree is ordered
+# (below 0: by none).
+ENTRIES, ENTRY_COUNT, KILLERS, KILLER_COUNT, SKIPS, INDEX, STATE = 0, 1, 2, 3, 4, 5, 6
+# An entry: the element as a set, as a number, the state after it (below 0: none), whether it may end there, and how the
+# value in the tree must compare with which one of the row (0: not at all).
+ENTRY_MASK, ENTRY_LABEL, ENTRY_TARGET, ENTRY_ENDS, ENTRY_COMPARES, ENTRY_VALUE, ENTRY = 0, 1, 2, 3, 4, 5, 6
+LESS, AT_MOST, EQUAL, AT_LEAST, GREATER = 1, 2, 3, 4, 5
 # What is to be enumerated: a node by itself or a whole tree, of runs that began from `SINCE` on and before `UNTIL`.
 FINAL_NODE, FINAL_TREE, SINCE, UNTIL, FINAL_PARTITION, FINAL_TIME, FINAL = 0, 1, 2, 3, 4, 5, 6
 # A match: where its events are in the output, how many, which of the finals it is of, and when it began.
@@ -105,6 +110,8 @@ def node(nodes: i64s, control: i64s, event: i64, label: i64, prev: i64, start: i
     nodes[at + RIGHT] = 0
     nodes[at + RANK] = 1
     nodes[at + LATEST_START] = start if prev == 0 else nodes[prev * NODE + LATEST_START]
+    nodes[at + OWN_START] = nodes[at + LATEST_START]
+    nodes[at + VALUE] = 0
     nodes[at + EARLIEST] = start if prev == 0 else nodes[prev * NODE + EARLIEST]
     return new
 
@@ -113,7 +120,7 @@ def node(nodes: i64s, control: i64s, event: i64, label: i64, prev: i64, start: i
 def own_earliest(nodes: i64s, x: i64) -> i64:
     """The earliest beginning of runs that end in a node, whatever else is in its tree."""
     prev = nodes[x * NODE + PREV]
-    return nodes[x * NODE + LATEST_START] if prev == 0 else nodes[prev * NODE + EARLIEST]
+    return nodes[x * NODE + OWN_START] if prev == 0 else nodes[prev * NODE + EARLIEST]
 
 
 @kernel
@@ -130,7 +137,9 @@ def joined(nodes: i64s, control: i64s, x: i64, left: i64, right: i64) -> i64:
     nodes[at + LEFT] = left if one >= other else right
     nodes[at + RIGHT] = right if one >= other else left
     nodes[at + RANK] = (other if one >= other else one) + 1
-    nodes[at + LATEST_START] = nodes[x * NODE + LATEST_START]
+    nodes[at + LATEST_START] = nodes[x * NODE + OWN_START]
+    nodes[at + OWN_START] = nodes[x * NODE + OWN_START]
+    nodes[at + VALUE] = nodes[x * NODE + VALUE]
     least = own_earliest(nodes, x)
     if left != 0 and nodes[left * NODE + EARLIEST] < least:
         least = nodes[left * NODE + EARLIEST]
@@ -175,6 +184,129 @@ def added(nodes: i64s, control: i64s, work: i64s, tree: i64, x: i64, since: i64)
             nodes[x * NODE + EARLIEST] = nodes[tree * NODE + EARLIEST]
         return x
     return merged(nodes, control, work, tree, x, since)
+
+
+# ── trees by value ──
+#
+# Where a row goes on from runs whose last event compares with it in one value, the tree of the state is a search tree
+# by that value (a treap: priorities are those of the events, mixed), and what fits is one side of a cut. `LATEST_START`
+# is that of the whole tree, `OWN_START` the node's own.
+
+
+@kernel
+def priority(nodes: i64s, x: i64) -> i64:
+    h = (nodes[x * NODE + EVENT] + 1) * -7046029254386353131
+    h = (h ^ logical_shift(h, 32)) * -4417276706812531889
+    return logical_shift(h, 1)
+
+
+@kernel
+def above(nodes: i64s, control: i64s, x: i64, left: i64, right: i64, since: i64) -> i64:
+    """A node over two trees: itself where they are its own, else a copy; one of the trees where it is too old."""
+    if left == nodes[x * NODE + LEFT] and right == nodes[x * NODE + RIGHT]:
+        return x
+    if nodes[x * NODE + OWN_START] < since and (left == 0 or right == 0):
+        return right if left == 0 else left
+    new = control[NODES]
+    control[NODES] = new + 1
+    for k in range(NODE):
+        nodes[new * NODE + k] = nodes[x * NODE + k]
+    nodes[new * NODE + LEFT] = left
+    nodes[new * NODE + RIGHT] = right
+    latest = nodes[x * NODE + OWN_START]
+    least = own_earliest(nodes, x)
+    if left != 0:
+        if nodes[left * NODE + LATEST_START] > latest:
+            latest = nodes[left * NODE + LATEST_START]
+        if nodes[left * NODE + EARLIEST] < least:
+            least = nodes[left * NODE + EARLIEST]
+    if right != 0:
+        if nodes[right * NODE + LATEST_START] > latest:
+            latest = nodes[right * NODE + LATEST_START]
+        if nodes[right * NODE + EARLIEST] < least:
+            least = nodes[right * NODE + EARLIEST]
+    nodes[new * NODE + LATEST_START] = latest
+    nodes[new * NODE + EARLIEST] = least
+    return new
+
+
+@kernel
+def part(nodes: i64s, control: i64s, work: i64s, tree: i64, value: i64, since: i64, upper: i64) -> i64:
+    """Of a tree by value, what is at least `value` (`upper` is 1) or below it (0)."""
+    top = 0
+    x = tree
+    while x != 0:
+        if nodes[x * NODE + LATEST_START] < since:
+            x = 0
+        elif top >= EDGES:
+            control[GIVEN_UP] += 1  # deeper than trees by chance become
+            x = 0
+        else:
+            wanted = 1 if nodes[x * NODE + VALUE] >= value else 0
+            if wanted == upper:
+                work[top] = x
+                top += 1
+            x = nodes[x * NODE + LEFT] if wanted == 1 else nodes[x * NODE + RIGHT]
+    rest = 0
+    while top > 0:
+        top -= 1
+        x = work[top]
+        if upper == 1:
+            rest = above(nodes, control, x, rest, nodes[x * NODE + RIGHT], since)
+        else:
+            rest = above(nodes, control, x, nodes[x * NODE + LEFT], rest, since)
+    if rest != 0 and nodes[rest * NODE + LATEST_START] < since:
+        return 0
+    return rest
+
+
+@kernel
+def beside(nodes: i64s, control: i64s, work: i64s, a: i64, b: i64, since: i64) -> i64:
+    """One tree of two, of which the second has no smaller values."""
+    top = 0
+    while a != 0 and b != 0:
+        if top >= EDGES:
+            control[GIVEN_UP] += 1
+            b = 0
+        elif priority(nodes, a) > priority(nodes, b):
+            work[top] = 2 * a
+            top += 1
+            a = nodes[a * NODE + RIGHT]
+        else:
+            work[top] = 2 * b + 1
+            top += 1
+            b = nodes[b * NODE + LEFT]
+    rest = a if a != 0 else b
+    while top > 0:
+        top -= 1
+        x = work[top] >> 1
+        if work[top] & 1 == 0:
+            rest = above(nodes, control, x, nodes[x * NODE + LEFT], rest, since)
+        else:
+            rest = above(nodes, control, x, rest, nodes[x * NODE + RIGHT], since)
+    return rest
+
+
+@kernel
+def sorted_in(nodes: i64s, control: i64s, work: i64s, tree: i64, x: i64, since: i64) -> i64:
+    """A tree by value with a node that is in none yet."""
+    value = nodes[x * NODE + VALUE]
+    lower = part(nodes, control, work, tree, value, since, 0)
+    upper = part(nodes, control, work, tree, value, since, 1)
+    return beside(nodes, control, work, beside(nodes, control, work, lower, x, since), upper, since)
+
+
+@kernel
+def fitting(nodes: i64s, control: i64s, work: i64s, tree: i64, compares: i64, value: i64, since: i64) -> i64:
+    """Of a tree by value, what compares so with a value."""
+    if compares == LESS:
+        return part(nodes, control, work, tree, value, since, 0)
+    if compares == AT_LEAST:
+        return part(nodes, control, work, tree, value, since, 1)
+    if compares == GREATER:
+        return 0 if value == MOST else part(nodes, control, work, tree, value + 1, since, 1)
+    found = part(nodes, control, work, tree, value, since, 1) if compares == EQUAL else tree
+    return found if value == MOST else part(nodes, control, work, found, value + 1, since, 0)
 
 
 # ── absence ──
@@ -276,13 +408,15 @@ def take(
     nodes: i64s,
     work: i64s,
     finals: i64s,
+    values: i64s,
     control: i64s,
     partition: i64,
     letter: i64,
     event: i64,
     time: i64,
+    here: i64,
 ) -> i64:
-    """One row."""
+    """One row; `here` is where its values are."""
     base = partition * control[STRIDE]
     row = parts[base + ROWS] + 1
     parts[base + ROWS] = row
@@ -307,10 +441,19 @@ def take(
                 at = automaton[head + ENTRIES]
                 for _ in range(automaton[head + ENTRY_COUNT]):
                     if letter & automaton[at + ENTRY_MASK] != 0:
-                        x = node(nodes, control, event, automaton[at + ENTRY_LABEL], tree, 0)
-                        work[pairs + changes] = at
-                        work[pairs + changes + 1] = x
-                        changes += 2
+                        prev = tree
+                        if automaton[at + ENTRY_COMPARES] != 0:
+                            other = here + automaton[at + ENTRY_VALUE]
+                            prev = 0
+                            if values[other + 1] == 1:
+                                how = automaton[at + ENTRY_COMPARES]
+                                prev = fitting(nodes, control, work, tree, how, values[other], since)
+                        if prev != 0:
+                            work[pairs + changes] = at
+                            work[pairs + changes + 1] = node(
+                                nodes, control, event, automaton[at + ENTRY_LABEL], prev, 0
+                            )
+                            changes += 2
                     at += ENTRY
                 bits = 0
                 killer = automaton[head + KILLERS]
@@ -352,9 +495,15 @@ def take(
                     finals[final + UNTIL] = MOST
                     finals[final + FINAL_PARTITION] = partition
                     finals[final + FINAL_TIME] = time
-            if automaton[at + ENTRY_TARGET] >= 0:
-                slot = base + LISTS + automaton[at + ENTRY_TARGET]
-                parts[slot] = added(nodes, control, work, parts[slot], x, since)
+            target = automaton[at + ENTRY_TARGET]
+            if target >= 0:
+                slot = base + LISTS + target
+                index = automaton[target * STATE + INDEX]
+                if index < 0:
+                    parts[slot] = added(nodes, control, work, parts[slot], x, since)
+                elif values[here + index + 1] == 1:
+                    nodes[x * NODE + VALUE] = values[here + index]
+                    parts[slot] = sorted_in(nodes, control, work, parts[slot], x, since)
     if absent != 0 and control[WINDOW_KIND] == BY_ROWS and parts[base + TRAIL] != 0:
         fire(parts, nodes, work, finals, control, partition, since + 1, time)  # this was the last row of those
     return 0
@@ -393,6 +542,7 @@ def step(
     nodes: i64s,
     work: i64s,
     finals: i64s,
+    values: i64s,
     control: i64s,
     rows: i64s,
     first: i64,
@@ -413,11 +563,13 @@ def step(
                 nodes,
                 work,
                 finals,
+                values,
                 control,
                 rows[at + ROW_PARTITION],
                 rows[at + ROW_LETTER],
                 rows[at + ROW_EVENT],
                 rows[at + ROW_TIME],
+                i * control[COLUMNS],
             )
     return count
 
@@ -456,11 +608,12 @@ def enumerate_matches(
             if depth + 1 > control[PATH_ROOM]:
                 return ROOM_PATH
             prev = nodes[x * NODE + PREV]
-            latest = nodes[x * NODE + LATEST_START]
-            if latest < since or nodes[x * NODE + EARLIEST] >= until:
+            latest = nodes[x * NODE + OWN_START]
+            if nodes[x * NODE + LATEST_START] < since or nodes[x * NODE + EARLIEST] >= until:
                 control[STACK_TOP] = top
             else:
-                if prev == 0 and latest < until:
+                whole = 1 if prev == 0 and latest >= since and latest < until else 0
+                if whole == 1:
                     if control[OUT_TOP] + 2 * (depth + 1) > control[OUT_ROOM]:
                         return ROOM_OUT
                     if control[MATCH_TOP] >= control[MATCH_ROOM]:
@@ -476,7 +629,7 @@ def enumerate_matches(
                         stack[top + 1] = depth
                         top += 2
                 if prev == 0:
-                    if latest < until:
+                    if whole == 1:
                         m = control[MATCH_TOP] * MATCH
                         at = control[OUT_TOP]
                         matches[m + MATCH_AT] = at >> 1
@@ -489,7 +642,7 @@ def enumerate_matches(
                             at += 2
                         control[OUT_TOP] = at
                         control[MATCH_TOP] += 1
-                else:
+                elif latest >= since:
                     stack[top] = prev
                     stack[top + 1] = depth + 1
                     top += 2

@@ -1,7 +1,8 @@
 """The shared engine: runs that stand in the same state are one, whatever they have taken (`dag.py`).
 
-It is for patterns without conditions between elements whose matches are all taken. A row costs what the automaton has
-states, an open run nothing; a match costs its events.
+It is for patterns whose matches are all taken, without conditions between elements but one value that compares with one
+of the event just before. A row costs what the automaton has states, an open run nothing, or, where values are compared,
+the logarithm of their number; a match costs its events.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from headwater.patterns.automaton import Automaton, State
 from headwater.patterns.engine import dag, partitions
 from headwater.patterns.engine import layout as at
 from headwater.patterns.engine.found import Found
-from headwater.patterns.engine.partitioned import Partitioned, signed
+from headwater.patterns.engine.index import Index, index_of
+from headwater.patterns.engine.partitioned import ROWS_AT_ONCE, Partitioned, signed
 
 MAX_STATES, MAX_ENTRIES = 256, 1_024  # beyond these, runs are kept apart
 MERGED = 2 * 64  # nodes that putting two trees together may make
@@ -25,24 +27,12 @@ SMALLEST_NODES, SMALLEST_OUT, LARGEST_OUT = 1 << 12, 1 << 12, 1 << 20
 
 def can_share(pattern: model.Pattern, automaton: Automaton) -> bool:
     """Whether the shared engine can run a pattern."""
-    if pattern.after.rule != "no skip" or not pattern.reuse or pattern.conditions:
-        return False
-    if compared(pattern):
+    if pattern.after.rule != "no skip" or not pattern.reuse:
         return False
     states = automaton.states
-    return (
-        states is not None and len(states) <= MAX_STATES and sum(len(state.entries) for state in states) <= MAX_ENTRIES
-    )
-
-
-def compared(pattern: model.Pattern) -> list[model.Variable]:
-    """The variables whose values are compared: bound by several events, and no part of the key."""
-    return [
-        variable
-        for variable in pattern.variables
-        if not variable.key
-        and (len(variable.fields) > 1 or any(pattern.elements[at].multiple for at, _ in variable.fields))
-    ]
+    if states is None or len(states) > MAX_STATES or sum(len(state.entries) for state in states) > MAX_ENTRIES:
+        return False
+    return index_of(pattern, automaton) is not None
 
 
 class SharedEngine(Partitioned):
@@ -58,14 +48,19 @@ class SharedEngine(Partitioned):
         assert states is not None
         super().__init__(pattern, automaton, at.LISTS + len(states), mode)
         control = self.memory["control"]
+        index = index_of(pattern, automaton)
+        assert index is not None
+        self.registers: Index = index
         self.elements = len(automaton.elements)
         entries = sum(len(state.entries) for state in states)
-        need = 2 * entries + (2 * entries + len(states)) * MERGED
+        need = 2 * entries + (2 * entries + len(states)) * MERGED * (5 if index.columns else 1)
+        control[at.COLUMNS] = 2 * len(index.columns)
         control[at.STATES], control[at.NODE_NEED], control[at.FINAL_NEED] = len(states), need, entries + 3
         sizes = {
             "nodes": (SMALLEST_NODES + 2 * need) * dag.NODE,
             "work": dag.EDGES + 2 * (2 * entries + 2 * len(states)) + 2,
             "finals": (SMALLEST_OUT + entries + 3) * dag.FINAL,
+            "values": ROWS_AT_ONCE * 2 * len(index.columns) + 1,
             "stack": SMALLEST_OUT,
             "path": SMALLEST_OUT,
             "out": SMALLEST_OUT,
@@ -73,7 +68,7 @@ class SharedEngine(Partitioned):
         }
         for name, size in sizes.items():
             self.memory[name] = np.zeros(int(size), np.int64)
-        self.memory["automaton"] = table_of(states)
+        self.memory["automaton"] = table_of(states, index)
         self._rooms()
 
     def _rooms(self) -> None:
@@ -144,6 +139,8 @@ class SharedEngine(Partitioned):
             elif not written or len(memory["out"]) < LARGEST_OUT:
                 memory.grow("out", 2 * len(memory["out"]))
             self._rooms()
+        self.given_up += int(control[at.GIVEN_UP])
+        control[at.GIVEN_UP] = 0
         return found
 
     def _matches(self) -> list[Found]:
@@ -188,6 +185,16 @@ class SharedEngine(Partitioned):
             self._give_up(max(1, busy // 2), forget=False)
             left = memory.call(dag.compact, self.keys.count)
 
+    @property
+    def crowded(self) -> bool:
+        return self.keys.crowded or self.registers.crowded
+
+    def trim(self, values: Any = None) -> None:
+        super().trim()
+        nodes = int(self.memory["control"][at.NODES])
+        table = self.memory["nodes"][: nodes * dag.NODE].reshape(-1, dag.NODE)
+        self.registers.trim(table[:, dag.LABEL], table[:, dag.VALUE], values or ())
+
     def compact(self) -> None:
         """Let go of all that no run can use any more."""
         self.memory.grow("marks", int(self.memory["control"][at.NODES]), keep=False)
@@ -204,11 +211,12 @@ class SharedEngine(Partitioned):
         count = self.keys.count
         words = {"parts": count * self.stride, "nodes": int(self.memory["control"][at.NODES]) * dag.NODE}
         kept = [int(self.memory["control"][name]) for name in (at.NODES, at.LATEST)]
-        return [kept, self.keys.dump(), self.memory.dump(words), self.given_up]
+        return [kept, self.keys.dump(), self.memory.dump(words), self.given_up, list(self.registers.texts)]
 
     def load(self, found: list[Any]) -> None:
         """The bytes may come from anyone: links are looked at before a kernel follows them."""
-        (nodes, latest), keys, arrays, given_up = found
+        (nodes, latest), keys, arrays, given_up, texts = found
+        self.registers.texts = {text: number for number, text in enumerate(texts)}
         memory, control = self.memory, self.memory["control"]
         self.keys.load(keys)
         count = self.keys.count
@@ -237,14 +245,17 @@ class SharedEngine(Partitioned):
             raise ExecutionError("snapshot: expected links to nodes of its own, found others")
 
 
-def table_of(states: tuple[State, ...]) -> Any:
+def table_of(states: tuple[State, ...], index: Index) -> Any:
     """The automaton as words: the heads of states, then what they lead to."""
     words = [0] * (len(states) * dag.STATE)
     for state in states:
         head = state.number * dag.STATE
         words[head + dag.ENTRIES], words[head + dag.ENTRY_COUNT] = len(words), len(state.entries)
+        words[head + dag.INDEX] = -1
         for entry in state.entries:
-            words += [signed(1 << entry.element), entry.element, entry.target, int(entry.ends)]
+            compares, before, value = index.comparisons.get(entry.element, (0, -1, 0))
+            words[head + dag.INDEX] = before
+            words += [signed(1 << entry.element), entry.element, entry.target, int(entry.ends), compares, value]
         words[head + dag.KILLERS], words[head + dag.KILLER_COUNT] = len(words), len(state.killers)
         words += map(signed, state.killers)
         words[head + dag.SKIPS] = len(words)

@@ -29,9 +29,9 @@ from headwater.ir.nodes import (
 from headwater.late import np, pc
 from headwater.patterns import model
 from headwater.patterns.engine import registers as r
+from headwater.patterns.engine.index import compared
 from headwater.patterns.engine.keys import words_of
 from headwater.patterns.engine.partitioned import signed
-from headwater.patterns.engine.shared import compared
 from headwater.types.model import BOOL, BYTES, F64, I64, TEXT, TIMESTAMP, Enum, Record, Type, promote
 
 _INTEGER = {"add": r.ADD, "sub": r.SUB, "mul": r.MUL}
