@@ -73,6 +73,11 @@ def show(program: Program) -> str:
     return "\n".join(lines)
 
 
+def show_expr(expr: Expr, variables: tuple[Variable, ...] = ()) -> str:
+    """One expression; `variables` gives slots their names."""
+    return _expr(expr, variables)
+
+
 def _param(param: ParamDecl) -> str:
     match param.kind:
         case "scalar":
