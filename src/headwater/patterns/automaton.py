@@ -206,6 +206,7 @@ class Entry:
 
 
 def mask(elements: Iterator[int] | tuple[int, ...]) -> int:
+    """A set of elements as a word: bit n is element n."""
     found = 0
     for element in elements:
         found |= 1 << element

@@ -10,6 +10,7 @@ SEARCHED = 10_000  # known names that are compared for a suggestion
 
 
 def is_pattern(name: str) -> bool:
+    """Whether a name stands for several channels."""
     return "*" in name
 
 

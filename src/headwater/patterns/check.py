@@ -130,6 +130,8 @@ class _Check:
         self.limits, self.result = limits, result
 
     def run(self, *, whole: bool = True) -> model.Pattern | None:
+        """The checked pattern, or None where there were problems; all that can be found are noted before.
+        `whole=False` checks elements and conditions only, of a text of which some channels are not known."""
         grown = grow(self.written, self.types, self.expressions)
         if grown is None:
             return None
@@ -186,6 +188,7 @@ class _Check:
     # ── names ──
 
     def _subsets(self) -> tuple[model.Subset, ...]:
+        """The names for several elements together. Their events are read through one name, so they are of one type."""
         index = {element.name: at for at, element in enumerate(self.elements) if not element.negative}
         found = []
         for name, members in self.written.subsets.items():
@@ -287,6 +290,8 @@ class _Check:
         )
 
     def _channels(self, keys: Mapping[str, Mapping[str, str]]) -> tuple[tuple[model.Channel, ...], EventType | None]:
+        """What each channel's events are judged by, key, time and among, and the type of the keys. A part of the key
+        is an expression over every channel's events: it has to mean something, and the same type, in all of them."""
         names = sorted({channel for element in self.elements for channel in element.channels})
         parts: dict[str, list[tuple[str, Expr]]] = {name: [] for name in names}
         labels = self._key_labels(list(keys))
@@ -371,6 +376,8 @@ class _Check:
     def _conditions(
         self, bindings: Mapping[str, list[_Binding]], shared: Mapping[str, list[_Binding]]
     ) -> list[model.Condition]:
+        """Take each element's condition apart at `and`: what reads its own event alone becomes the element's
+        condition, which sources can judge; the rest is asked when the last element it names is taken."""
         found: list[model.Condition] = []
         records = self._records()
         for at, atom in enumerate(self.atoms):
@@ -506,6 +513,8 @@ class _Check:
     # ── the result ──
 
     def _measures(self, bindings: Mapping[str, list[_Binding]]) -> tuple[EventType, model.Measures | None]:
+        """The type of the results, and the interest that makes them of a match; without measures a result has a field
+        for each element."""
         given = self.written.measures
         if given is None:
             return event_type(derived(self.elements, self.grown.root, self.result)), None

@@ -25,6 +25,7 @@ INDENT = "    "
 
 
 def describe(pattern: model.Pattern) -> str:
+    """A checked pattern in words, one fact to a line: what it listens to, what it takes, when, and how it runs."""
     return "\n".join(_lines(pattern))
 
 

@@ -198,6 +198,7 @@ class Events:
 
 
 def record_of(channel: model.Channel, event: Event) -> bytes:
+    """Its bytes, whatever form it came in: for snapshots."""
     if isinstance(event.data, tuple):
         batch, at = event.data
         return channel.type.arrow_to_records(batch.slice(at, 1))[0]

@@ -67,11 +67,11 @@ class _Value:
 
 
 class ScopedValueBuilder(_Value, ScopedBuilder):
-    pass
+    """A value that may read other elements: a measure."""
 
 
 class ValueBuilder(_Value, Builder):
-    pass
+    """A value of one event: a part of the key, the time."""
 
 
 @dataclass

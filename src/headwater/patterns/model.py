@@ -141,6 +141,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Leaf:
+    """One event that fits an element."""
+
     element: int
     span: Span = _span
 
@@ -156,6 +158,8 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Either:
+    """One of the parts; those on the left are preferred."""
+
     parts: tuple[Node, ...]
     span: Span = _span
 
@@ -171,6 +175,9 @@ class Both:
 
 @dataclass(frozen=True)
 class Repeat:
+    """The part, again and again: at least `least` rounds, at most `most` (None: any number), by `step` from one to the
+    next. `greedy`: another round is preferred to going on."""
+
     part: Node
     least: int
     most: int | None
@@ -296,6 +303,9 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 def _canonical(pattern: Pattern) -> list[Any]:
+    """What a pattern means, as plain values in one form: spans and texts are left out, the order of channels and
+    conditions does not count. Two patterns with the same form have the same matches, with the same identities."""
+
     def mark(interest: Interest | None) -> bytes | None:
         return None if interest is None else interest.fingerprint
 

@@ -508,6 +508,7 @@ def engine_for(
 
 
 def signed_letter(letter: int) -> int:
+    """A set of elements as a kernel has it: one that a matcher found may have its 64th bit set."""
     return signed(letter) if letter >= 0 else letter
 
 

@@ -68,6 +68,8 @@ class ScopedBuilder(Builder):
         return self._element(name, span) if name in self.scope.names else None
 
     def field(self, name: str, span: Span) -> Expr:
+        """What a bare name means: a field of the own event, a variable, or an element. A name with several meanings is
+        a problem, not a choice: `input.` in front says that the field is meant."""
         own = self.scope.own
         of_own = own is not None and name in own.by_name
         meanings = [

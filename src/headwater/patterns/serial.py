@@ -161,6 +161,8 @@ class _Reader:
         self.used: set[str] = set()
 
     def pattern(self, form: list[Any]) -> model.Pattern:
+        """Read the parts in the order in which later ones refer to earlier ones, each checked as it is read: the bytes
+        may come from anywhere."""
         (
             _,
             result,
@@ -335,6 +337,7 @@ class _Reader:
     # ── the tree ──
 
     def node(self, entry: Any, depth: int) -> model.Node:
+        """A part of the tree and what it contains; a kind is a number, the meaning of the rest follows from it."""
         if depth > MAX_DEPTH:
             _wrong("a tree that nests less deeply")
         parts = _list(entry, "a part of the tree")

@@ -118,6 +118,8 @@ def _elements(node: Node) -> set[int]:
 
 
 def _visit(node: Node, prior: set[int], found: Order) -> None:
+    """Go through the tree in the order of its events, noting for each element which ones may have been taken before
+    it; `prior` are those before this part."""
     match node:
         case Leaf(element=element):
             found.before.setdefault(element, set()).update(prior)

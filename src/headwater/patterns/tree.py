@@ -87,6 +87,8 @@ class _Grower:
     # ── nodes ──
 
     def node(self, node: written.Node, depth: int, *, top: bool = False) -> model.Node | None:
+        """Grow one part; None where it has a problem that leaves nothing to go on with. `top`: a `without` at its end
+        is one until the window ends."""
         if depth > MAX_DEPTH:
             self.problem(node.span, f"this nests deeper than {MAX_DEPTH}", hint="write it with fewer parentheses")
             raise _TooMuch
@@ -148,6 +150,7 @@ class _Grower:
         return found[0] if len(found) == 1 else model.Both(found, model.Step(selection), node.span)
 
     def repeat(self, node: written.Repeat, depth: int) -> model.Node | None:
+        """A repetition with bounds that make sense; its part is grown first, so that its problems are told as well."""
         part = self.node(node.part, depth + 1)
         least, most = node.least, node.most
         if least < 0 or (most is not None and (most < least or most < 1)):
@@ -170,6 +173,8 @@ class _Grower:
         return model.Repeat(part, least, most, model.Step(node.selection), node.greedy, node.span)
 
     def sequence(self, node: written.Sequence, depth: int, *, top: bool) -> model.Node | None:
+        """Elements and the steps between them; what may not come between two is part of the step that it stands in,
+        and what stands last is absent until the window ends."""
         parts: list[model.Node] = []
         steps: list[model.Step] = []
         pending: list[int] = []
@@ -252,6 +257,8 @@ class _Grower:
     # ── elements ──
 
     def element(self, atom: written.Atom, *, negative: bool) -> int:
+        """The number of an atom's element, a new one unless the same words were there before (`A B A` has two
+        elements)."""
         name = atom.name
         if name is not None:
             at = next((at for at, element in enumerate(self.elements) if element.name == name), None)

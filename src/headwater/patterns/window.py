@@ -16,6 +16,8 @@ SECOND = 1_000_000  # microseconds
 
 
 class Notes(Protocol):
+    """Where parameters are looked up, and problems told."""
+
     params: Any
     used: set[str]
 

@@ -96,6 +96,8 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Either:
+    """`p | q`; those on the left are preferred."""
+
     parts: tuple[Node, ...]
     span: Span = _span
 
@@ -167,6 +169,8 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
+    """A pattern as somebody wrote it, in whichever notation: nothing of it has been checked."""
+
     root: Node
     window: Window | None = None
     partition: tuple[Condition, ...] = ()

@@ -87,6 +87,8 @@ class _Writer:
             self.statement(statement)
 
     def statement(self, node: ast.stmt) -> None:
+        """Write one statement. A block that has ended (`return`, `break`, a branch of which both sides leave) takes no
+        instruction after it, as LLVM demands: `fn.ended` says so."""
         fn = self.fn
         match node:
             case ast.Assign(targets=[target], value=value):
@@ -208,6 +210,8 @@ class _Writer:
     # ── expressions ──
 
     def value(self, node: ast.expr) -> str:
+        """Write an expression; the name of the register or the literal that has its value. What the checker could
+        compute is a literal."""
         fn = self.fn
         constant = self.checked.values.get(id(node))
         if constant is not None:
@@ -307,6 +311,8 @@ class _Writer:
         return f"{_LLVM[kind]} {self.value(node)}"
 
     def builtin(self, name: str, values: list[str], kinds: list[str]) -> str:
+        """Write a call of one of the language's own functions, with exactly the meaning that `numbers.py` gives it in
+        CPython: NaN has one form, conversions saturate."""
         fn, module, x = self.fn, self.module, values[0]
         match name:
             case "int":

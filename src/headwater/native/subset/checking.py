@@ -147,6 +147,8 @@ class _Checker:
         return known, ended
 
     def statement(self, node: ast.stmt, known: set[str]) -> tuple[set[str], bool]:
+        """Check one statement where the names `known` are surely set; those that are so after it, and whether nothing
+        can follow it. A name that is set in one branch only is not known after both."""
         match node:
             case ast.Assign(targets=[ast.Name(id=name) as target], value=value):
                 return known | {self.assign(target, name, self.value(value, known))}, False
@@ -260,6 +262,8 @@ class _Checker:
         return kind
 
     def kind(self, node: ast.expr, known: set[str]) -> str:
+        """The kind of an expression's value, i64, f64 or a truth value; raises at what is not of the language. There
+        are no conversions that are not written."""
         match node:
             case ast.Constant(value=bool()):
                 raise self.stop(node, f"expected a number, found {node.value!r}")

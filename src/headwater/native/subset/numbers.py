@@ -87,10 +87,12 @@ def wrap(x: int) -> int:
 
 
 def wrap32(x: int) -> int:
+    """The lower 32 bits as a signed number: what storing into an array of i32 keeps."""
     return ((x + (1 << 31)) & 0xFFFF_FFFF) - (1 << 31)
 
 
 def divide(a: float, b: float) -> float:
+    """Division as processors do it: by zero it is infinite or NaN, where Python raises."""
     if b == 0.0:
         if a == 0.0 or a != a:
             return math.nan
@@ -106,4 +108,5 @@ def truncated(x: float) -> int:
 
 
 def negative_index(index: int) -> int:
+    """Refuse an index that Python would count from the end, and compiled code would read outside the array."""
     raise IndexError(f"index {index}: expected 0 or more")

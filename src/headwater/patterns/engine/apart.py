@@ -39,6 +39,8 @@ Fields = Callable[[int], tuple[dict[str, Any], Any]]
 
 @dataclass(slots=True)
 class Run:
+    """One way to go on: the point reached, what it waits for there, the events taken on the way."""
+
     point: int
     waits: int
     ways: int  # a set of the point's ways
@@ -48,6 +50,8 @@ class Run:
 
 @dataclass(slots=True)
 class Group:
+    """The runs that began with one row, the preferred first: their window ends together."""
+
     row: int
     time: int
     runs: list[Run]
@@ -55,6 +59,8 @@ class Group:
 
 @dataclass(slots=True)
 class Partition:
+    """The rows of one key so far and what is open among them. `used` are events that no later match may have."""
+
     rows: int = 0
     started: bool = False
     floor: int = 0
@@ -63,6 +69,9 @@ class Partition:
 
 
 class ApartEngine:
+    """In plain Python, with the events themselves at hand: for conditions that kernels cannot ask (text that is cut,
+    records within records), for `reuse=False`, and to compare the kernels with."""
+
     name = "apart"
 
     def __init__(
@@ -99,6 +108,8 @@ class ApartEngine:
     # ── rows ──
 
     def feed(self, rows: Any, keys: Any, values: Any = None) -> list[Found]:
+        """Take rows in order; what was found. A row of a partition that has nothing open, and that begins nothing,
+        leaves no trace."""
         found: list[Found] = []
         words = self.keys.words
         first = self.automaton.first
@@ -137,6 +148,8 @@ class ApartEngine:
     def _row(
         self, partition: Partition, key: tuple[int, ...], letter: int, event: int, time: int, found: list[Found]
     ) -> None:
+        """One row of a partition: what is over ends, what is open goes on, a new group begins, then matches that
+        nothing earlier can forestall any more are taken."""
         partition.rows += 1
         row = partition.rows
         self._expire(partition, key, row, time, found)

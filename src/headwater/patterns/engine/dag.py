@@ -195,6 +195,8 @@ def added(nodes: i64s, control: i64s, work: i64s, tree: i64, x: i64, since: i64)
 
 @kernel
 def priority(nodes: i64s, x: i64) -> i64:
+    """The rank of a node in a tree by value: random, so that trees stay shallow, but made of the event's number, so
+    that the same rows give the same tree after a restart."""
     h = (nodes[x * NODE + EVENT] + 1) * -7046029254386353131
     h = (h ^ logical_shift(h, 32)) * -4417276706812531889
     return logical_shift(h, 1)
@@ -379,6 +381,7 @@ def fire(
 
 @kernel
 def begin_partition(parts: i64s, control: i64s, partition: i64) -> i64:
+    """Clear the words of a partition that has just got its place, which another may have had before."""
     base = partition * control[STRIDE]
     for k in range(control[STRIDE]):
         parts[base + k] = 0

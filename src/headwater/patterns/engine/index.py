@@ -171,6 +171,8 @@ def index_of(pattern: model.Pattern, automaton: Automaton) -> Index | None:
 
 
 def _of_condition(pattern: model.Pattern, condition: model.Condition) -> tuple[int, str, int, Column, Column] | None:
+    """A condition that compares one value of its element with one of an element before it, as (element, comparison,
+    the other, its column, the own column), the other's value on the left; None for any other."""
     program = condition.interest.executed.program
     body = program.body
     if len(condition.elements) != 1 or len(body) != 1 or not isinstance(body[0], Return):

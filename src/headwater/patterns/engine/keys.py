@@ -152,6 +152,8 @@ class Keys:
         )]  # fmt: skip
 
     def load(self, found: list[Any]) -> None:
+        """Take keys from a snapshot. Its bytes may come from elsewhere: numbers that would lead kernels outside their
+        arrays are refused here."""
         count, free, values, arrays = found
         control = self.memory["control"]
         if not (0 <= count <= self.limit and 0 <= free <= count):

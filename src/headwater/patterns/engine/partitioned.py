@@ -135,6 +135,7 @@ class Partitioned:
 
 
 def window_of(pattern: model.Pattern) -> tuple[int, int]:
+    """The kind of a pattern's window and how long it is, in microseconds or rows, as kernels have it."""
     window = pattern.window
     if window is None:
         return at.NO_WINDOW, 0

@@ -18,6 +18,7 @@ ABSENT_KEY = -1
 
 @kernel
 def key_hash(keys: i64s, at: i64, words: i64) -> i64:
+    """Mix the words of a key: every bit counts, as keys are often small numbers in a row."""
     h = 0
     for k in range(words):
         h = (h ^ keys[at + k]) * _MIX
@@ -28,6 +29,8 @@ def key_hash(keys: i64s, at: i64, words: i64) -> i64:
 
 @kernel
 def same_key(keys: i64s, wanted: i64s, partition: i64, at: i64, words: i64) -> i64:
+    """Whether a partition has the key that is wanted, word for word; floats have one form each, so this is
+    equality."""
     for k in range(words):
         if keys[partition * words + k] != wanted[at + k]:
             return 0

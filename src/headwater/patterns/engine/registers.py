@@ -107,6 +107,7 @@ def take_registers(
 
 @kernel
 def compared(kind: i64, x: i64, y: i64) -> i64:
+    """1 if a comparison of integers holds; `kind` is the tape's word for it."""
     if kind == EQ:
         return 1 if x == y else 0
     if kind == NE:
@@ -122,6 +123,7 @@ def compared(kind: i64, x: i64, y: i64) -> i64:
 
 @kernel
 def compared_floats(kind: i64, x: f64, y: f64) -> i64:
+    """1 if a comparison of floats holds; with NaN only `!=` does."""
     if kind == EQ_F:
         return 1 if x == y else 0
     if kind == NE_F:

@@ -96,6 +96,7 @@ OUT_MATCH_AT, OUT_MATCH_LENGTH, OUT_MATCH_FOUND, OUT_MATCH = 0, 1, 2, 3
 
 @kernel
 def new_run(cells: i64s, control: i64s, point: i64, waits: i64, ways: i64, node: i64) -> i64:
+    """A run in a free cell. That there is one was seen to before the row (`run_rows`): nothing fails half way."""
     run = control[FREE_CELL]
     if run != 0:
         control[FREE_CELL] = cells[run * RUN + NEXT]
@@ -153,6 +154,7 @@ def drop_first(parts: i64s, groups: i64s, cells: i64s, control: i64s, base: i64)
 
 @kernel
 def new_group(parts: i64s, groups: i64s, control: i64s, base: i64, row: i64, time: i64) -> i64:
+    """A group at the end of its partition's list; the first one says when the partition is due."""
     group = control[FREE_GROUP]
     if group != 0:
         control[FREE_GROUP] = groups[group * GROUP + GROUP_NEXT]
@@ -404,6 +406,7 @@ def mature(
 
 @kernel
 def hand_over(parts: i64s, cells: i64s, found: i64s, control: i64s, base: i64, run: i64) -> i64:
+    """Note a match that is certain; its events are written out later, together (`write_found`)."""
     f = control[FINALS] * FOUND
     control[FINALS] += 1
     found[f + FOUND_NODE] = cells[run * RUN + NODE_OF]
@@ -545,6 +548,9 @@ def take_row(
     time: i64,
     at: i64,
 ) -> i64:
+    """One row of a partition, in the same order as `ApartEngine._row`: groups whose window is over end, the others go
+    on, a new one begins, what is certain is taken; beyond the partition's limit of runs the oldest groups are given
+    up."""
     base = partition * control[STRIDE]
     row = parts[base + ROWS] + 1
     parts[base + ROWS] = row

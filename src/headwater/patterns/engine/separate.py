@@ -34,10 +34,14 @@ _RULES = {
 
 
 def can_separate(pattern: model.Pattern, automaton: Automaton) -> bool:
+    """Whether the kernels of runs can run it: a set of a point's ways is one word, and events may be used again."""
     return pattern.reuse and all(len(point.ways) <= MAX_WAYS for point in automaton.points)
 
 
 class SeparateEngine(Partitioned):
+    """Runs apart from each other, in kernels: for conditions between elements that no index answers, and where one
+    match decides where the next may begin. A row costs what its partition has runs open."""
+
     name = "separate"
     placing, idling = runs.place_rows, runs.idle_partitions
     modules = partitions.__name__, runs.__name__
@@ -296,6 +300,7 @@ class SeparateEngine(Partitioned):
         self.keys.renew(self._parts()[:, at.LIVE])
 
     def _check(self, nodes: int, cells: int, groups: int, partitions: int) -> None:
+        """Refuse a snapshot whose numbers would lead kernels outside their arrays or round in circles."""
         memory, control = self.memory, self.memory["control"]
         table = memory["nodes"][: nodes * runs.NODE].reshape(-1, runs.NODE)
         run = memory["cells"][: cells * runs.RUN].reshape(-1, runs.RUN)

@@ -151,6 +151,8 @@ class _Writer:
         self.deepest = 0
 
     def run(self) -> Registers:
+        """Lay out what runs remember, and write for each element what it is asked and what it changes; raises
+        `Unsupported` where a condition needs more than words."""
         pattern, out = self.pattern, self.out
         conditions: dict[int, list[tuple[int, list[int]]]] = {}
         for condition in pattern.conditions:
@@ -283,6 +285,8 @@ class _Writer:
         return tape
 
     def write(self, e: Expr, tape: list[int], views: dict[str, model.View], params: Any, depth: int) -> None:
+        """Write an expression after what is on the tape, operands before operators; `depth` is how many values lie on
+        the stack before it."""
         self.deepest = max(self.deepest, depth)
         if depth > r.STACK:
             raise Unsupported("a condition is nested too deeply")

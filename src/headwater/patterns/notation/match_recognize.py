@@ -199,6 +199,7 @@ class _Reader:
     # ── clauses ──
 
     def _cut_clauses(self, end: int) -> None:
+        """Find where clauses begin and end before reading any: a mistake in one then hides none in the others."""
         words, depth = self.words, 0
         begun: tuple[str, Word, int] | None = None
         while words.at < end:
@@ -264,6 +265,8 @@ class _Reader:
     # ── the whole ──
 
     def _pattern(self, opened: Word) -> Pattern | None:
+        """Read the clauses, names first: whether DEFINE and MEASURES make sense depends on the variables and
+        subsets."""
         words = self.words
         root = self._root(opened)
         subsets = self._read("SUBSET", self._subsets, dict[str, tuple[str, ...]]())
@@ -380,6 +383,8 @@ class _Reader:
         return (None, path) if path == "meta.time" else (Condition(path, column), path)
 
     def _ordered(self, end: int, hint: str) -> Span | None:
+        """The place of the time in ORDER BY. Source and number may follow it, as that is the order anyhow; nothing
+        else may."""
         words = self.words
         parts = self._listed(end)
         found: Span | None = None
@@ -417,6 +422,7 @@ class _Reader:
     # ── DEFINE, SUBSET ──
 
     def _definitions(self, terms: Terms, root: Node | None, end: int) -> dict[str, Condition]:
+        """The conditions of DEFINE by variable. A mistake in one does not keep the others from being read."""
         words, found = self.words, dict[str, Condition]()
         seen = set[str]()
         for start, stop in self._listed(end):

@@ -57,6 +57,7 @@ def var(name: str) -> Variable:
 
 
 def param(name: str) -> Parameter:
+    """A value that is given, or changed, when the pattern runs; in text, `:name`."""
     return Parameter(name)
 
 
@@ -203,6 +204,7 @@ def seq(*parts: Expression, selection: Selection = "any") -> Expression:
 
 
 def either(*parts: Expression) -> Expression:
+    """One of these: `a | b`, for more than two or a list of them."""
     nodes = _parts(parts, "either")
     return Expression(nodes[0] if len(nodes) == 1 else written.Either(nodes))
 

@@ -32,6 +32,7 @@ def show(pattern: Pattern) -> str:
 
 
 def _clauses(pattern: Pattern) -> Iterator[str]:
+    """What stands after the expression, leaving out what is as it would be without being said."""
     window = pattern.window
     if window is not None:
         if window.parameter is not None:

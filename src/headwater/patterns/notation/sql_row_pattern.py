@@ -137,6 +137,8 @@ class RowPattern:
         return node
 
     def _permuted(self) -> Node | None:
+        """PERMUTE(…): variables alone become one node, in any order; larger parts are written out in all orders, which
+        is why there may not be many."""
         words, first = self.words, self.words.take()
         words.take()
         parts = [self._alternation()]
@@ -176,6 +178,7 @@ class RowPattern:
         return Repeat(part, least, most, "strict", greedy, span)
 
     def _bounds(self) -> tuple[int, int | None] | None:
+        """How often the part before is repeated, None without a quantifier. `{-` begins an exclusion, not a number."""
         words = self.words
         for mark, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if words.taken_mark(mark):

@@ -170,6 +170,8 @@ class Terms:
     # ── words ──
 
     def _word(self) -> None:
+        """Go past one word of an expression; what our language says differently is noted as an edit, in place, so that
+        the places of problems stay those of the text."""
         words = self.words
         word, following = words.word, self._ahead()
         if word.is_mark("||"):

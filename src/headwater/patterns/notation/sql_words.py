@@ -75,6 +75,8 @@ class Words:
     # ── from characters to words ──
 
     def _cut(self) -> list[Word]:
+        """Cut the text into words with their places. A strange character is a problem of its own and is left out, so
+        that the rest is still read."""
         text, at, words = self.text, 0, list[Word]()
         while at < len(text):
             found = _WORDS.match(text, at)

@@ -350,6 +350,8 @@ class _Reader:
     # ── atoms ──
 
     def atom(self) -> Atom:
+        """`name: channel(arguments){condition}`, of which only the channel must be there. Braces may also hold the
+        rounds of a repetition, `{2,3}`: those are left to who reads repetitions."""
         self.blank()
         start = self.at
         name = self.name_ahead()

@@ -53,6 +53,7 @@ def pack(pattern: model.Pattern) -> bytes:
 
 
 def unpack(package: bytes) -> model.Pattern:
+    """The pattern in a package, with its parameters: what a worker does before its first row."""
     wire = msgspec.msgpack.decode(package, type=_Wire)
     params = dict(wire.values) | {name: frozenset(members) for name, members in wire.sets.items()}
     params |= {name: dict(entries) for name, entries in wire.maps.items()}

@@ -44,12 +44,16 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class Later:
+    """The first event of a partition that fits `first`, with each later one that fits `second`."""
+
     first: int
     second: int
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
+    """An event after which none of `absent` comes until the window ends."""
+
     first: int
     absent: tuple[int, ...]
 

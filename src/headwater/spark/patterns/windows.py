@@ -146,6 +146,8 @@ class _Planner:
     # ── the whole ──
 
     def plan(self, shape: Shape) -> Plan:
+        """The plan of a shape: what each row is given, which rows stay, which windows look at the rows around it, and
+        which rows are matches."""
         time, timed = self.times()
         keys, keyed = self.key()
         self.keys = [f"_k{at}" for at in range(len(keys))]
@@ -325,6 +327,7 @@ def _fixed(planner: _Planner, shape: Shape) -> _Made:
 
 
 def _following(planner: _Planner, shape: Shape) -> _Made:
+    """Look back over the partition from its end: the next row that fits is the last one seen."""
     assert isinstance(shape, Following)
     windows, tests = planner.begins(shape.first)
     frame = ALL_BEFORE.format(shape.least + 1)
