@@ -50,6 +50,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("queues",),
         ("channel+contract+source+subscription",),
         ("correlation", "registration", "report_collection", "shutdown", "timer_events", "warning"),
+        ("patterns",),
         ("node",),
         ("replay",),
     ),

@@ -20,6 +20,7 @@ _check()
 if TYPE_CHECKING:
     from headwater.channel import About, Channel, Config, Queue, Source, Subscription
     from headwater.channel.options.delivery import BestEffort, Reliable
+    from headwater.channel.options.pattern_limits import Patterns
     from headwater.errors import HeadwaterError, HeadwaterWarning
     from headwater.explanation import explain
     from headwater.federation.network import Network
@@ -41,6 +42,7 @@ __all__ = [
     "Log",
     "Network",
     "Node",
+    "Patterns",
     "Queue",
     "Reliable",
     "Source",
@@ -66,6 +68,7 @@ __all__ = [
 _MODULES = {
     "headwater.channel": "About Channel Config Queue Source Subscription",
     "headwater.channel.options.delivery": "BestEffort Reliable",
+    "headwater.channel.options.pattern_limits": "Patterns",
     "headwater.errors": "HeadwaterError HeadwaterWarning",
     "headwater.explanation": "explain",
     "headwater.federation.network": "Network",

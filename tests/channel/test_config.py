@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.channel.options.config import STRATEGIES, AsyncLoop, ByDeadline, ByPriority, Config, Inline, Pool, Queue
+from headwater.channel.options.pattern_limits import Patterns
 from headwater.channel.time.clock import SystemClock
 from headwater.errors import ConfigError, HeadwaterError, ServiceError
 from headwater.store.log import Log
@@ -119,7 +120,9 @@ def test_what_holds_can_be_shown() -> None:
     assert str(Config(name="dublin", dispatch=Pool(maximum=4))) == (
         'name = "dublin"\nfailures = 10\nhistory = 0\nclose_timeout = 30.0\n\n'
         '[dispatch]\nstrategy = "pool"\nminimum = 1\nmaximum = 4\nlow = 0\nhigh = 0\nidle = 5.0\n\n'
-        '[queue]\nlimit = 1024\npolicy = "block"\nwait = 30.0\n'
+        '[queue]\nlimit = 1024\npolicy = "block"\nwait = 30.0\n\n'
+        "[patterns]\npartitions = 100000\nruns_per_partition = 10000\nruns = 1000000\nmemory = 268435456\n"
+        "foreign = 100\nlease = 30.0\nkeep_events = 10000\nkeep_seconds = 5.0\n"
     )
     assert "wait" not in str(Config(queue=Queue(policy="fail")))
 
@@ -155,6 +158,13 @@ logs = st.builds(
     keep_seconds=st.none() | positive,
     keep_bytes=st.none() | st.integers(0, 1 << 40),
 )
+limits = st.builds(
+    Patterns,
+    partitions=st.integers(1, 10**6),
+    memory=st.integers(1 << 16, 1 << 40),
+    foreign=st.integers(0, 1000),
+    lease=st.floats(0.001, 1e6) | st.integers(1, 1000),
+)
 configs = st.builds(
     Config,
     name=st.none() | st.from_regex(r'\A[\w"\\.-]{1,20}\Z'),
@@ -164,6 +174,7 @@ configs = st.builds(
     history=st.integers(0, 10_000_000),
     close_timeout=seconds,
     log=st.none() | logs,
+    patterns=limits,
 )
 
 
@@ -179,14 +190,18 @@ def test_no_field_is_left_out() -> None:
               rest_seconds=6.0, keep_seconds=4.0, keep_bytes=5)  # fmt: skip
     queue = Queue(limit=7, policy="block", wait=1.5)
     pool = ByPriority(minimum=2, maximum=5, low=1, high=3, idle=0.5)
-    config = Config(name="n", dispatch=pool, queue=queue, failures=3, history=77, close_timeout=1.25, log=log)
-    for value in (config, log, queue, pool):
+    patterns = Patterns(partitions=1, runs_per_partition=2, runs=3, memory=1 << 20, foreign=5, lease=6, keep_events=7,
+                        keep_seconds=8)  # fmt: skip
+    config = Config(
+        name="n", dispatch=pool, queue=queue, failures=3, history=77, close_timeout=1.25, log=log, patterns=patterns
+    )
+    for value in (config, log, queue, pool, patterns):
         default = type(value)("other") if value is log else type(value)()
         same = [item.name for item in fields(value) if getattr(value, item.name) == getattr(default, item.name)]
         assert same in ([], ["policy"])
     text = config.to_toml()
     assert Config.parse(text) == config
-    named = {item.name for value in (config, log, queue, pool) for item in fields(value)}
+    named = {item.name for value in (config, log, queue, pool, patterns) for item in fields(value)}
     assert all(re.search(rf"^(\[{name}\]|{name} = )", text, re.MULTILINE) for name in named), text
 
 
@@ -207,6 +222,7 @@ def test_all_problems_at_once_each_with_its_place(tmp_path: Path) -> None:
         'did you mean "drop_oldest"?',
         f"{path}: [queue] limit: expected a whole number from 1 to 2147483647, found 0",
         f"{path}: nme: expected one of the settings name, failures, history, close_timeout, dispatch, queue, log, "
+        "patterns, "
         'found "nme" = "x"; did you mean "name"?',
         f"{path}: failures: expected a whole number from 0 to 2147483647, found -1",
     ]
@@ -268,6 +284,8 @@ def test_all_problems_at_once_each_with_its_place(tmp_path: Path) -> None:
         ),
         ("dispatch = 3", "[dispatch]: expected a table, or the name of a strategy, found 3"),
         ("queue = 'block'", '[queue]: expected a table, found "block"'),
+        ("patterns = 3", "[patterns]: expected a table, found 3"),
+        ("[patterns]\nlease = 0", "[patterns] lease: expected a number of seconds, above 0 to a year, found 0"),
         (
             "[queue]\npolicy = 'drop_newest'\nwait = 3",
             '[queue] wait: expected no setting, for only policy "block" waits, found 3; '

@@ -33,6 +33,7 @@ from headwater.channel.dispatch.dispatcher import Dispatcher, InlineDispatcher
 from headwater.channel.dispatch.event_loop import LoopDispatcher
 from headwater.channel.dispatch.pool import Arrival, ThreadDispatcher, Urgency, by_deadline, by_priority
 from headwater.channel.names import Pattern
+from headwater.channel.options.pattern_limits import Patterns
 from headwater.channel.options.settings import (
     Choice,
     Count,
@@ -241,6 +242,7 @@ class Config:
     `failures`: how many times in a row a handler may raise before its subscription is paused; 0: as often as it likes.
     `history`: events that each source remembers, for sinks that ask for the past when they come.
     `log`: a Log, or the path of a folder; where and how what the node's sources publish is logged.
+    `patterns`: what patterns may take here, and how often their state is kept.
     `close_timeout`: seconds that closing the node takes at most; what has not been delivered by then is dropped.
     """
 
@@ -251,6 +253,7 @@ class Config:
     history: int = 0
     close_timeout: float = 30.0
     log: Log | None = None
+    patterns: Patterns = field(default_factory=Patterns)
 
     settings: ClassVar[Settings] = Settings(
         name=Name(), failures=Count(0), history=Count(0, 10_000_000), close_timeout=Seconds()
@@ -268,6 +271,8 @@ class Config:
             found.append(ConfigProblem(f"{place} dispatch", f"one of {names}", show(value["dispatch"])))
         if "queue" in value and not isinstance(value["queue"], Queue):
             found.append(ConfigProblem(f"{place} queue", "a Queue", show(value["queue"])))
+        if "patterns" in value and not isinstance(value["patterns"], Patterns):
+            found.append(ConfigProblem(f"{place} patterns", "a Patterns", show(value["patterns"])))
         if not isinstance(value.get("log"), Log | None):
             found.append(ConfigProblem(f"{place} log", "a Log or None", show(value["log"])))
         return found
@@ -306,14 +311,15 @@ class Config:
         parts: dict[str, Any] = {}
         if "dispatch" in values:
             parts["dispatch"] = _read_dispatch(values.pop("dispatch"), prefix, problems)
-        if "queue" in values:
-            queue = values.pop("queue")
-            parts["queue"] = (
-                queue if isinstance(queue, Queue) else _read_table(Queue, queue, f"{prefix}[queue]", problems)
-            )
+        for name, kind in (("queue", Queue), ("patterns", Patterns)):
+            if name in values:
+                given = values.pop(name)
+                whole = isinstance(given, kind)
+                parts[name] = given if whole else _read_table(kind, given, f"{prefix}[{name}]", problems)
         if "log" in values:
             parts["log"] = _read_log(values.pop("log"), f"{prefix}[log]", problems)
-        problems += cls.settings.problems(values, f"{place or 'configuration'}:", known=("dispatch", "queue", "log"))
+        known = ("dispatch", "queue", "log", "patterns")
+        problems += cls.settings.problems(values, f"{place or 'configuration'}:", known=known)
         if problems:
             raise ConfigError(problems, _title(problems, place))
         return cls(**values, **parts)
@@ -323,6 +329,7 @@ class Config:
         lines = _lines(self)
         lines += ["", "[dispatch]", f'strategy = "{self.dispatch.name}"', *_lines(self.dispatch)]
         lines += ["", "[queue]", *_lines(self.queue)]
+        lines += ["", "[patterns]", *_lines(self.patterns)]
         if self.log is not None:
             lines += ["", "[log]", *_log_lines(self.log)]
         return "\n".join(lines) + "\n"
@@ -387,7 +394,9 @@ def _read_dispatch(found: Any, prefix: str, problems: list[ConfigProblem]) -> An
     return _read_table(cls, values, place, problems)
 
 
-def _read_table(cls: type[Queue] | type[Dispatch], found: Any, place: str, problems: list[ConfigProblem]) -> Any:
+def _read_table(
+    cls: type[Queue] | type[Dispatch] | type[Patterns], found: Any, place: str, problems: list[ConfigProblem]
+) -> Any:
     if not isinstance(found, Mapping):
         problems.append(ConfigProblem(place, "a table", show(found)))
         return None

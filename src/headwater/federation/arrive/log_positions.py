@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Protocol, cast
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
+from headwater.channel.queues.position_keys import key_of, prefix_of
 from headwater.federation.demand.demand import sinks_behind
 
 if TYPE_CHECKING:
@@ -22,16 +23,6 @@ MOST_SOURCES = 65_536  # sources that are remembered
 
 ByTag = dict[int, int]
 BySource = dict[str, ByTag]
-
-
-def prefix_of(node: str, log: str) -> str:
-    """What keys of a log's sources begin with. The node's name is in it, which others cannot take with certificates."""
-    return f"log/{quote(node, safe='')}/{log}/"
-
-
-def key_of(node: str, log: str, source: str) -> str:
-    """A source for good, whatever process or key its node has."""
-    return prefix_of(node, log) + quote(source, safe="")
 
 
 def _streams(demand: Demand) -> list[int]:

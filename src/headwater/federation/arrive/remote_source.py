@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from headwater.channel.queues.forms import fitting
 from headwater.channel.queues.mailbox import dispatch_all
+from headwater.channel.queues.position_keys import key_of
 from headwater.channel.routing.attachment import Attachment
 from headwater.channel.routing.fast_path import HandlerBypass
 from headwater.channel.routing.letter import Chunk, Letter
@@ -19,7 +20,7 @@ from headwater.channel.routing.route import Flow, Lineup, Ready
 from headwater.errors import FrameError, HeadwaterError
 from headwater.federation.arrive.acknowledgement import FOREVER, AcknowledgedSource
 from headwater.federation.arrive.deduplication import Verdict
-from headwater.federation.arrive.log_positions import LogPosition, LogPositions, key_of
+from headwater.federation.arrive.log_positions import LogPosition, LogPositions
 from headwater.federation.arrive.record_check import check_of
 from headwater.federation.arrive.remote_flow import RemoteFlow
 from headwater.federation.wire.control import Again, encode_control

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from headwater.channel.queues.position_keys import key_of
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.federation.arrive.deduplication import order_origin, origin_of
-from headwater.federation.arrive.log_positions import key_of
 from headwater.federation.arrive.relay import RelaySource
 from headwater.federation.arrive.remote_source import RemoteSource
 from headwater.federation.order.protocol import Key, Placing

@@ -1,0 +1,1 @@
+"""Patterns at one node: what feeds a run with events of channels, and what is kept of it."""
