@@ -316,7 +316,7 @@ def test_all_problems_at_once_each_with_its_place(tmp_path: Path) -> None:
         (
             "[Queue]\nlimit = 1",
             "configuration: Queue: expected one of the settings name, failures, history, close_timeout, dispatch, "
-            'queue, log, found "Queue" = a table; did you mean "queue"?',
+            'queue, log, patterns, found "Queue" = a table; did you mean "queue"?',
         ),
     ],
 )  # fmt: skip
