@@ -106,6 +106,12 @@ def test_a_federation_loads_no_arrow() -> None:
     assert set(run(f"{FEDERATED}\n{LOADED}")) == {"numpy", "llvmlite", "sqlglot", "zenoh", "cryptography"}
 
 
+def test_a_worker_of_spark_loads_what_its_module_needs() -> None:
+    rooms = ("channel.node", "federation", "lang.predicate", "native", "patterns")
+    seen = f"print(json.dumps([room for room in {rooms!r} if 'headwater.' + room in sys.modules]))"
+    assert run(f"import json, sys, headwater.spark, headwater.spark.live.options\n{seen}") == []
+
+
 def test_the_base_publishes_and_subscribes() -> None:
     assert run(f"{LOCAL}\nprint(json.dumps(len(found)))", without=ARROW + FEDERATION) == 77
 

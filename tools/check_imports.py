@@ -103,7 +103,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("program",),
     ),
     "spark": (
-        ("schema", "session", "sql", "unsupported"),
+        ("log_columns", "schema", "session", "sql_text", "unsupported"),
         ("arithmetic", "columns", "compare", "ingest", "validity", "worker"),
         ("arrow", "library"),
         ("column",),

@@ -14,7 +14,7 @@ from headwater.ir.interp import EventContext
 from headwater.ir.nodes import META_TYPES, Expr
 from headwater.spark.column import Lowering, Outputs, Unsupported, outputs_of, sql_of
 from headwater.spark.schema import from_spark_arrow
-from headwater.spark.sql import Sql, name
+from headwater.spark.sql_text import Sql, name
 from headwater.types import event_type
 from headwater.types import model as m
 from tests import programs, strategies

@@ -39,7 +39,7 @@ from headwater.ir.verify import verify
 from headwater.native.program import BACKEND as NATIVE
 from headwater.native.program import Native
 from headwater.spark.column import BACKEND as COLUMN
-from headwater.spark.sql import Sql
+from headwater.spark.sql_text import Sql
 from headwater.spark.unsupported import UNSUPPORTED
 from headwater.types import event_type
 from headwater.types import model as m

@@ -16,7 +16,7 @@ from headwater.ir.interp import EventContext
 from headwater.ir.library import round_f32
 from headwater.ir.nodes import NOWHERE, Binary, Call, Cast, Compare, Const, Expr, InSet, Lookup, Unary
 from headwater.spark.column import Lowering, Unsupported
-from headwater.spark.sql import Sql
+from headwater.spark.sql_text import Sql
 from headwater.types import model as m
 from tests.programs import PATTERNS
 from tests.spark.support import COLOUR, chunks, equal, evaluate, frame, raw_column, select

@@ -6,7 +6,7 @@ from typing import Any
 
 from headwater import Interest
 from headwater.spark import choice, derive, outcome
-from headwater.spark.sql import sql_type
+from headwater.spark.sql_text import sql_type
 from headwater.types import model as m
 from tests.spark.support import COLOUR
 

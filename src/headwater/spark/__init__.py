@@ -17,14 +17,20 @@ spark_schema(record), to_dataframe(spark, type, events), from_dataframe(frame, t
 session(...)                a quiet SparkSession
 """
 
-from headwater.spark.column import Unsupported, column_of
-from headwater.spark.declared_frame import declared
-from headwater.spark.frame import LOG_META, Choice, choice, derive, explain, outcome, where
-from headwater.spark.live import interest_options, register
-from headwater.spark.log import events
-from headwater.spark.patterns.matching import match, pattern_choice
-from headwater.spark.schema import from_dataframe, from_spark_arrow, spark_schema, to_dataframe, to_spark_arrow
-from headwater.spark.session import session
+from typing import TYPE_CHECKING, Any
+
+from headwater.spark.session import session  # at once: its module has the same name
+
+if TYPE_CHECKING:
+    from headwater.spark.column import Unsupported, column_of
+    from headwater.spark.declared_frame import declared
+    from headwater.spark.frame import Choice, choice, derive, explain, outcome, where
+    from headwater.spark.live.packing import interest_options
+    from headwater.spark.live.register import register
+    from headwater.spark.log import events
+    from headwater.spark.log_columns import LOG_META
+    from headwater.spark.patterns.matching import match, pattern_choice
+    from headwater.spark.schema import from_dataframe, from_spark_arrow, spark_schema, to_dataframe, to_spark_arrow
 
 __all__ = [
     "LOG_META",
@@ -49,3 +55,39 @@ __all__ = [
     "to_spark_arrow",
     "where",
 ]
+
+# Where each name is from: imported when it is first asked for. Every Python worker of Spark imports this package, and
+# most of them need one module of it.
+_MODULES = {
+    "headwater.spark.column": "Unsupported column_of",
+    "headwater.spark.declared_frame": "declared",
+    "headwater.spark.frame": "Choice choice derive explain outcome where",
+    "headwater.spark.live.packing": "interest_options",
+    "headwater.spark.live.register": "register",
+    "headwater.spark.log": "events",
+    "headwater.spark.log_columns": "LOG_META",
+    "headwater.spark.patterns.matching": "match pattern_choice",
+    "headwater.spark.schema": "from_dataframe from_spark_arrow spark_schema to_dataframe to_spark_arrow",
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def _home_of(name: str) -> Any:
+    """What a name stands for: one of the above, or a module of this package."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    if name not in _HOMES:
+        if name.startswith("_") or find_spec(f"headwater.spark.{name}") is None:
+            raise AttributeError(f"module 'headwater.spark' has no attribute {name!r}")
+        return import_module(f"headwater.spark.{name}")
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return found
+
+
+if not TYPE_CHECKING:  # to a type checker a name that is not above is an error
+    __getattr__ = _home_of
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.spark.sql import DECIMAL, Sql, decimal, integer, null, type_name
+from headwater.spark.sql_text import DECIMAL, Sql, decimal, integer, null, type_name
 from headwater.types.model import BOOL, F32, F64, I64, TIMESTAMP, TIMESTAMP_MAX, TIMESTAMP_MIN, U64, Scalar, Type
 
 U64_MAX = decimal((1 << 64) - 1)

@@ -46,7 +46,7 @@ from headwater.ir.nodes import (
 from headwater.ir.walk import statements
 from headwater.spark import arithmetic, library
 from headwater.spark.compare import compare, known, member, negated
-from headwater.spark.sql import Sql, is_sayable, literal, name, null, sql_type, text_literal, type_name
+from headwater.spark.sql_text import Sql, is_sayable, literal, name, null, sql_type, text_literal, type_name
 from headwater.spark.unsupported import UNSUPPORTED
 from headwater.spark.validity import any_of, malformed, takes_over
 from headwater.types.model import BOOL, F32, I64, Record, Scalar, Type, promote, walk

@@ -8,7 +8,7 @@ from typing import Any
 from headwater.errors import EvolutionError, ExecutionError
 from headwater.ir.nodes import META_TYPES
 from headwater.spark.schema import spark_type
-from headwater.spark.sql import is_sayable, name, sql_type, type_name
+from headwater.spark.sql_text import is_sayable, name, sql_type, type_name
 from headwater.types.model import Array, List, Record, Type
 
 # Widening that loses nothing, by Spark's names for its types.

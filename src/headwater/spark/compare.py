@@ -19,7 +19,7 @@ from typing import Any
 
 from headwater.ir.library import round_f32
 from headwater.late import np
-from headwater.spark.sql import (
+from headwater.spark.sql_text import (
     DECIMAL,
     Sql,
     decimal,

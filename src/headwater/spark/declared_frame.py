@@ -12,7 +12,7 @@ from typing import Any
 from headwater.errors import ExecutionError
 from headwater.extras import require
 from headwater.interest import as_event_type
-from headwater.spark.frame import LOG_META
+from headwater.spark.log_columns import LOG_META
 from headwater.spark.schema import spark_schema
 
 

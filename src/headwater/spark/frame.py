@@ -8,9 +8,8 @@ of Spark Connect are taken alike.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 
 from headwater.errors import ExecutionError
@@ -22,14 +21,10 @@ from headwater.ir.params import bind
 from headwater.spark import arrow
 from headwater.spark.column import Unsupported, outputs_of, sql_of
 from headwater.spark.columns import bind_columns, bind_meta
-from headwater.spark.sql import name
+from headwater.spark.log_columns import log_meta
+from headwater.spark.sql_text import name
 
 Kind = Literal["column", "arrow function"]
-
-# The columns of a log that hold what the service knew of each event.
-LOG_META: Mapping[str, str] = MappingProxyType(
-    {"node": "event_node", "source": "event_source", "seq": "event_seq", "time": "event_time"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +159,6 @@ def _bound(frame: Any, given: _Given, meta: Mapping[str, str] | None) -> tuple[d
                 'meta={"source": "<column>", "seq": "<column>"}'
             )
     return bind_columns(frame, given.program.input, fields_read(given.program)), known
-
-
-def log_meta(columns: Collection[str]) -> dict[str, str]:
-    """What of `LOG_META` a frame with these columns has."""
-    return {which: column for which, column in LOG_META.items() if column in columns}
 
 
 def explain(interest: Any, params: Mapping[str, object] | None = None) -> str:

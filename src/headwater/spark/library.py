@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headwater.ir.functions import MICROS
 from headwater.spark.arithmetic import attempt, cast, fit_unsigned, micros
-from headwater.spark.sql import DECIMAL, Sql, integer, text_literal
+from headwater.spark.sql_text import DECIMAL, Sql, integer, text_literal
 from headwater.types.model import F64, I64, U64, Array, Enum, List, Scalar, Type, promote
 
 _UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import ChannelError
-from headwater.spark.frame import LOG_META
+from headwater.spark.log_columns import LOG_META
 
 _DAY = f"date_from_unix_date(cast((us - pmod(us, {86_400_000_000})) div {86_400_000_000} as int))"
 

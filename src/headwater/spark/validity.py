@@ -7,7 +7,7 @@ in wider types. A filter looks past that; an output that takes it over would be 
 from __future__ import annotations
 
 from headwater.ir.nodes import Call, Cond, Expr, Load, Meta
-from headwater.spark.sql import decimal, integer, name, text_literal, type_name
+from headwater.spark.sql_text import decimal, integer, name, text_literal, type_name
 from headwater.types.model import TEXT, TIMESTAMP, U64, Array, Enum, List, Record, Scalar, Type
 
 _PASSING_ON = ("coalesce", "min", "max", "lower", "upper")  # functions whose result is an argument, as good as that was

@@ -24,9 +24,9 @@ from headwater.spark.backtest.subscriptions import Subscription, Subscriptions, 
 from headwater.spark.backtest.summary import report
 from headwater.spark.backtest.tally import Tally
 from headwater.spark.columns import bind_columns, bind_meta
-from headwater.spark.frame import LOG_META, log_meta
+from headwater.spark.log_columns import LOG_META, log_meta
 from headwater.spark.schema import spark_schema, to_spark_arrow
-from headwater.spark.sql import name as quoted
+from headwater.spark.sql_text import name as quoted
 from headwater.store.log.layout import channels
 from headwater.store.log.location import local_folder
 from headwater.store.log.reader import ChannelReader

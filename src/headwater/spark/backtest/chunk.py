@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.late import np, pa, pc
 from headwater.spark.backtest.sizes import heap_fields
-from headwater.spark.frame import LOG_META
+from headwater.spark.log_columns import LOG_META
 from headwater.spark.schema import from_spark_arrow
 from headwater.spark.worker import runs
 from headwater.types.model import Enum, Record, Scalar, Type

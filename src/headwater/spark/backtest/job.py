@@ -16,7 +16,7 @@ from headwater.spark.backtest.chunk import Chunk
 from headwater.spark.backtest.judging import Judge, pack
 from headwater.spark.backtest.subscriptions import Subscriptions, Wanted, resolve
 from headwater.spark.backtest.tally import Tally
-from headwater.spark.frame import LOG_META
+from headwater.spark.log_columns import LOG_META
 from headwater.store.log.schema import BYTES_RECORD
 from headwater.store.log.snapshot import Rested, Snapshot
 from headwater.types import EventType, event_type

@@ -11,7 +11,7 @@ from headwater.spark.backtest.chunk import Chunk
 from headwater.spark.backtest.job import LogJob, Plan
 from headwater.spark.backtest.subscriptions import Subscriptions
 from headwater.spark.backtest.tally import Tally
-from headwater.spark.frame import LOG_META
+from headwater.spark.log_columns import LOG_META
 from headwater.store.log.reader import ChannelReader
 from headwater.store.log.snapshot import Snapshot
 from headwater.types import EventType

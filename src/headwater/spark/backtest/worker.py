@@ -23,7 +23,7 @@ from headwater.spark.backtest.chunk import Chunk, ClassWeights, RowWeights, Weig
 from headwater.spark.backtest.judging import Entry, Judge, fault_row
 from headwater.spark.backtest.sizes import record_sizes
 from headwater.spark.backtest.tally import Key, Tally
-from headwater.spark.frame import LOG_META
+from headwater.spark.log_columns import LOG_META
 from headwater.store.log.parquet_footer import row_groups
 from headwater.types.layout import Layout
 from headwater.types.model import TEXT

@@ -6,7 +6,7 @@ from typing import Any
 
 from headwater.errors import ConfigError, ConfigProblem, EvolutionError
 from headwater.late import pa
-from headwater.spark.frame import LOG_META
+from headwater.spark.log_columns import LOG_META
 from headwater.spark.schema import spark_schema, to_spark_arrow
 from headwater.types import EventType
 from headwater.types.model import I64, TEXT, TIMESTAMP, Field, Record

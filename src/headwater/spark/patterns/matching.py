@@ -18,11 +18,11 @@ from headwater.late import pa
 from headwater.patterns import model
 from headwater.patterns.pattern import Pattern
 from headwater.spark.columns import bind_columns, bind_meta
-from headwater.spark.frame import log_meta
+from headwater.spark.log_columns import log_meta
 from headwater.spark.patterns.runs import identities
 from headwater.spark.patterns.sorting import in_time, run, sorted_rows
 from headwater.spark.patterns.windows import Plan, plan
-from headwater.spark.sql import name
+from headwater.spark.sql_text import name
 
 Kind = Literal["window functions", "runners"]
 TIME = "event_time"  # of a match, unless the caller has another name for it

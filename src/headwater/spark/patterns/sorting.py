@@ -18,7 +18,7 @@ from headwater.spark.column import Outputs, outputs_of, sql_of
 from headwater.spark.patterns import runs
 from headwater.spark.patterns.windows import IN_THE_CALENDAR, TIME, lateness
 from headwater.spark.schema import spark_schema
-from headwater.spark.sql import sql_type, text_literal
+from headwater.spark.sql_text import sql_type, text_literal
 
 Frame = tuple[Any, Mapping[str, str], Mapping[str, str]]  # with the SQL of its fields and of its meta
 

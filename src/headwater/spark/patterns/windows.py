@@ -18,7 +18,7 @@ from headwater.ir.nodes import META_TYPES
 from headwater.patterns import model
 from headwater.spark.column import outputs_of, sql_of
 from headwater.spark.patterns.shapes import Absence, Fixed, Following, Later, Shape, shape_of
-from headwater.spark.sql import is_sayable, name, sql_type, text_literal
+from headwater.spark.sql_text import is_sayable, name, sql_type, text_literal
 from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN, Record
 
 # Names of columns on the way; events' own fields are in a struct, so they cannot clash with these.

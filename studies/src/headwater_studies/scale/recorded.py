@@ -15,9 +15,9 @@ from headwater.spark.backtest.judging import Judge, pack
 from headwater.spark.backtest.subscriptions import Subscription, Subscriptions, Wanted, checked, load, resolve
 from headwater.spark.backtest.worker import judge_of
 from headwater.spark.columns import bind_columns
-from headwater.spark.frame import LOG_META
 from headwater.spark.log import events
-from headwater.spark.sql import name as quoted
+from headwater.spark.log_columns import LOG_META
+from headwater.spark.sql_text import name as quoted
 from headwater.store.log.reader import ChannelReader
 from headwater.types import EventType
 
