@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -63,11 +64,19 @@ def test_the_first_program_of_the_readme_prints_what_is_shown(tmp_path: Path) ->
     assert ran.stdout == output
 
 
+def _without_figures(page: str) -> str:
+    """Bytes of a partial match and such change with the engine, fingerprints of patterns with their result."""
+    return re.sub(r"\b([0-9a-f]{32}|\d[\d,]*)\b", "…", page) if page.startswith("pattern") else page
+
+
 def test_explain_prints_what_its_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    command, output = (block.text for block in blocks("docs/explain.md")[:2])
-    name, *arguments = shlex.split(command)
-    assert name == "headwater" and main(arguments) == 0
-    assert capsys.readouterr().out == output
+    plain = [block.text for block in blocks("docs/explain.md") if block.language in ("sh", "")]
+    shown = [(command, output) for command, output in pairwise(plain) if "\n\n" in output]
+    assert len(shown) == 2
+    for command, output in shown:
+        name, *arguments = shlex.split(command)
+        assert name == "headwater" and main(arguments) == 0
+        assert _without_figures(capsys.readouterr().out) == _without_figures(output)
 
 
 @pytest.mark.parametrize("page", pages())

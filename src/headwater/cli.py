@@ -15,7 +15,7 @@ from typing import Any
 from headwater.arguments import given_params, seconds, whole
 from headwater.completion import SHELLS, script
 from headwater.errors import ConfigError, HeadwaterError
-from headwater.explanation import explain
+from headwater.explanation import explain, explain_pattern
 from headwater.extras import extra_of, how_to_install
 from headwater.federation.command.replay import add_replay
 from headwater.interest import NOTATIONS, Interest, as_event_type
@@ -25,6 +25,7 @@ from headwater.python_versions import Interpreter
 from headwater.spark.backtest.command import add_backtest
 from headwater.spark.ingest.command import add_infer, add_ingest
 from headwater.store.log.command import add_log
+from headwater.store.log.location import folder_argument
 from headwater.study.command import add_study
 from headwater.types import EventType, event_type
 from headwater.types.model import SCALARS
@@ -35,6 +36,8 @@ examples:
   headwater explain "level > 0.5 and network == 'ORL-Net#1'" --type 'level: f32, network: text'
   headwater explain "level > :limit" --type mymodule:Sighting --param limit=0.5
   headwater explain --file filter.c --notation ecode --type recording.parquet --asm
+  headwater explain "a: hall.door; b: hall.door{who != a.who} within 2 seconds" --channel hall.door='who: text'
+  headwater explain --file tailgating.txt --log events/ --svg tailgating.svg
 """
 COMPLETION = """\
 examples:
@@ -110,15 +113,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _add_explain(commands: Any) -> None:
+    """The command `headwater explain`: of an interest, or, where there are channels, of a pattern."""
     sub = commands.add_parser(
         "explain",
-        help="show what an interest means, costs and becomes",
-        description="Show what an interest means, what it costs and what it becomes in each execution.",
+        help="show what an interest or a pattern means, costs and becomes",
+        description="Show what an interest means, what it costs and what it becomes in each execution; or, with the "
+        "channels that it is over, a pattern: what was understood, its automaton as a picture, what runs at the "
+        "sources, and what it costs.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    sub.add_argument("interest", nargs="?", help="the interest; or use --file")
-    sub.add_argument("--file", type=Path, help="read the interest from a file (- for standard input)")
+    sub.add_argument("interest", nargs="?", help="the interest, or the pattern; or use --file")
+    sub.add_argument("--file", type=Path, help="read it from a file (- for standard input)")
     sub.add_argument("--type", help="the event type: module:Class, file.py:Class, an Arrow or Parquet file, or its "
                      "fields, as in 'level: f32, network: text?'")  # fmt: skip
     sub.add_argument("--output", help="the output type of a transformation, written like --type")
@@ -128,12 +134,20 @@ def _add_explain(commands: Any) -> None:
                      "true, false, or JSON; a JSON list is a set, a JSON object a map")  # fmt: skip
     sub.add_argument("--asm", action="store_true", help="show the machine code")
     sub.add_argument("--llvm", action="store_true", help="show the LLVM IR")
+    group = sub.add_argument_group("patterns")
+    group.add_argument("--channel", action="append", default=[], metavar="NAME=TYPE", help="a channel that there is, "
+                       "its type as for --type; may be given again")  # fmt: skip
+    group.add_argument("--log", type=folder_argument, metavar="FOLDER", help="the channels are those of a log")
+    group.add_argument("--alias", action="append", default=[], metavar="NAME=CHANNEL", help="another name of a channel")
+    group.add_argument("--svg", type=Path, metavar="FILE", help="write the picture as SVG, too")
     sub.set_defaults(run=_explain)
 
 
 def _explain(args: argparse.Namespace) -> int:
     text = _text(args)
     params = given_params(args.param)
+    if args.channel or args.log is not None:
+        return _explain_pattern(text, args, params)
     if args.type is None:
         on = _infer(text, args, params)
     else:
@@ -144,6 +158,35 @@ def _explain(args: argparse.Namespace) -> int:
     interest = Interest(text, on, output=output, params=params, notation=args.notation)
     print(explain(interest, asm=args.asm, llvm=args.llvm))
     return 0
+
+
+def _explain_pattern(text: str, args: argparse.Namespace, params: dict[str, object]) -> int:
+    """Of a pattern: the page, and the picture as a file where one is wanted."""
+    from headwater.patterns.pattern import Pattern
+    from headwater.store.log.reader import channel_types
+
+    given = [name for name in ("type", "output", "notation", "asm", "llvm") if getattr(args, name)]
+    if given:
+        raise UsageError(f"--{given[0]} is for interests; a pattern is over the channels of --channel or --log")
+    channels: dict[str, Any] = {} if args.log is None else channel_types(args.log)
+    channels |= {name: load_type(spec) for name, spec in _pairs("--channel", "TYPE", args.channel)}
+    aliases = dict(_pairs("--alias", "CHANNEL", args.alias))
+    said = explain_pattern(Pattern(text, channels, params=params, aliases=aliases))
+    print(said)
+    if args.svg is not None:
+        drawn = said.svg()
+        if drawn is None:
+            raise UsageError(f"--svg {args.svg}: the automaton is too large to be looked at")
+        args.svg.write_text(drawn + "\n", encoding="utf-8")
+    return 0
+
+
+def _pairs(option: str, of: str, items: list[str]) -> list[tuple[str, str]]:
+    found = [item.partition("=") for item in items]
+    for item, (name, _, value) in zip(items, found, strict=True):
+        if not name.strip() or not value.strip():
+            raise UsageError(f"{option} {item!r}: expected NAME={of}")
+    return [(name.strip(), value.strip()) for name, _, value in found]
 
 
 def _add_completion(commands: Any) -> None:

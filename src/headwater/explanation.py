@@ -1,4 +1,4 @@
-"""An interest explained to a person: what it means, what it costs, and what it becomes in each execution."""
+"""An interest or a pattern explained to a person: what it means, what it costs, and what it becomes where it runs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from headwater.interest import Interest
 from headwater.ir.nodes import Binary, Cast, Elem, Expr, Load, Loop, Unary
 from headwater.ir.show import show
 from headwater.ir.walk import all_expressions, statements
+from headwater.patterns.explanation import Explanation
+from headwater.patterns.pattern import Pattern
 from headwater.types.model import BOOL, F64, INTEGERS, Field, Record
 
 
-def explain(interest: Interest, *, asm: bool = False, llvm: bool = False) -> str:
-    """A page of plain text; the machine code and LLVM's IR on request."""
+def explain(interest: Interest | Pattern, *, asm: bool = False, llvm: bool = False) -> str:
+    """A page of plain text; of an interest the machine code and LLVM's IR on request."""
+    if isinstance(interest, Pattern):
+        return str(explain_pattern(interest))
     from headwater.native import program as native
 
     kind = f"transformation to {interest.output.name}" if interest.output else "filter"
@@ -129,3 +133,24 @@ def _executions(interest: Interest) -> str:
     if not installed("spark"):
         lines.append(f"              PySpark is not installed here: {how_to_install('spark')}")
     return "\n".join(lines)
+
+
+# ── patterns ──
+
+
+def explain_pattern(pattern: Pattern) -> Explanation:
+    """`pattern.explain()`, and how Spark would run it."""
+    return Explanation(pattern, (("Spark", _pattern_on_spark(pattern)),))
+
+
+def _pattern_on_spark(pattern: Pattern) -> str:
+    from headwater.spark import pattern_choice
+
+    chosen = pattern_choice(pattern)
+    lines = [f"over a log: {chosen}"]
+    if not installed("spark"):
+        lines.append(f"PySpark is not installed here: {how_to_install('spark')}")
+    return "\n".join(lines)
+
+
+__all__ = ["explain", "explain_pattern"]

@@ -35,7 +35,7 @@ def _lines(pattern: model.Pattern) -> Iterator[str]:
     width = max(len(element.name) for element in pattern.elements)
     yield "of one event"
     for element in pattern.elements:
-        said = "every event" if element.condition is None else _condition(element.condition)
+        said = "every event" if element.condition is None else condition(element.condition)
         yield f"{INDENT}{element.name.ljust(width)}  {said}"
     between = [*_variables(pattern), *_between(pattern)]
     if between:
@@ -71,12 +71,13 @@ def _variables(pattern: model.Pattern) -> Iterator[tuple[str, str]]:
 
 
 def _between(pattern: model.Pattern) -> Iterator[tuple[str, str]]:
-    for condition in pattern.conditions:
-        names = " & ".join(pattern.elements[at].name for at in condition.elements)
-        yield names, _condition(condition.interest).replace("input.", "")
+    for each in pattern.conditions:
+        names = " & ".join(pattern.elements[at].name for at in each.elements)
+        yield names, condition(each.interest).replace("input.", "")
 
 
-def _condition(interest: Interest) -> str:
+def condition(interest: Interest) -> str:
+    """What it asks, on one line where it is one expression."""
     only = interest.normal.body[0] if len(interest.normal.body) == 1 else None
     return show_expr(only.value) if isinstance(only, Return) else str(interest)
 

@@ -23,6 +23,7 @@ from headwater.ir.cost import Cost
 from headwater.patterns import model, serial, written
 from headwater.patterns.check import RESULT, check, check_parts, in_order
 from headwater.patterns.description import describe, expression
+from headwater.patterns.explanation import Explanation, explain
 from headwater.patterns.notation import match_recognize, text
 from headwater.patterns.notation.python import Expression
 from headwater.patterns.notation.show import show
@@ -132,6 +133,10 @@ class Pattern:
     def description(self) -> str:
         """What was understood, in a few lines."""
         return describe(self.model)
+
+    def explain(self) -> Explanation:
+        """What was understood, the automaton as a picture, what runs at the sources, cost and memory; `print` it."""
+        return explain(self)
 
     # ── moving it ──
 

@@ -202,6 +202,14 @@ class ChannelReader:
         return f"<ChannelReader of {self.channel} in {os.fspath(self.root)!r}>"
 
 
+def channel_types(root: str | os.PathLike[str]) -> dict[str, EventType]:
+    """The channels of a log, with the newest type of each; those of bytes have none and are left out."""
+    if not local_folder(root).is_dir():
+        raise StoreError(f"log {os.fspath(root)!r}: expected a folder with a log, found none; name another")
+    found = {name: ChannelReader(root, name).type for name in channels(root)}
+    return {name: type for name, type in found.items() if type is not None}
+
+
 class Scan(Iterator[Any]):  # of RecordBatches
     """Batches of events, all of one moment: that at which the first of them was asked for."""
 
@@ -368,4 +376,4 @@ def _filtered(batch: pa.RecordBatch, mask: Any) -> pa.RecordBatch:
     return merging.take(batch, rows)
 
 
-__all__ = ["ChannelReader", "FileInfo", "Scan", "Span", "channels"]
+__all__ = ["ChannelReader", "FileInfo", "Scan", "Span", "channel_types", "channels"]
