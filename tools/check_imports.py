@@ -66,7 +66,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("peers",),
         ("multicast",),
         ("interests",),
-        ("logs", "order"),
+        ("logs", "order", "patterns"),
         ("engine",),
         ("readiness", "report+report_collection"),
         ("node",),

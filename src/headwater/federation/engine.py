@@ -50,6 +50,7 @@ from headwater.federation.multicast.groups import Groups
 from headwater.federation.network import Network
 from headwater.federation.order.contract import Federated
 from headwater.federation.order.election import Ballots
+from headwater.federation.patterns.past import PastReader
 from headwater.federation.peers.barriers import Barriers
 from headwater.federation.peers.connections import Connections
 from headwater.federation.peers.description import Description
@@ -72,6 +73,7 @@ from headwater.federation.transport.handshake import Reception
 from headwater.federation.transport.listener import Listener
 from headwater.federation.transport.sender import Pulse
 from headwater.federation.wire import requests as messages
+from headwater.federation.wire.past_requests import Past
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
@@ -355,6 +357,7 @@ class Engine:
         register(messages.Latest, lambda _, __: messages.LatestIs(self.membership.latest()))
         register(messages.MaySubscribe, lambda who, asked: self.permissions.answer(who.peer, who.principal, asked))
         register(messages.Heard, self._heard)
+        register(Past, PastReader(self.context, self.installer.granting).answer)
 
     def _heard(self, who: Caller, request: messages.Heard) -> messages.Accepted:
         heard = self.discovery.heard(who.peer, request.channel, request.source)

@@ -1,0 +1,1 @@
+"""Patterns over several nodes: what of their events crosses, and how what was missed meanwhile is had."""
