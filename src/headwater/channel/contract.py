@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headwater.channel.time.timer_engine import Timers
     from headwater.store import NodeState
     from headwater.threads import Crashes
+    from headwater.types import EventType
 
 
 class NodeContract(Protocol):
@@ -77,6 +78,7 @@ class NodeContract(Protocol):
     def _free_name(self, what: str, taken: Container[str]) -> str: ...
     def _must_be_open(self, what: str) -> None: ...
     def _release(self) -> None: ...
+    def _known_types(self) -> dict[str, EventType]: ...
 
     # ── and for subscriptions ──
 

@@ -76,8 +76,11 @@ if TYPE_CHECKING:
     from typing import Literal, Unpack
 
     from headwater.channel.annotations import HandOver
+    from headwater.channel.patterns.operator import PatternOrder
+    from headwater.channel.patterns.subscription import NamedPattern, Watch
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.letter import About
+    from headwater.patterns.model import Limits
     from headwater.types import EventType
 
 log = logging.getLogger("headwater")
@@ -398,6 +401,47 @@ class Node:
             raise
         return made
 
+    def match(
+        self,
+        pattern: Any,
+        handler: Callable[..., Any] | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        aliases: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        name: str | None = None,
+        order: PatternOrder = "time",
+        **options: Any,
+    ) -> Watch[Any]:
+        """Ask for what several events say together: a `Pattern`, or its text, over channels that this node knows.
+
+        Its results are handed over as events are, with the options of `channel.subscribe`. What an event must be to
+        matter to the pattern is asked at its source. `order` is that of the events' times, or of their arrival."""
+        from headwater.channel.patterns.creation import match
+
+        return match(self, pattern, handler, params, aliases, limits, name, order, options)
+
+    def pattern(
+        self,
+        name: str,
+        pattern: Any,
+        *,
+        to: str | Channel | None = None,
+        params: Mapping[str, Any] | None = None,
+        aliases: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        order: PatternOrder = "time",
+    ) -> NamedPattern:
+        """A pattern with a name, whose results are events of a channel (`to`, or one of its name): they can be
+        subscribed to, filtered, logged, and used in other patterns. Closing what this returns ends it."""
+        from headwater.channel.patterns.creation import named
+
+        return named(self, name, pattern, to, params, aliases, limits, order)
+
+    def _known_types(self) -> dict[str, EventType]:
+        """The channels that a pattern may name, with their types."""
+        return {channel.name: channel.type for channel in self.channels() if channel.type is not None}
+
     def _inputs(self, parts: Iterable[Part]) -> list[Asked]:
         """What is asked for by parts that are put together."""
         asked = []
@@ -461,7 +505,7 @@ class Node:
     def _join(
         self, made: Subscription, attachments: list[Attachment], errors: list[tuple[Channel, HeadwaterError]]
     ) -> None:
-        if made._options.order == "timestamp":
+        if made._by_time:
             self._ordered.add(made)
         self._wiring.move(self._joining(made, attachments, errors))
 

@@ -97,13 +97,14 @@ def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiri
         channel,
         wiring.entry(channel, interest, zones=options.zones),
         form,
-        priority=_number(options.priority, type, "priority"),
-        lifetime=_number(options.lifetime, type, "lifetime"),
+        priority=expression_of(options.priority, type, "priority"),
+        lifetime=expression_of(options.lifetime, type, "lifetime"),
         part=part,
     )
 
 
-def _number(definition: Any, type: EventType | None, what: str) -> Expression | None:
+def expression_of(definition: Any, type: EventType | None, what: str) -> Expression | None:
+    """A number for each event, as a priority or a lifetime is."""
     if definition is None:
         return None
     made = Expression(definition, type or _NOTHING, what=what)

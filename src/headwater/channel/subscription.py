@@ -71,6 +71,7 @@ class Subscription(Pulling[E_co]):
     """
 
     node: NodeContract
+    _remarks: tuple[str, ...] | None = None  # what is to be said of it, where its interests are not its subscriber's
     _calm = True  # what is accepted goes into the queue as it is
     _stages: tuple[Mailbox, ...] = ()  # where events wait before they come to its own mailbox
     _routes: tuple[tuple[str, ...], ...] = ()  # of one that passes events on: the federations behind it; () for a sink
@@ -119,7 +120,7 @@ class Subscription(Pulling[E_co]):
             and options.lifetime is None
             and options.order != "timestamp"
         )
-        by_time = options.order == "timestamp"
+        self._by_time = by_time = options.order == "timestamp"  # sources are to say how far time has come
         progress = self._progress
         deliver = self._deliver if progress is None else progress.deliver
         adeliver = self._adeliver if progress is None else progress.adeliver

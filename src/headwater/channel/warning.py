@@ -25,6 +25,9 @@ def remarks_on(attachments: Iterable[Attachment]) -> list[str]:
     found: dict[str, None] = {}
     seen = set()
     for attachment in attachments:
+        if (said := attachment.subscription._remarks) is not None:
+            found.update(dict.fromkeys(said))
+            continue
         interest = attachment.entry.interest
         if interest is None or (key := (attachment.part, interest.type.record)) in seen:
             continue

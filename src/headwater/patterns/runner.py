@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -28,9 +28,10 @@ from headwater.late import np
 from headwater.native.subset import Mode
 from headwater.patterns import model
 from headwater.patterns.automaton import Automaton, automaton
+from headwater.patterns.engine import layout as at_
 from headwater.patterns.engine.apart import ApartEngine
 from headwater.patterns.engine.found import Found
-from headwater.patterns.engine.partitioned import signed
+from headwater.patterns.engine.partitioned import signed, window_of
 from headwater.patterns.engine.separate import SeparateEngine, can_separate
 from headwater.patterns.engine.shared import SharedEngine, can_share
 from headwater.patterns.engine.tapes import Unsupported, registers
@@ -42,7 +43,9 @@ KIND = "pattern"
 EngineName = Literal["shared", "separate", "apart"]
 HELD = 1 << 18  # events; from here on, and whenever they have doubled, those that no run holds are let go
 READ = 1 << 12  # events whose fields are at hand
+DOUBTS = 1_024  # rows that came too late to be waited for, of which the times are kept
 FOR_EVER = (1 << 63) - 1
+Place = tuple[int, str]  # in the order of rows: a time, and a source
 
 
 class Match:
@@ -94,6 +97,7 @@ class Counts:
     matches: int = 0
     given_up: int = 0
     unskipped: int = 0
+    contradicted: int = 0  # rows that came after it was no longer waited for them
 
 
 @dataclass(slots=True)
@@ -112,7 +116,10 @@ class _Waiting:
 
 class Runner:
     """Fed by one thread at a time. `mode` says how kernels run, `interpreted` whether conditions are asked of the
-    reference interpreter, `engine` what runs it: for tests."""
+    reference interpreter, `engine` what runs it: for tests.
+
+    With `given`, who feeds it knows how far the sources have come, and says so by `advance`: promises of sources by
+    name would mistake two of one name, at two nodes, for one."""
 
     kind: ClassVar[str] = KIND
 
@@ -123,8 +130,10 @@ class Runner:
         mode: Mode = "compiled",
         interpreted: bool = False,
         engine: EngineName | None = None,
+        given: bool = False,
     ) -> None:
         self.pattern = pattern
+        self.given = given
         self.automaton: Automaton = automaton(pattern)
         self.engine: Any = engine_for(pattern, self.automaton, self._fields, mode, interpreted, engine)
         judges = Interpreted if interpreted else Letters
@@ -136,7 +145,11 @@ class Runner:
         self._all_rows = self.automaton.strict or (pattern.window is not None and pattern.window.rows is not None)
         self._promises: dict[str, int] = {}
         self._waiting: list[_Waiting] = []
-        self._released: tuple[int, str] = (-FOR_EVER, "")
+        self._released: Place = (-FOR_EVER, "")
+        self.sure: Place = (FOR_EVER, "")  # up to here nothing was released that a source may still precede
+        self.doubts: list[int] = []  # times of rows that came after it was no longer waited for them
+        self._due = FOR_EVER  # no promise of an earlier time decides anything
+        self._window = window_of(pattern)
         self._found: list[Found] = []
         self._sweep = HELD
         held = getattr(self.engine, "registers", None)
@@ -145,22 +158,28 @@ class Runner:
 
     # ── events ──
 
-    def offer(self, channel: str, record: Any, meta: EventContext, letter: int | None = None) -> None:
+    def offer(
+        self, channel: str, record: Any, meta: EventContext, letter: int | None = None, *, time: int | None = None
+    ) -> None:
         """One event: a record, an instance, a dict or a raw form. `meta` has at least its source, number and time.
-        `letter` is the set of elements that it fits by itself, where a matcher has found that out already."""
+        `letter` is the set of elements that it fits by itself, where a matcher has found that out already; `time` is
+        that by which it is put in order, where neither the pattern nor its publication says that."""
         it = self._letters(channel)
         source, seq = _origin(meta)
         self.counts.events += 1
         judged = it.judge(record, meta, letter)
+        if time is not None:
+            judged = replace(judged, time=time)
         if judged.time is None:
             self.counts.timeless += 1
             return
-        late = judged.time < self._promises.get(source, -FOR_EVER)
-        self._promise(source, judged.time - self.pattern.lateness)
+        late = self._is_late(channel, source, meta.node, judged.time)
         if judged.row and judged.key is None:
             self.counts.keyless += 1
         elif judged.row and late:
             self.counts.late += 1
+        elif judged.row and self.given and self._is_behind(judged.time, source):
+            pass
         elif judged.row and (judged.letter or self._all_rows):
             self.counts.rows += 1
             event = Event(channel, source, seq, judged.time, record, meta.node, meta.time)
@@ -171,8 +190,9 @@ class Runner:
             self._wait(judged.letter, event.time, source, seq, channel, self.events.add(event), words, values)
         self._release()
 
-    def batch(self, channel: str, batch: Any, meta: Mapping[str, Any]) -> None:
-        """The rows of a RecordBatch. `meta` has source, seq and time, and perhaps node, each for all rows or by row."""
+    def batch(self, channel: str, batch: Any, meta: Mapping[str, Any], upto: Place | None = None) -> None:
+        """The rows of a RecordBatch. `meta` has source, seq and time, and perhaps node, each for all rows or by row.
+        With `upto`, nothing else comes any more that is before this place: rows up to there need not wait."""
         it = self._letters(channel)
         count = batch.num_rows
         self.counts.events += count
@@ -192,22 +212,28 @@ class Runner:
         seqs = _column(meta["seq"], count)
         times = judged.times
         latest = int(times[judged.timed].max()) if judged.timed.any() else None
-        promised = self._promises.get(source, -FOR_EVER)
+        key = self._source(channel, source, meta.get("node"))
+        promised = self._promises.get(key, -FOR_EVER)
         lateness = self.pattern.lateness
         so_far = np.maximum.accumulate(np.where(judged.timed, times, -FOR_EVER)) - lateness
         before = np.concatenate([[promised], np.maximum(so_far[:-1], promised)])
-        late = times[at] < before[at]
+        if self.given and it.channel.time is None:
+            late = np.zeros(len(at), bool)
+        else:
+            late = times[at] < before[at]
+            if latest is not None:
+                self._promise(key, latest - lateness)
         self.counts.late += int(late.sum())
         at = at[~late]
+        if self.given:
+            at = at[[not self._is_behind(time, source) for time in times[at].tolist()]] if len(at) else at
         self.counts.rows += len(at)
-        if latest is not None:
-            self._promise(source, latest - lateness)
         words = self._words(judged, at)
         kept = batch if len(at) == count else batch.take(_indices(at))
         published = None if meta.get("time") is None else _column(meta["time"], count)[at]
         first = self.events.add_batch(channel, kept, source, seqs[at], times[at], meta.get("node"), published)
         values = self._values(it, kept, source, meta, seqs[at], published)
-        if self._direct(source, times[at]):
+        if self._direct(source, times[at], upto):
             rows = np.empty((len(at), 4), np.int64)
             rows[:, 0], rows[:, 1], rows[:, 3] = -1, judged.letters[at], times[at]
             rows[:, 2] = np.arange(first, first + len(at))
@@ -239,12 +265,13 @@ class Runner:
             about = context(meta, row)
             source, seq = _origin(about)
             time = int(judged.times[row])
-            late = time < self._promises.get(source, -FOR_EVER)
-            self._promise(source, time - self.pattern.lateness)
+            late = self._is_late(channel, source, about.node, time)
             if not used[row]:
                 continue
             if late:
                 self.counts.late += 1
+                continue
+            if self.given and self._is_behind(time, source):
                 continue
             self.counts.rows += 1
             number = self.events.add(
@@ -341,6 +368,59 @@ class Runner:
         self._release()
         self._found += self.engine.finish()
 
+    # ── where it is told how far the sources have come ──
+
+    def advance(self, upto: Place) -> None:
+        """Nothing comes any more that is before this place: a time, and of sources at that time the last."""
+        self._released = max(self._released, upto)
+        self._feed_upto(self._released)
+        self._pass_time(self._released[0])
+
+    @property
+    def due(self) -> int | None:
+        """No promise of an earlier time decides anything; None where none does at all."""
+        decides = self.pattern.absent or not self.engine.every
+        return None if not decides or self._due == FOR_EVER else self._due
+
+    @property
+    def waiting(self) -> Place | None:
+        """The place of the first row that waits for its turn."""
+        return self._waiting[0].place[:2] if self._waiting else None
+
+    def promised(self, channel: str, source: str, node: str | None) -> int | None:
+        """How far a source has come by the times that its own events say; None while it has said none."""
+        return self._promises.get(self._source(channel, source, node))
+
+    @property
+    def latest(self) -> int | None:
+        """The latest time that events have said of themselves."""
+        return max(self._promises.values()) + self.pattern.lateness if self._promises else None
+
+    def _source(self, channel: str, source: str, node: str | None) -> str:
+        """What the promises of a source go by."""
+        return f"{channel}/{source}@{node or ''}" if self.given else source
+
+    def _is_late(self, channel: str, source: str, node: str | None, time: int) -> bool:
+        """Whether its source had come further already; and so far it has come now."""
+        if self.given and self.channels[channel].time is None:
+            return False  # who tells us how far sources have come knows
+        key = self._source(channel, source, node)
+        late = time < self._promises.get(key, -FOR_EVER)
+        self._promise(key, time - self.pattern.lateness)
+        return late
+
+    def _is_behind(self, time: int, source: str) -> bool:
+        """Whether a row comes after its turn: it is left out, and counted."""
+        if (time, source) >= self._released:
+            return False
+        if (time, source) > self.sure:
+            self.counts.contradicted += 1
+            self.doubts.append(time)
+            del self.doubts[:-DOUBTS]
+        else:
+            self.counts.late += 1
+        return True
+
     def _promise(self, source: str, time: int) -> None:
         if time > self._promises.get(source, -FOR_EVER - 1):
             self._promises[source] = time
@@ -350,33 +430,51 @@ class Runner:
     ) -> None:
         heapq.heappush(self._waiting, _Waiting((time, source, seq, channel), letter, number, words, values))
 
-    def _direct(self, source: str, times: Any) -> bool:
+    def _direct(self, source: str, times: Any, upto: Place | None) -> bool:
         """Whether rows of a source, as they come, are in order and need not wait."""
         if self._waiting or not len(times):
             return False
         if len(times) > 1 and (np.diff(times) < 0).any():
             return False
         end = int(times[-1]), source
+        if self.given:
+            return upto is not None and end <= upto
         return all((promise, name) >= end for name, promise in self._promises.items())
 
     def _release(self) -> None:
         """Feed what no source can have an earlier event than."""
+        if self.given:
+            return
         if not self._promises:
             least, _ = FOR_EVER, ""
         else:
             least, name = min((promise, name) for name, promise in self._promises.items())
             self._released = max(self._released, (least, name))
+        self._feed_upto((FOR_EVER, "") if not self._promises else self._released)
+        if self._promises:
+            self._pass_time(least)
+
+    def _feed_upto(self, place: Place) -> None:
+        """What waits, up to a place."""
         ready = []
-        while self._waiting and (not self._promises or self._waiting[0].place[:2] <= self._released):
+        while self._waiting and (place[0] == FOR_EVER or self._waiting[0].place[:2] <= place):
             ready.append(heapq.heappop(self._waiting))
         if ready:
             rows = np.array([[-1, signed_letter(it.letter), it.number, it.place[0]] for it in ready], np.int64)
             values = np.stack([it.values for it in ready]) if self._remembers else None
             self._feed(rows, np.concatenate([it.words for it in ready]), values)
-        if self._promises and (self.pattern.absent or not self.engine.every):
-            self._found += self.engine.promise(least)
+
+    def _pass_time(self, time: int) -> None:
+        """Nothing earlier comes any more: what was absent so far, and what was held back, is decided. That is looked at
+        in every partition, so only where there may be something."""
+        if time >= self._due and (self.pattern.absent or not self.engine.every):
+            self._found += self.engine.promise(time)
+            self._due = FOR_EVER if (due := self.engine.due()) is None else due
 
     def _feed(self, rows: Any, words: Any, values: Any) -> None:
+        kind, length = self._window
+        if kind == at_.BY_TIME and len(rows):
+            self._due = min(self._due, int(rows[0, 3]) + length + 1)
         self._found += self.engine.feed(rows, words, values)
         if self.events.size > self._sweep:
             self._let_go()
@@ -460,6 +558,7 @@ class Runner:
                 self._waiting.append(_Waiting(tuple(place), letter, number, np.array(words, np.int64), kept))
             self._found = [Found(tuple(e), tuple(by), t, d, tuple(k)) for e, by, t, d, k in matches]
             self.counts = Counts(*counts)
+            self._due = -FOR_EVER  # the next promise finds out
             self._check()
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, msgspec.MsgspecError) as error:
             raise ExecutionError(f"snapshot: expected the state of a pattern, found something else: {error}") from None

@@ -1,1 +1,9 @@
-"""Patterns at one node: what feeds a run with events of channels, and what is kept of it."""
+"""Patterns at a node: events of its channels in their order, matches out.
+
+definition     text or a pattern, checked against the channels that the node knows
+watermark      how far the sources have come
+operator       events in, results out: a runner, and what is counted
+stage          the operator at work: its mailbox, its timer
+subscription   `node.match` and `node.pattern`
+report         what is going on
+"""

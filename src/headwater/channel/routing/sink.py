@@ -46,6 +46,7 @@ class Positions(Protocol):
 class Sink(Protocol):
     """A subscription, as the attachments know it by which it gets its events."""
 
+    _remarks: tuple[str, ...] | None  # what is to be said of it, instead of what is said of its interests
     _calm: bool  # what is accepted goes into the queue as it is
     _late: bool  # it begins with the past of other nodes
     _plain: bool  # an event can be handed over at once

@@ -375,6 +375,13 @@ class ApartEngine:
                     del self.partitions[key]
         return found
 
+    def due(self) -> int | None:
+        """A promise of an earlier time decides nothing; None if no promise does."""
+        if self.kind != at.BY_TIME:
+            return None
+        firsts = [partition.groups[0].time for partition in self.partitions.values() if partition.groups]
+        return min(firsts) + self.window + 1 if firsts else None
+
     def finish(self) -> list[Found]:
         """Nothing more will come."""
         found = self.promise(at.MOST)

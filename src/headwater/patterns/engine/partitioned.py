@@ -124,6 +124,16 @@ class Partitioned:
                     self._more_partitions()
         return found
 
+    def due(self) -> int | None:
+        """A promise of an earlier time decides nothing; None if no promise does."""
+        control = self.memory["control"]
+        if control[at.WINDOW_KIND] != at.BY_TIME:
+            return None
+        parts = self._parts()
+        waiting = parts[parts[:, at.LIVE] != 0, at.DUE]
+        least = int(waiting.min()) if len(waiting) else at.MOST
+        return None if least >= at.MOST else least + int(control[at.WINDOW]) + 1
+
     @property
     def open(self) -> int:
         """Partitions with a key."""

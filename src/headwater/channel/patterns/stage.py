@@ -1,0 +1,184 @@
+"""A pattern's operator at work at a node: with a mailbox, a watermark and a timer.
+
+Publishers put events into the stage's mailbox under the locks of their sources, which is quick. Whoever holds the
+mailbox's token offers them to the operator, and when nothing waits any more looks how far the sources have come, which
+releases what was in the way of nothing. The same is done when other nodes promise more, and when one timer of the
+node's goes off: then time itself has decided something, or an event of this very moment may go.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headwater.channel.patterns.operator import PatternOperator
+from headwater.channel.patterns.watermark import Look, Watermark
+from headwater.channel.queues.mailbox import dispatch_all
+from headwater.channel.routing.letter import Letter
+from headwater.errors import ClosedError, HeadwaterError
+
+if TYPE_CHECKING:
+    from headwater.channel.contract import NodeContract
+    from headwater.channel.queues.mailbox import Mailbox
+    from headwater.patterns.pattern import Pattern
+
+ROOM = 1024  # events in a stage's mailbox: while one thread offers, others must not publish without end
+TICK = 0.002  # seconds until it is looked again whether an event of this very moment may go
+LATER = 3600.0  # seconds: a timer that would be later goes off then, and is set again
+LOOK = object()  # in the place of an event: see how far the sources have come
+
+
+class Owner(Protocol):
+    """Whom a stage works for."""
+
+    @property
+    def node(self) -> NodeContract: ...
+    def _made(self, result: Any, ready: list[Any]) -> None:
+        """A result; mailboxes that are to run go into `ready`."""
+        ...
+
+    def _handler_failed(self, error: BaseException, event: Any) -> None: ...
+
+
+class Change:
+    """In the place of an event: from here on the pattern is another."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+
+
+class PatternStage:
+    """Runs a pattern's operator for its owner, to whose `_made` the results go."""
+
+    mailbox: Mailbox  # set by the owner
+
+    def __init__(self, owner: Owner, operator: PatternOperator, watermark: Watermark) -> None:
+        self._owner, self.operator, self.watermark = owner, operator, watermark
+        self._node = owner.node
+        self._timer: Any = None
+        self._due = inf  # when it goes off
+        self._closed = False
+        self.seen: Look | None = None  # as it was last
+
+    # ── in ──
+
+    def accept(self, attachment: Any, letter: Any, n: int, ready: list[Any]) -> None:
+        """An event, or a batch of n, under the lock of its source. (`mailbox.put_quick` does the same, if it can.)"""
+        if self.mailbox.put((attachment, letter, n, 0, inf)):
+            ready.append(self.mailbox)
+
+    def nudge(self) -> None:
+        """Sources have promised more, or are gone, or time has passed. Call it without any lock."""
+        self._enter(LOOK)
+
+    def _enter(self, what: Any) -> None:
+        """What is no event, after all that waits."""
+        mailbox = self.mailbox
+        with mailbox.lock:
+            if mailbox.closed:
+                return
+            mailbox._push((None, what, 1, 0, inf))  # type: ignore[arg-type]
+        mailbox.dispatch()
+
+    # ── at work: by who holds the mailbox's token ──
+
+    def offer(self, item: Any) -> None:
+        """What waited in the mailbox."""
+        batch = self._take(item)
+        if batch is None and self.mailbox.items:
+            return  # who offers that looks
+        look = self.seen = self.watermark.look()
+        while (more := self.mailbox.pop()) is not None:
+            if batch is not None:
+                self._offer_batch(*batch, None)
+            batch = self._take(more)
+        if batch is not None:
+            self._offer_batch(*batch, look)
+        self._advance(look)
+
+    def _take(self, item: Any) -> tuple[Any, Any] | None:
+        """Offer an event; a batch is returned instead, since it may go past the others if it is the last."""
+        attachment, letter = item[0], item[1]
+        if letter is LOOK:
+            return None
+        try:
+            if letter.__class__ is Letter:
+                self.operator.offer(attachment.channel.name, letter, self._now())
+            elif isinstance(letter, Change):
+                self.operator.begin(letter.pattern)
+            elif self.operator.order == "arrival":
+                for each in letter.letters(attachment.form.have.arrow_to_records(letter.taken())):
+                    self.operator.offer(attachment.channel.name, each, self._now())
+            else:
+                return attachment, letter
+        except Exception as error:  # what came was no event, or the pattern is at fault
+            self._owner._handler_failed(error, letter)
+        return None
+
+    def _offer_batch(self, attachment: Any, chunk: Any, look: Look | None) -> None:
+        try:
+            upto = (-inf, "") if look is None else look.sure
+            self.operator.offer_batch(attachment.channel.name, chunk, upto)  # type: ignore[arg-type]
+        except Exception as error:
+            self._owner._handler_failed(error, chunk)
+
+    def _advance(self, look: Look) -> None:
+        """Release what may go, hand on what that has made, and see when to look again."""
+        ready: list[Any] = []
+        try:
+            for result in self.operator.advance(look.sure, self._forced(look)):
+                self._owner._made(result, ready)
+        except HeadwaterError as error:
+            self._owner._handler_failed(error, None)
+        self._arm(look)
+        dispatch_all(ready)
+
+    def _forced(self, look: Look) -> int | None:
+        """Up to when nobody is waited for any longer."""
+        patience = self.operator.pattern.model.patience
+        return None if patience is None else look.present - patience
+
+    def _now(self) -> int:
+        return self._node._stamp() // 1000
+
+    # ── time ──
+
+    def _arm(self, look: Look) -> None:
+        """Have a timer go off when there may be something to do though nothing comes."""
+        when = inf
+        waiting, due = self.operator.waiting, self.operator.due
+        local = look.holder is None or look.holder.local
+        if waiting is not None and local:
+            when = TICK
+        if due is not None and local:
+            when = min(when, max(TICK, (due - look.present) / 1e6))
+        patience = self.operator.pattern.model.patience
+        if patience is not None and (waiting is not None or due is not None):
+            first = min(each for each in (due, None if waiting is None else waiting[0]) if each is not None)
+            when = min(when, max(TICK, (first + patience + 1 - look.present) / 1e6))
+        at = inf if self._closed or when == inf else self._node.clock.now() + min(when, LATER)
+        if at == self._due or (at > self._due and self._due != inf and at != inf):
+            return  # it goes off soon enough
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due, self._timer = inf, None
+        if at != inf:
+            with suppress(ClosedError):  # the node is closing: time is over
+                self._timer = self._node._timers.call_at(at, self._tick)
+                self._due = at
+
+    def _tick(self) -> None:
+        self._due, self._timer = inf, None
+        if not self._closed:
+            self.nudge()
+
+    def close(self) -> None:
+        """It does nothing by itself any more; what waits is still offered to it."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due, self._timer = inf, None
+
+
+__all__ = ["ROOM", "Change", "PatternStage"]

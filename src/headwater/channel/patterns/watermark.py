@@ -1,0 +1,167 @@
+"""How far the sources of a pattern have come: no event comes any more that is before this place.
+
+The place is a time in microseconds and the id of a source at that time. Each source promises one:
+
+- a source of this node, of events that go by their time of publication: the present. It stamps events under its lock,
+  so whoever reads the time and then finds the lock free, or waits for it, has seen every older event of it.
+- a stand-in for a source of another node: what that has promised, asked for with the pattern's interests;
+- a source whose events say their own time: as far as its last one was, less the pattern's lateness.
+
+What is not there holds nothing back: a source that was closed. A node that has vanished is still there. Others may hold
+the watermark as well, at a time, while they close a gap before it (`hold`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from headwater.patterns.runner import FOR_EVER, Place, Runner
+
+if TYPE_CHECKING:
+    from headwater.channel.contract import NodeContract
+    from headwater.channel.routing.attachment import Attachment
+    from headwater.channel.routing.contract import RoutedSource
+
+NOWHERE: Place = (-FOR_EVER, "")
+
+
+class Watched(Protocol):
+    """The subscription whose sources are looked at."""
+
+    @property
+    def node(self) -> NodeContract: ...
+    def _inputs(self) -> Iterable[Attachment]: ...
+    def _begins(self, place: str) -> bool: ...
+
+
+class Holder(NamedTuple):
+    """Who holds the watermark back, and where."""
+
+    name: str
+    place: Place
+    local: bool = False  # it is looked at again in a moment: nobody else would tell
+
+
+class Look(NamedTuple):
+    """`sure`: what every source has promised. `present`: how late it is, by the node's clock or, where events say their
+    own times, by the latest of those and the time that has passed since."""
+
+    sure: Place
+    present: int
+    holder: Holder | None
+
+
+class _Sources(NamedTuple):
+    """Those whose events may come, as of one version of the wiring."""
+
+    version: int
+    present: list[RoutedSource]  # of this node, by time of publication
+    first: str | None  # of their names the one that goes first
+    remote: list[RoutedSource]
+    own: list[tuple[str, RoutedSource]]  # with their channel: those whose events say their time
+
+
+class Watermark:
+    """Of one pattern's sources. It is looked at by one thread at a time, which holds no lock."""
+
+    def __init__(self, subscription: Watched, runner: Callable[[], Runner], own_time: Iterable[str]) -> None:
+        self._subscription, self._runner = subscription, runner
+        self._own_time = frozenset(own_time)  # channels whose events say their time
+        self._node = subscription.node
+        self._sources = _Sources(-1, [], None, [], [])
+        self._latest = 0  # nanoseconds: the latest time that was said to be the present
+        self._holds: dict[Any, Place] = {}
+        self._heard: tuple[int, float] | None = None  # the latest time that events said of themselves, and when
+
+    # ── for those who close gaps ──
+
+    def hold(self, key: Any, time: int) -> None:
+        """Nothing later than this time is released until `let_go(key)`: earlier events may still come."""
+        self._holds[key] = (time, "")
+
+    def let_go(self, key: Any) -> None:
+        self._holds.pop(key, None)
+
+    # ── looking ──
+
+    def look(self) -> Look:
+        """How far all have come. What is not put into the mailbox when this returns is no older than `sure`."""
+        now = self._now()
+        sources = self._who()
+        for source in sources.present:
+            if source.log is not None:
+                with source.between():  # it is stamped before it is written
+                    pass
+            elif not source.lock.token:
+                with source.lock:  # someone is publishing: wait until that event has come
+                    pass
+        self._latest = max(self._latest, now)
+        here = now // 1000
+        holders = [Holder("", place) for place in list(self._holds.values())]
+        if sources.first is not None:
+            holders.append(Holder(sources.first, (here, sources.first), local=True))
+        holders += [Holder(source.id, self._promise(source)) for source in sources.remote if not source.closed]
+        holders += self._own_times(sources)
+        present = self._present(here)
+        least = min(holders, key=lambda each: each.place, default=None)
+        if least is None:  # nobody is there: as far as time has come
+            return Look((present, ""), present, None)
+        return Look(least.place, present, least)
+
+    def _now(self) -> int:
+        """The time in nanoseconds; never before what it was said to be, even if the clock is set back."""
+        return max(self._node._stamp(), self._latest)
+
+    def _promise(self, source: RoutedSource) -> Place:
+        if source.promise is None or (source.place is not None and self._subscription._begins(source.place)):
+            return NOWHERE
+        return source.promise // 1000, source.name
+
+    def _own_times(self, sources: _Sources) -> list[Holder]:
+        """What is promised by events that say their own time."""
+        runner, found = self._runner(), []
+        for channel, source in sources.own:
+            if source.closed:
+                continue
+            time = runner.promised(channel, source.name, source.node)
+            found.append(Holder(source.id, NOWHERE if time is None else (time, source.name)))
+        return found
+
+    def _present(self, here: int) -> int:
+        """How late it is for the events: where they say their own times, the latest of these, and what has passed since
+        it came."""
+        if not self._own_time:
+            return here
+        latest = self._runner().latest
+        now = self._node.clock.now()
+        if latest is None:
+            return -FOR_EVER
+        if self._heard is None or latest > self._heard[0]:
+            self._heard = latest, now
+        return self._heard[0] + int((now - self._heard[1]) * 1_000_000)
+
+    def _who(self) -> _Sources:
+        """The sources whose events may still come, kept until the wiring changes."""
+        wiring, found = self._node._wiring, self._sources
+        if found.version == wiring.version:
+            return found
+        with wiring.lock:
+            pairs = [
+                (attachment.channel.name, flow.source)
+                for attachment in self._subscription._inputs()
+                for lineup in attachment.channel.lineups
+                if lineup.how(attachment.entry) != "never"
+                for flow in lineup.flows
+            ]
+            version = wiring.version
+        own = {(name, source.number): (name, source) for name, source in pairs if name in self._own_time}
+        others = {source.number: source for name, source in pairs if name not in self._own_time}
+        local = [source for source in others.values() if source.local]
+        remote = [source for source in others.values() if not source.local]
+        first = min((source.name for source in local), default=None)
+        found = self._sources = _Sources(version, local, first, remote, list(own.values()))
+        return found
+
+
+__all__ = ["NOWHERE", "Holder", "Look", "Watermark"]
