@@ -326,3 +326,31 @@ def test_replaying_to_nobody_fails(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "nothing is published" in said.err and "replayed" not in said.out
     assert main([*arguments, "--allow-nobody"]) == 0
     assert "replayed 1 events" in capsys.readouterr().out
+
+
+def test_matches_of_a_pattern_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "a: ie.tcd.door; b: Door{who != a.who} within :t measures a.who as who, b.who as behind"
+    with hub() as (node, endpoint), Node("mouth", connect=endpoint) as mouth:
+        door = mouth.channel("ie.tcd.door", "who: text").source()
+        arguments = ("--alias", "Door=ie.tcd.door", "--param", "t=60", "--count", "1", "--connect", endpoint)
+        with running("listen", "--pattern", words, *arguments, "--name", "ear", "--wait", "60") as ear:
+            await_sinks(mouth, ["ie.tcd.door"], GUARD, End(), command="publish", allow_nobody=False)
+            for who in ("Ann", "Ann", "Bob"):
+                door.publish(who=who)
+            out, err = ear.communicate(timeout=GUARD)
+            assert ear.returncode == 0, err
+            assert [(found["who"], found["behind"]) for found in map(json.loads, out.splitlines())] == [("Ann", "Bob")]
+        node.send_signal(signal.SIGTERM)
+        node.communicate(timeout=GUARD)
+
+
+def test_a_pattern_is_checked_before_anything_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    here = ["--listen", "tcp/127.0.0.1:0", "--wait", "0"]
+    for arguments, expected in (
+        (["--pattern", "a: nowhere", *here], "nowhere"),
+        (["--pattern", "a: x", "x", *here], "expected a channel or --pattern, and not both"),
+        (here, "expected a channel or --pattern, and not both"),
+        (["--pattern", "a: x", "--where", "v > 1", *here], "--where, --type and --history are for a channel"),
+    ):
+        assert main(["listen", *arguments]) == 2
+        assert expected in capsys.readouterr().err

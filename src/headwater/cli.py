@@ -39,6 +39,11 @@ examples:
   headwater explain "a: hall.door; b: hall.door{who != a.who} within 2 seconds" --channel hall.door='who: text'
   headwater explain --file tailgating.txt --log events/ --svg tailgating.svg
 """
+LISTENING = """\
+examples:
+  headwater listen ie.tcd.sighting --where "level > 0.5" --connect tcp/127.0.0.1:7447
+  headwater listen --pattern "a: hall.door; b: hall.door{who != a.who} within 2 seconds" --connect tcp/127.0.0.1:7447
+"""
 COMPLETION = """\
 examples:
   eval "$(headwater completion bash)"                                        in ~/.bashrc
@@ -231,12 +236,18 @@ def _add_listen(commands: Any) -> None:
     """The command `headwater listen`. Imports wait until it runs, so that other commands start quickly."""
     sub = commands.add_parser(
         "listen",
-        help="print events of a channel as lines of JSON",
-        description="Print the events of a channel, or of all whose names fit a pattern, as lines of JSON.",
-        epilog='example:\n  headwater listen ie.tcd.sighting --where "level > 0.5" --connect tcp/127.0.0.1:7447\n',
+        help="print events of a channel, or the matches of a pattern, as lines of JSON",
+        description="Print the events of a channel, or of all whose names fit, as lines of JSON; or, with --pattern, "
+        "what several events say together.",
+        epilog=LISTENING,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    sub.add_argument("channel", help="its name, or a pattern such as 'ie.tcd.**'")
+    sub.add_argument("channel", nargs="?", help="its name, or several by wildcards, as in 'ie.tcd.**'")
+    sub.add_argument("--pattern", metavar="TEXT", help="print the matches of a pattern over channels that nodes have")
+    sub.add_argument("--alias", action="append", default=[], metavar="NAME=CHANNEL", help="another name of a channel, "
+                     "for --pattern")  # fmt: skip
+    sub.add_argument("--order", choices=("time", "arrival"), default="time", help="of the events that --pattern looks "
+                     "at (default: %(default)s)")  # fmt: skip
     sub.add_argument("--where", help="an interest: only what passes crosses the network")
     sub.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the interest")
     sub.add_argument("--type", help="the event type, as for explain; default: as another node has it")
@@ -246,8 +257,24 @@ def _add_listen(commands: Any) -> None:
     _add_joining(sub)
 
     def run(args: argparse.Namespace) -> int:
+        """Of a channel or of a pattern."""
         from headwater.federation.command import command
 
+        if (args.channel is None) == (args.pattern is None):
+            raise UsageError("expected a channel or --pattern, and not both")
+        if args.pattern is not None:
+            if args.where or args.type or args.history:
+                raise UsageError("--where, --type and --history are for a channel; a pattern has conditions of its own")
+            return command.match(
+                _joining(args),
+                args.pattern,
+                params=given_params(args.param),
+                aliases=dict(_pairs("--alias", "CHANNEL", args.alias)),
+                count=args.count,
+                seconds=args.seconds,
+                wait=args.wait,
+                order=args.order,
+            )
         return command.listen(
             _joining(args),
             args.channel,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headwater.federation.order.sequencer import Sequencer
     from headwater.federation.report import FederationReport, RemoteCounts
     from headwater.federation.security.settings import Security
+    from headwater.types import EventType
 
 READY_SECONDS = 10.0  # seconds
 
@@ -148,6 +149,11 @@ class Node(LocalNode):
     def has_channel(self, name: str) -> bool:
         """Whether this node, or one that it knows of, has such a channel."""
         return self._has(name) or (self._engine is not None and self._engine.discovery.known(name) is not None)
+
+    def _known_types(self) -> dict[str, EventType]:
+        """Those of other nodes that this one has heard of, too."""
+        heard = {} if self._engine is None else self._engine.discovery.types()
+        return {**heard, **super()._known_types()}
 
     def _add_channel(self, channel: Channel) -> Channel:
         made = super()._add_channel(channel)

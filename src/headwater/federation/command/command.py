@@ -12,12 +12,15 @@ from typing import Any
 
 from headwater.channel.channel import Channel
 from headwater.channel.names import Pattern
-from headwater.errors import ConfigError, ConfigProblem, EncodeError, FederationError
+from headwater.channel.patterns.operator import PatternOrder
+from headwater.channel.subscription import Subscription
+from headwater.errors import ConfigError, ConfigProblem, EncodeError, FederationError, PatternError
 from headwater.federation.command.json_lines import from_line, to_line
 from headwater.federation.network import Network
 from headwater.federation.node import Node, split
 from headwater.federation.security.certificates import issue, make_authority, renew, revoke
 from headwater.federation.security.settings import Security
+from headwater.patterns.pattern import Pattern as RowPattern
 from headwater.signals import End, end_signals
 from headwater.types import EventType
 
@@ -109,16 +112,53 @@ def listen(
         places = [f"{target}@{source.rpartition('@')[2]}" for source in node.remote_sources(target)]
         if places and all(place in refused for place in places):
             raise FederationError(f"no source of {target} takes the interest: {refused[places[0]]}")
-        end = None if seconds is None else monotonic() + seconds
-        left = count
-        while left != 0 and not ended.is_set() and (end is None or monotonic() < end):
-            pause = RECHECK_SECONDS if end is None else max(0.0, min(RECHECK_SECONDS, end - monotonic()))
-            event = subscription.get(pause)
-            if event is None:
-                continue
-            print(to_line(None if isinstance(event, bytes) else _type_of(event), event), flush=True)
-            left = None if left is None else left - 1
+        _print_all(subscription, ended, count, seconds)
     return 0
+
+
+def match(
+    joining: Joining,
+    text: str,
+    *,
+    params: Mapping[str, object],
+    aliases: Mapping[str, str],
+    count: int | None,
+    seconds: float | None,
+    wait: float,
+    order: PatternOrder,
+) -> int:
+    """Print the matches of a pattern over channels of the federation, as lines of JSON."""
+    with end_signals() as ended, joining.node() as node:
+        node.subscribe("headwater.interests", _tell_refusal, "change == 'refused' and not here")
+        node.until(lambda: ended.is_set() or _fits(node, text, params, aliases), wait)
+        watch = node.match(text, params=params or None, aliases=aliases or None, order=order)
+        if not node.ready(wait):
+            for reason in node.unready():
+                _complain("listen", reason)
+        _print_all(watch, ended, count, seconds)
+    return 0
+
+
+def _fits(node: Node, text: str, params: Mapping[str, object], aliases: Mapping[str, str]) -> bool:
+    """Whether the channels of a pattern are known: if not, others may be about to tell of them."""
+    try:
+        RowPattern(text, node._known_types(), params=params, aliases=aliases)
+    except PatternError:
+        return False
+    return True
+
+
+def _print_all(subscription: Subscription[Any], ended: End, count: int | None, seconds: float | None) -> None:
+    """Events as they come, so many of them, or for so long."""
+    end = None if seconds is None else monotonic() + seconds
+    left = count
+    while left != 0 and not ended.is_set() and (end is None or monotonic() < end):
+        pause = RECHECK_SECONDS if end is None else max(0.0, min(RECHECK_SECONDS, end - monotonic()))
+        event = subscription.get(pause)
+        if event is None:
+            continue
+        print(to_line(None if isinstance(event, bytes) else _type_of(event), event), flush=True)
+        left = None if left is None else left - 1
 
 
 def publish(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.permissions import Permissions
     from headwater.federation.peers.table import Peers
+    from headwater.types import EventType
 
 
 class ChannelDiscovery:
@@ -98,6 +100,19 @@ class ChannelDiscovery:
         having = [peer for peer in self._peers.everyone() if peer.channel(name) is not None]
         having = [peer for peer in having if self._is_believed(peer, name)]
         return next((peer for peer in having if peer.offers(name)), having[0] if having else None)
+
+    def types(self) -> dict[str, EventType]:
+        """The channels that peers have said they have, with their types; what cannot be read is left out."""
+        found: dict[str, EventType] = {}
+        names = {ad.name for peer in self._peers.everyone() if peer.state is not None for ad in peer.state.channels}
+        for name in names:
+            peer = self.known(name)
+            ad = None if peer is None else peer.channel(name)
+            with suppress(HeadwaterError):
+                type = None if ad is None else unpack_type(ad.type)
+                if type is not None:
+                    found[name] = type
+        return found
 
     def is_offered(self, name: str) -> bool:
         """Whether a peer that is there has sources of a channel, or derives it."""
