@@ -273,7 +273,7 @@ def test_event_classes_are_types_too() -> None:
         level: float
 
     pattern = Pattern("a: l -> b: l{level > a.level} within 1 s", {"l": Level}).model
-    assert pattern.output.record.by_name.keys() == {"a", "b"}
+    assert pattern.output.record.by_name.keys() == {"a", "b", "match"}
 
 
 def test_the_result_of_a_pattern() -> None:
@@ -283,4 +283,16 @@ def test_the_result_of_a_pattern() -> None:
     measured = Pattern(
         "a: x; b: y within 1 s measures a.s as s, a.v + b.v as n, a as a", CHANNELS, result="Pair"
     ).output
-    assert measured.name == "Pair" and [str(f.type) for f in measured.record.fields] == ["text", "i64", "a"]
+    assert measured.name == "Pair" and [str(f.type) for f in measured.record.fields] == [
+        "text",
+        "i64",
+        "a",
+        "MatchInfo",
+    ]
+
+
+def test_what_is_known_of_a_match_has_its_name_to_itself() -> None:
+    for text in ("a: x; match: y within 1 s", "a: x; b: y within 1 s measures a.v as match"):
+        with pytest.raises(PatternError, match="a field 'match' of its own") as error:
+            Pattern(text, CHANNELS)
+        assert error.value.problems[0].column > 1

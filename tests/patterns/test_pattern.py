@@ -50,7 +50,7 @@ def test_what_was_understood() -> None:
         "    b  input.action = 'in'\n"
         "between events, at\n"
         "    b  a.who != b.who\n"
-        "result Match: a, b"
+        "result Match: a, b, match"
     )
     once = Pattern("f: failure{3} without r: repair within 1 hour no reuse after match last f", DOOR)
     assert once.description.splitlines()[:2] == [

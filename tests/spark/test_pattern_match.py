@@ -33,7 +33,7 @@ def _rows(frame: Any) -> list[Any]:
 def test_measures_are_columns_and_the_time_is_that_of_the_last_event(doors: Any) -> None:
     pattern = Pattern(ADJACENT + "measures a.who as first, b.who as second, b.f as f, b.meta.seq as n", CHANNELS)
     assert pattern_choice(pattern).kind == "window functions"
-    found = match(doors, pattern, meta=META).selectExpr("first", "second", "f", "n", "unix_micros(event_time) AS us")
+    found = match(doors, pattern, meta=META).selectExpr("first", "second", "f", "n", "unix_micros(match.time) AS us")
     rows = sorted((row.first, row.second, str(row.f), row.n, row.us) for row in found.collect())
     assert rows == [("ann", "bob", "nan", 2, 1_000_000), ("bob", "ann", "2.5", 2, 1_500_000)]
 
@@ -42,19 +42,21 @@ def test_runners_tell_the_same_as_window_functions(doors: Any) -> None:
     said = Pattern(ADJACENT + "measures a.who as first, b.f as f", CHANNELS)
     run = Pattern(ADJACENT + "measures a.who as first, max(b.f) as f", CHANNELS)
     assert [pattern_choice(each).kind for each in (said, run)] == ["window functions", "runners"]
-    assert _rows(match(doors, said, meta=META)) == _rows(match(doors, run, meta=META))
+    told = [match(doors, each, meta=META).selectExpr("first", "f", "match.time") for each in (said, run)]
+    assert _rows(told[0]) == _rows(told[1])
 
 
 def test_without_measures_a_match_has_its_events(doors: Any) -> None:
-    (row, *_) = match(doors, Pattern(ADJACENT, CHANNELS), meta=META, time="until").orderBy("until").collect()
+    (row, *_) = match(doors, Pattern(ADJACENT, CHANNELS), meta=META).orderBy("match.time").collect()
     assert (row.a.who, row.b.who, row.b.door) == ("ann", "bob", 1)
 
 
 def test_identities_are_the_same_however_a_match_was_found(doors: Any) -> None:
     pattern = Pattern(ADJACENT, CHANNELS)
-    one = match(doors, pattern, meta=META, identity="who_it_is").collect()
-    assert len({bytes(row.who_it_is) for row in one}) == 2
-    assert all(len(row.who_it_is) == 16 for row in one)
+    one = match(doors, pattern, meta=META).collect()
+    assert len({bytes(row.match.identity) for row in one}) == 2
+    assert all(len(row.match.identity) == 16 and not row.match.uncertain for row in one)
+    assert [row.match.identity for row in match(doors, pattern, meta=META, identity=False).collect()] == [None, None]
 
 
 def test_matches_of_a_log_are_found_by_its_own_columns(doors: Any) -> None:
@@ -73,8 +75,6 @@ def test_frames_that_do_not_fit_are_refused(doors: Any) -> None:
         match(doors, pattern, meta={"seq": "number", "time": "at"})
     with pytest.raises(EvolutionError, match="door: expected bigint"):
         match(doors.drop("door"), pattern, meta=META)
-    with pytest.raises(ExecutionError, match="a field 'a' of its own"):
-        match(doors, pattern, meta=META, time="a")
     with pytest.raises(TypeError, match="expected a Pattern"):
         match(doors, "a, b", meta=META)  # type: ignore[arg-type]
     two = Pattern("a: x; b: y within 1 second", {"x": TYPE, "y": TYPE})

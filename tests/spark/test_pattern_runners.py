@@ -55,9 +55,9 @@ def test_runners_find_what_the_definition_says(
     made = []
     for number, pattern in enumerate(found):
         given = {channel.name: frames[channel.name] for channel in pattern.channels}
-        matched = match(given, pattern, meta=META, identity="who")
-        made.append(matched.selectExpr(f"{number} AS pattern", "who", "unix_micros(event_time) AS time"))
+        matched = match(given, pattern, meta=META)
+        made.append(matched.selectExpr(f"{number} AS pattern", "match.identity", "unix_micros(match.time) AS time"))
     rows = reduce(lambda one, other: one.unionAll(other), made).collect()
     for number, pattern in enumerate(found):
-        ours = sorted((bytes(row.who), row.time) for row in rows if row.pattern == number)
+        ours = sorted((bytes(row.identity), row.time) for row in rows if row.pattern == number)
         assert ours == _expected(pattern, events), (pattern_choice(pattern), pattern.text)

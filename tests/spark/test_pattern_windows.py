@@ -105,7 +105,7 @@ def _frame(spark: Any, events: list[dict[str, Any]]) -> Any:
 
 def _ids(pattern: model.Pattern, result: dict[str, Any]) -> str:
     found = []
-    for each in pattern.output.record.fields:
+    for each in pattern.output.record.fields[:-1]:
         value = result[each.name]
         events = value if isinstance(value, list) else [value]
         found += [str(event["id"] if isinstance(event, dict) else event) for event in events]
@@ -115,9 +115,9 @@ def _ids(pattern: model.Pattern, result: dict[str, Any]) -> str:
 def _ids_sql(pattern: model.Pattern) -> str:
     """The same as SQL."""
     if pattern.measures is not None:
-        return f"concat_ws(',', {', '.join(each.name for each in pattern.output.record.fields)})"
+        return f"concat_ws(',', {', '.join(each.name for each in pattern.output.record.fields[:-1])})"
     parts = [f"transform({each.name}, e -> cast(e.id as string))" if pattern.by_name[each.name].multiple
-             else f"cast({each.name}.id as string)" for each in pattern.output.record.fields]  # fmt: skip
+             else f"cast({each.name}.id as string)" for each in pattern.output.record.fields[:-1]]  # fmt: skip
     return f"concat_ws(',', {', '.join(parts)})"
 
 
@@ -147,7 +147,7 @@ def test_window_functions_find_what_the_definition_says(spark: Any, seed: int) -
     chosen = chance.sample(variants, rounds(20, 60))
     found = [
         match(frame, pattern, meta=META).selectExpr(
-            f"{number} AS variant", f"{_ids_sql(pattern)} AS ids", "unix_micros(event_time) AS time"
+            f"{number} AS variant", f"{_ids_sql(pattern)} AS ids", "unix_micros(match.time) AS time"
         )
         for number, pattern in enumerate(chosen)
     ]

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from headwater.errors import ParameterError, PatternError, Problem
-from headwater.interest import as_event_type
+from headwater.interest import Interest, as_event_type
 from headwater.ir.build import Builder
 from headwater.ir.nodes import Compare, Expr, IsMissing, Load, ParamDecl, Path, Program, Span, Unary
 from headwater.ir.notes import is_bad
@@ -23,7 +23,7 @@ from headwater.ir.params import declare
 from headwater.ir.uses import by_use, is_flexible
 from headwater.patterns import model, structure, written
 from headwater.patterns.expressions import Expressions, is_alone
-from headwater.patterns.result import derived
+from headwater.patterns.result import MATCH, derived, is_result, with_match
 from headwater.patterns.scope import Named, Scope, ScopedBuilder, paths_of, view_of
 from headwater.patterns.tree import Grown, grow
 from headwater.patterns.verify import remarks, verify, windows
@@ -324,10 +324,18 @@ class _Check:
             if labels and len(parts[name]) == len(labels):
                 made = self.expressions.key(parts[name], record)
                 key = made.output if made is not None else key
-            time = self.expressions.time(self.written.time, record) if self.written.time is not None else None
+            time = self._time(record)
             filter, all = among.get(name, (None, True))
             channels.append(model.Channel(name, self.types[name], made, time, filter, all))
         return tuple(channels), key
+
+    def _time(self, record: Record) -> Interest | None:
+        """What says the time of an event; that of its publication if nothing does, or of a match its own."""
+        if self.written.time is not None:
+            return self.expressions.time(self.written.time, record)
+        if is_result(record):
+            return self.expressions.time(written.Condition(f"{MATCH}.time"), record)
+        return None
 
     def _check_alike(self, condition: written.Condition, values: list[Expr]) -> None:
         types = {value.type for value in values}
@@ -517,7 +525,10 @@ class _Check:
         for each element."""
         given = self.written.measures
         if given is None:
-            return event_type(derived(self.elements, self.grown.root, self.result)), None
+            for element in self.elements:
+                if element.name == MATCH and not element.negative:
+                    self._taken_name(element.span, "element")
+            return event_type(with_match(derived(self.elements, self.grown.root, self.result))), None
         names = [measure.name for measure in given]
         seen: set[str] = set()
         for measure in given:
@@ -532,6 +543,8 @@ class _Check:
                     expected="a name of letters, digits and _",
                     found=measure.name[:40],
                 )
+            elif measure.name == MATCH:
+                self._taken_name(measure.span, "measure")
             seen.add(measure.name)
         if len(given) > MAX_MEASURES:
             self.expressions.problem(given[MAX_MEASURES].span, "too many measures", expected=f"at most {MAX_MEASURES}")
@@ -548,7 +561,15 @@ class _Check:
         made = self.expressions.measures(given, scope, self._records(), self.result)
         if made is None or made[0].output is None:
             return fallback, None
-        return made[0].output, model.Measures(*made)
+        return event_type(with_match(made[0].output.record)), model.Measures(*made)
+
+    def _taken_name(self, span: Span, what: str) -> None:
+        self.expressions.problem(
+            span,
+            f"the result has a field {MATCH!r} of its own, which says who the match is, when, and how certain",
+            expected=f"another name for the {what}",
+            hint=f"rename it, or name measures that are not called {MATCH!r}",
+        )
 
     def _after(self) -> model.After:
         after = self.written.after

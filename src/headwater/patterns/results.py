@@ -11,7 +11,8 @@ from headwater.ir.interp import EventContext
 from headwater.patterns import model
 from headwater.patterns.engine.views import Views
 from headwater.patterns.events import Event
-from headwater.patterns.identity import identity
+from headwater.patterns.identity import identity_of
+from headwater.patterns.result import MATCH
 from headwater.patterns.runner import Match
 
 Raw = dict[str, Any]
@@ -21,10 +22,11 @@ _ONE = {"latest": slice(-1, None), "first": slice(0, 1), "prev": slice(-2, -1)}
 
 class Results:
     """Results in raw form. `fingerprint` is the one that the pattern has at home: that of its serial form may differ
-    in types that were named anew. A match may have many more events than its result reads: `asked` are those."""
+    in types that were named anew. Without `identified` it is not said who a match is, which takes time. A match may
+    have many more events than its result reads: `asked` are those."""
 
-    def __init__(self, pattern: model.Pattern, fingerprint: bytes | None = None) -> None:
-        self.pattern = pattern
+    def __init__(self, pattern: model.Pattern, fingerprint: bytes | None = None, *, identified: bool = True) -> None:
+        self.pattern, self.identified = pattern, identified
         self.fingerprint = pattern.fingerprint if fingerprint is None else fingerprint
         self._places = {element.name: at for at, element in enumerate(pattern.elements)}
         measures = pattern.measures
@@ -65,11 +67,13 @@ class Results:
                 if not element.negative:
                     events = [raw for each, raw, _ in taken if each == at]
                     found[element.name] = events if element.multiple else events[0] if events else None
+        who = self.identity(match) if self.identified else b""
+        found[MATCH] = {"identity": who, "time": match.time, "uncertain": uncertain}
         return found
 
     def identity(self, match: Match) -> bytes:
         """Who it is."""
-        return identity(self.fingerprint, ((label, event.origin) for label, event in match.events), match.deadline)
+        return identity_of(self.pattern, self.fingerprint, match.events, match.deadline)
 
 
 __all__ = ["Results"]

@@ -36,7 +36,7 @@ from headwater.patterns.engine.separate import SeparateEngine, can_separate
 from headwater.patterns.engine.shared import SharedEngine, can_share
 from headwater.patterns.engine.tapes import Unsupported, registers
 from headwater.patterns.events import Event, Events, raw_of
-from headwater.patterns.identity import identity
+from headwater.patterns.identity import identity_of
 from headwater.patterns.letters import Interpreted, Letters, context
 
 KIND = "pattern"
@@ -76,8 +76,7 @@ class Match:
     @property
     def identity(self) -> bytes:
         if self._identity is None:
-            taken = ((label, event.origin) for label, event in self.events)
-            self._identity = identity(self._pattern.fingerprint, taken, self.deadline)
+            self._identity = identity_of(self._pattern, self._pattern.fingerprint, self.events, self.deadline)
         return self._identity
 
     def __repr__(self) -> str:

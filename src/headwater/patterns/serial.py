@@ -26,7 +26,7 @@ from headwater.ir.nodes import Compare, Const, Expr, IsMissing, Load, Logic, Pat
 from headwater.ir.notes import MAX_DEPTH, MAX_TEXT
 from headwater.patterns import model, structure
 from headwater.patterns.model import KINDS
-from headwater.patterns.result import derived
+from headwater.patterns.result import MATCH, derived, with_match
 from headwater.patterns.scope import AGGREGATES, member_field, view_of
 from headwater.patterns.verify import verify
 from headwater.patterns.window import MAX_ROWS, MAX_TIME, seconds_as_micros
@@ -207,8 +207,11 @@ class _Reader:
             _wrong("elements to go on from, or none")
         name = _str(result, "a name of a type")
         made = None if measures is None else self.measures(measures, name)
-        output = made.interest.output if made is not None else event_type(derived(self.elements, root, name))
-        assert output is not None
+        measured = None if made is None else made.interest.output
+        fields = derived(self.elements, root, name) if measured is None else measured.record
+        if MATCH in fields.by_name:
+            _wrong(f"a result without a field {MATCH!r} of its own")
+        output = event_type(with_match(fields))
         notation, text = (self.text(each) for each in texts)
         length = self.window(window)
         unknown = sorted(set(self.params) - self.used)

@@ -17,6 +17,7 @@ from headwater.ir.nodes import META_TYPES, NOWHERE, Span
 from headwater.late import pa
 from headwater.patterns import model
 from headwater.patterns.pattern import Pattern
+from headwater.patterns.result import MATCH, is_result
 from headwater.spark.columns import bind_columns, bind_meta
 from headwater.spark.log_columns import log_meta
 from headwater.spark.patterns.runs import identities
@@ -25,7 +26,6 @@ from headwater.spark.patterns.windows import Plan, plan
 from headwater.spark.sql_text import name
 
 Kind = Literal["window functions", "runners"]
-TIME = "event_time"  # of a match, unless the caller has another name for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,29 +56,25 @@ def match(
     pattern: Pattern | model.Pattern,
     *,
     meta: Mapping[str, str] | None = None,
-    time: str = TIME,
-    identity: str | None = None,
+    identity: bool = True,
 ) -> Any:
-    """The matches: the fields of the pattern's result, the time of each match in the column `time`, and in the column
-    `identity`, if that is named, who it is: the same bytes as live.
+    """The matches: the fields of the pattern's result, and last what is known of the match, the column `match`: who it
+    is (`match.identity`, the same bytes as live), its time, and that it is certain. Without `identity` it is not said
+    who it is, which takes time where window functions find the matches.
 
     `frame` is the DataFrame of the pattern's channel, or one for each channel by its name. `meta` names the columns
     that hold source, seq and time (and node); without it those of a log are taken."""
     checked = _model(pattern)
     frames = _frames(frame, checked)
-    for taken in (time, identity):
-        if taken is not None and taken in checked.output.record.by_name:
-            raise ExecutionError(
-                f"a match has a field {taken!r} of its own; give another name for its time= or identity="
-            )
     bound = [_bound(frames[channel.name], channel, meta) for channel in checked.channels]
-    made = plan(checked, *bound[0], identified=identity is not None)
-    if isinstance(made, Plan) and (identity is None or made.origins):
-        return _windowed(frames[checked.channels[0].name], checked, made, time, identity)
+    made = plan(checked, *bound[0], identified=identity)
+    of_matches = any(is_result(channel.type.record) for channel in checked.channels)  # who they are is in their fields
+    if isinstance(made, Plan) and (not identity or (made.origins and not of_matches)):
+        return _windowed(frames[checked.channels[0].name], checked, made, identity)
     rows = sorted_rows(
         checked, [(frames[channel.name], *each) for channel, each in zip(checked.channels, bound, strict=True)]
     )
-    return run(rows, checked, time, identity)
+    return run(rows, checked, identity)
 
 
 def _model(pattern: Pattern | model.Pattern) -> model.Pattern:
@@ -115,21 +111,24 @@ def _bound(frame: Any, channel: model.Channel, meta: Mapping[str, str] | None) -
     return bind_columns(frame, record, [field.name for field in record.fields]), known
 
 
-def _windowed(frame: Any, pattern: model.Pattern, made: Plan, time: str, identity: str | None) -> Any:
+def _windowed(frame: Any, pattern: model.Pattern, made: Plan, identity: bool) -> Any:
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as T
+
     rows = (
         in_time(frame.selectExpr(*made.rows).where(made.placed), made.late).where(made.kept).selectExpr(*made.carried)
     )
     found = rows.selectExpr("*", *made.windows).where(made.matches)
-    listed = [f"{sql} AS {name(field)}" for field, sql in made.results]
-    listed.append(f"timestamp_micros({made.time}) AS {name(time)}")
-    if identity is None:
-        return found.selectExpr(*listed)
-    from pyspark.sql import functions as F
-    from pyspark.sql import types as T
-
-    marks = F.arrow_udf(_identities(pattern.fingerprint, pattern.channels[0].name), T.BinaryType())
-    of = f"struct({made.origins} AS events, CAST({made.deadline or 'NULL'} AS BIGINT) AS deadline)"
-    return found.select(*(F.expr(each) for each in listed), marks(F.expr(of)).alias(identity))
+    who = F.lit(None).cast(T.BinaryType())
+    if identity:
+        marks = F.arrow_udf(_identities(pattern.fingerprint, pattern.channels[0].name), T.BinaryType())
+        who = marks(F.expr(f"struct({made.origins} AS events, CAST({made.deadline or 'NULL'} AS BIGINT) AS deadline)"))
+    about = F.struct(
+        who.alias("identity"),
+        F.expr(f"timestamp_micros({made.time})").alias("time"),
+        F.lit(False).alias("uncertain"),
+    )
+    return found.select(*(F.expr(sql).alias(field) for field, sql in made.results), about.alias(MATCH))
 
 
 def _identities(fingerprint: bytes, channel: str) -> Callable[[Any], Any]:

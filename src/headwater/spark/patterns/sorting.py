@@ -115,19 +115,14 @@ def _outputs(interest: Interest, columns: Mapping[str, str], meta: Mapping[str, 
     return made
 
 
-def run(rows: Any, pattern: model.Pattern, time: str, identity: str | None) -> Any:
+def run(rows: Any, pattern: model.Pattern, identified: bool) -> Any:
     """The matches, found by runners in the workers."""
-    from pyspark.sql import types as T
-
-    package, fingerprint, identified = runs.pack(pattern), pattern.fingerprint, identity is not None
-    fields = [*spark_schema(pattern.output.record).fields, T.StructField(time, T.TimestampType(), True)]
-    if identity is not None:
-        fields.append(T.StructField(identity, T.BinaryType(), True))
+    package, fingerprint = runs.pack(pattern), pattern.fingerprint
 
     def headwater_pattern(batches: Iterator[Any]) -> Iterator[Any]:
         return runs.matches(package, batches, fingerprint, identified=identified)
 
-    return rows.mapInArrow(headwater_pattern, T.StructType(fields))
+    return rows.mapInArrow(headwater_pattern, spark_schema(pattern.output.record))
 
 
 __all__ = ["in_time", "run", "sorted_rows"]
