@@ -6,6 +6,7 @@ import ctypes
 from typing import Any
 
 ONE_ARGUMENT = 0x0008  # METH_O
+FAST = 0x0080  # METH_FASTCALL
 FAST_WITH_KEYWORDS = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
 
 

@@ -25,7 +25,7 @@ INDENT = "    "
 
 
 def describe(pattern: model.Pattern) -> str:
-    """A checked pattern in words, one fact to a line: what it listens to, what it takes, when, and how it runs."""
+    """A checked pattern in a few lines: its expression, its options, what is asked of events, what comes of it."""
     return "\n".join(_lines(pattern))
 
 

@@ -98,6 +98,7 @@ class Events:
 
     def __init__(self) -> None:
         self.count = 0
+        self.size = 0  # events that are held
         self._blocks: list[_Block | _Batch] = []
         self._firsts: list[int] = []
 
@@ -109,6 +110,7 @@ class Events:
             self._firsts.append(self.count)
         number = self.count
         self.count += 1
+        self.size += 1
         last.numbers.append(number)
         last.events.append(event)
         return number
@@ -130,6 +132,7 @@ class Events:
             self._blocks.append(_Batch(numbers, channel, batch, source, seqs, times, node, published))
             self._firsts.append(first)
             self.count += len(seqs)
+            self.size += len(seqs)
         return first
 
     def __getitem__(self, number: int) -> Event:
@@ -168,13 +171,10 @@ class Events:
                 blocks.append(block if len(held) * LAZY > len(block.numbers) else block.kept(held))
         self._blocks = blocks
         self._firsts = [int(block.numbers[0]) for block in blocks]
+        self.size = sum(len(block.numbers) for block in blocks)
 
     def numbers(self) -> set[int]:
         return {int(number) for block in self._blocks for number in block.numbers}
-
-    @property
-    def size(self) -> int:
-        return sum(len(block.numbers) for block in self._blocks)
 
     # ── what is kept of them ──
 
@@ -194,7 +194,7 @@ class Events:
             block.numbers.append(number)
             block.events.append(Event(*event))
         self._blocks, self._firsts = ([block], [block.numbers[0]]) if rows else ([], [])
-        self.count = count
+        self.count, self.size = count, len(rows)
 
 
 def record_of(channel: model.Channel, event: Event) -> bytes:
@@ -207,12 +207,17 @@ def record_of(channel: model.Channel, event: Event) -> bytes:
 
 def raw_of(channel: model.Channel, event: Event) -> dict[str, Any]:
     """Its fields, in raw form."""
-    if isinstance(event.data, tuple):
-        batch, at = event.data
+    return fields_of(channel, event.data)
+
+
+def fields_of(channel: model.Channel, data: Any) -> dict[str, Any]:
+    """The fields of an event in raw form, from whichever form its data have."""
+    if isinstance(data, tuple):
+        batch, at = data
         return channel.type.arrow_to_raw(batch.slice(at, 1))[0]
-    if isinstance(event.data, RECORDS):
-        return channel.type.decode_raw(event.data)
-    return channel.type.to_raw(event.data)
+    if isinstance(data, RECORDS):
+        return channel.type.decode_raw(data)
+    return channel.type.to_raw(data)
 
 
-__all__ = ["Event", "Events", "raw_of", "record_of"]
+__all__ = ["Event", "Events", "fields_of", "raw_of", "record_of"]

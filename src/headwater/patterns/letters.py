@@ -47,7 +47,7 @@ class Letters:
 
     def __init__(self, pattern: model.Pattern, channel: model.Channel, wanted: int) -> None:
         self.channel = channel
-        here = [
+        self.here = here = [
             (at, element.condition)
             for at, element in enumerate(pattern.elements)
             if wanted >> at & 1 and channel.name in element.channels

@@ -15,9 +15,10 @@ waited for before its first event comes is named by `expect`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -35,9 +36,11 @@ from headwater.patterns.engine.partitioned import signed, window_of
 from headwater.patterns.engine.separate import SeparateEngine, can_separate
 from headwater.patterns.engine.shared import SharedEngine, can_share
 from headwater.patterns.engine.tapes import Unsupported, registers
-from headwater.patterns.events import Event, Events, raw_of
+from headwater.patterns.events import Event, Events, fields_of, raw_of
 from headwater.patterns.identity import identity_of
-from headwater.patterns.letters import Interpreted, Letters, context
+from headwater.patterns.letters import Interpreted, Judged, Letters, context
+from headwater.patterns.record_reading import AMONG, HEAD, KEYED, TIMED, Reading, TooMuch
+from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN
 
 KIND = "pattern"
 EngineName = Literal["shared", "separate", "apart"]
@@ -45,6 +48,8 @@ HELD = 1 << 18  # events; from here on, and whenever they have doubled, those th
 READ = 1 << 12  # events whose fields are at hand
 DOUBTS = 1_024  # rows that came too late to be waited for, of which the times are kept
 FOR_EVER = (1 << 63) - 1
+NEVER = -FOR_EVER
+LAST = "\U0010ffff"  # after the name of every source
 Place = tuple[int, str]  # in the order of rows: a time, and a source
 
 
@@ -99,18 +104,17 @@ class Counts:
     contradicted: int = 0  # rows that came after it was no longer waited for them
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A row that waits for its turn."""
+class Waiting(NamedTuple):
+    """A row that waits for its turn. Rows are in order by what stands first; no two have the same event's number."""
 
-    place: tuple[int, str, int, str]
+    time: int
+    source: str
+    seq: int
+    channel: str
     letter: int
     number: int
-    words: Any
-    values: Any = None
-
-    def __lt__(self, other: _Waiting) -> bool:
-        return self.place < other.place
+    words: Sequence[int]
+    values: Sequence[int]
 
 
 class Runner:
@@ -143,7 +147,8 @@ class Runner:
         self.counts = Counts()
         self._all_rows = self.automaton.strict or (pattern.window is not None and pattern.window.rows is not None)
         self._promises: dict[str, int] = {}
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Waiting] = []
+        self._least: Place | None = None  # the promise that all others reach, None: to be looked for
         self._released: Place = (-FOR_EVER, "")
         self.sure: Place = (FOR_EVER, "")  # up to here nothing was released that a source may still precede
         self.doubts: list[int] = []  # times of rows that came after it was no longer waited for them
@@ -154,6 +159,25 @@ class Runner:
         held = getattr(self.engine, "registers", None)
         self._remembers = held is not None and bool(held.columns)
         self._read: dict[int, tuple[dict[str, Any], EventContext]] = {}
+        self._holds = self.engine.name != "apart"  # whether the engine knows which events it holds
+        self._promising = bool(pattern.absent) or not self.engine.every
+        self._readings = {} if interpreted else self._reading()
+
+    def _reading(self) -> dict[str, Reading]:
+        """How events of each channel are read at once, where they can be."""
+        found = {}
+        keys, held = self.engine.keys, getattr(self.engine, "registers", None)
+        for name, channel in self.channels.items():
+            columns = held.reads(channel.type.record) if held is not None and self._remembers else ()
+            number = held.number if held is not None else keys.of_text
+            with suppress(TooMuch):
+                found[name] = Reading(self.letters[name].here, channel, columns, keys.of_text, number)
+        return found
+
+    def prepare(self) -> None:
+        """Wait until machine code reads events. They may come before: they are read more slowly until then."""
+        for reading in self._readings.values():
+            reading.ready(wait=True)
 
     # ── events ──
 
@@ -163,31 +187,93 @@ class Runner:
         """One event: a record, an instance, a dict or a raw form. `meta` has at least its source, number and time.
         `letter` is the set of elements that it fits by itself, where a matcher has found that out already; `time` is
         that by which it is put in order, where neither the pattern nor its publication says that."""
+        source, seq = meta.source, meta.seq
+        if source is None or seq is None:
+            raise ExecutionError(f"expected an event's source and number, found {source!r} and {seq!r}")
+        counts = self.counts
+        words: tuple[int, ...] | None = None
+        judged: Judged | None = None
+        reading = self._readings.get(channel)
+        if reading is not None and type(record) is bytes and reading.ready():
+            words = reading(record, meta)
         it = self._letters(channel)
-        source, seq = _origin(meta)
-        self.counts.events += 1
-        judged = it.judge(record, meta, letter)
-        if time is not None:
-            judged = replace(judged, time=time)
-        if judged.time is None:
-            self.counts.timeless += 1
+        if words is None or reading is None:
+            judged = it.judge(record, meta, letter)
+            fits, row, keyed = judged.letter, judged.row, judged.key is not None
+            time = judged.time if time is None else time
+        else:
+            flags = words[0]
+            fits = words[1] if letter is None else letter
+            row = fits != 0 or it.channel.all or flags & AMONG != 0
+            if time is None:
+                time = meta.time if it.time is None else words[2] if flags & TIMED else None
+                if time is not None and not TIMESTAMP_MIN <= time <= TIMESTAMP_MAX:
+                    time = None
+            keyed = it.key is None or flags & KEYED != 0
+        counts.events += 1
+        if time is None:
+            counts.timeless += 1
             return
-        late = self._is_late(channel, source, meta.node, judged.time)
-        if judged.row and judged.key is None:
-            self.counts.keyless += 1
-        elif judged.row and late:
-            self.counts.late += 1
-        elif judged.row and self.given and self._is_behind(judged.time, source):
-            pass
-        elif judged.row and (judged.letter or self._all_rows):
-            self.counts.rows += 1
-            event = Event(channel, source, seq, judged.time, record, meta.node, meta.time)
-            words = self.engine.keys.of_record(judged.key or {})
-            values = None
-            if self._remembers:
-                values = self.engine.registers.row(it.channel.type.record, self.raw(event), meta)
-            self._wait(judged.letter, event.time, source, seq, channel, self.events.add(event), words, values)
-        self._release()
+        late = self._is_late(it, source, meta.node, time)
+        if row:
+            if not keyed:
+                counts.keyless += 1
+            elif late:
+                counts.late += 1
+            elif self.given and self._is_behind(time, source):
+                pass
+            elif fits or self._all_rows:
+                counts.rows += 1
+                if judged is not None:
+                    key, values = self._slow_words(it, judged, record, meta)
+                else:
+                    assert reading is not None and words is not None
+                    all_of = reading.finished(words)
+                    key, values = all_of[HEAD : reading.key_end], all_of[reading.key_end :]
+                self._arrive(channel, record, meta, time, signed_letter(fits), key, values)
+                return
+        if self._waiting or self._promising:
+            self._release()
+
+    def _slow_words(
+        self, it: Letters, judged: Judged, record: Any, meta: EventContext
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        """The words of an event's key and what runs remember of it, value by value."""
+        words = self.engine.keys.of_record(judged.key or {})
+        if not self._remembers:
+            return words, ()
+        raw = fields_of(it.channel, record)
+        return words, self.engine.registers.row(it.channel.type.record, raw, meta)
+
+    def _arrive(
+        self,
+        channel: str,
+        data: Any,
+        meta: EventContext,
+        time: int,
+        letter: int,
+        words: Sequence[int],
+        values: Sequence[int],
+    ) -> None:
+        """A row that came by itself: it is taken at once where no source can have an earlier one. Its event is kept
+        if it has to wait, or the engine holds it."""
+        source, seq = meta.source, meta.seq
+        assert source is not None and seq is not None
+        if not self.given and not self._waiting and (time, source) <= self._reached():
+            self._expect_due(time)
+            if self._holds:
+                if self.engine.one(letter, self.events.count, time, words, values, self._found):
+                    self.events.add(Event(channel, source, seq, time, data, meta.node, meta.time))
+            else:
+                number = self.events.add(Event(channel, source, seq, time, data, meta.node, meta.time))
+                self.engine.one(letter, number, time, words, values, self._found)
+            if self.events.size > self._sweep:
+                self._sweep_events()
+        else:
+            number = self.events.add(Event(channel, source, seq, time, data, meta.node, meta.time))
+            heapq.heappush(self._waiting, Waiting(time, source, seq, channel, letter, number, words, values))
+        if self._waiting or self._promising:
+            self._release()
 
     def batch(self, channel: str, batch: Any, meta: Mapping[str, Any], upto: Place | None = None) -> None:
         """The rows of a RecordBatch. `meta` has source, seq and time, and perhaps node, each for all rows or by row.
@@ -238,11 +324,12 @@ class Runner:
             rows[:, 2] = np.arange(first, first + len(at))
             self._feed(rows, words, values)
         else:
-            for k, row in enumerate(at.tolist()):
-                part = words[k * self.engine.keys.words : (k + 1) * self.engine.keys.words]
-                letter = int(judged.letters[row])
-                value = None if values is None else values[k]
-                self._wait(letter, int(times[row]), source, int(seqs[row]), channel, first + k, part, value)
+            parts = words.reshape(-1, self.engine.keys.words).tolist()
+            held = [()] * len(at) if values is None else values.tolist()
+            when, numbers, letters = times[at].tolist(), seqs[at].tolist(), judged.letters[at].tolist()
+            for k in range(len(at)):
+                place = when[k], source, numbers[k], channel
+                heapq.heappush(self._waiting, Waiting(*place, letters[k], first + k, parts[k], held[k]))
         self._release()
 
     def _values(self, it: Letters, batch: Any, source: str, meta: Mapping[str, Any], seqs: Any, published: Any) -> Any:
@@ -258,13 +345,14 @@ class Runner:
         """Rows of several sources, one after the other."""
         words, width = self._words(judged, np.flatnonzero(judged.keyed)), self.engine.keys.words
         place = np.cumsum(judged.keyed) - 1
+        it = self._letters(channel)
         for row in range(batch.num_rows):
             if not judged.timed[row]:
                 continue
             about = context(meta, row)
-            source, seq = _origin(about)
+            source, _ = _origin(about)
             time = int(judged.times[row])
-            late = self._is_late(channel, source, about.node, time)
+            late = self._is_late(it, source, about.node, time)
             if not used[row]:
                 continue
             if late:
@@ -273,15 +361,12 @@ class Runner:
             if self.given and self._is_behind(time, source):
                 continue
             self.counts.rows += 1
-            number = self.events.add(
-                Event(channel, source, seq, time, (batch.slice(row, 1), 0), about.node, about.time)
-            )
-            part = words[place[row] * width : (place[row] + 1) * width]
-            values = None
+            data = batch.slice(row, 1), 0
+            part = words[place[row] * width : (place[row] + 1) * width].tolist()
+            values: Sequence[int] = ()
             if self._remembers:
-                type = self.channels[channel].type
-                values = self.engine.registers.row(type.record, self.raw(self.events[number]), about)
-            self._wait(int(judged.letters[row]), time, source, seq, channel, number, part, values)
+                values = self.engine.registers.row(it.channel.type.record, fields_of(it.channel, data), about)
+            self._arrive(channel, data, about, time, int(judged.letters[row]), part, values)
         self._release()
 
     def ordered(self, parts: Iterable[tuple[str, Any, Mapping[str, Any], Any]]) -> None:
@@ -348,7 +433,8 @@ class Runner:
     def expect(self, sources: Iterable[str]) -> None:
         """Wait for these sources too, of which nothing has come yet."""
         for source in sources:
-            self._promises.setdefault(source, -FOR_EVER)
+            self._promises.setdefault(source, NEVER)
+        self._least = None
 
     def promise(self, source: str, time: int) -> None:
         """None of the source's later events is older than `time`."""
@@ -358,12 +444,14 @@ class Runner:
     def leave(self, source: str) -> None:
         """The source will have no more events."""
         self._promises.pop(source, None)
+        self._least = None
         self._release()
 
     def finish(self) -> None:
         """No source will have more events."""
         for source in self._promises:
             self._promises[source] = FOR_EVER
+        self._least = None
         self._release()
         self._found += self.engine.finish()
 
@@ -371,20 +459,22 @@ class Runner:
 
     def advance(self, upto: Place) -> None:
         """Nothing comes any more that is before this place: a time, and of sources at that time the last."""
-        self._released = max(self._released, upto)
-        self._feed_upto(self._released)
-        self._pass_time(self._released[0])
+        if upto > self._released:
+            self._released = upto
+        if self._waiting:
+            self._feed_upto(self._released)
+        if self._promising:
+            self._pass_time(self._released[0])
 
     @property
     def due(self) -> int | None:
         """No promise of an earlier time decides anything; None where none does at all."""
-        decides = self.pattern.absent or not self.engine.every
-        return None if not decides or self._due == FOR_EVER else self._due
+        return None if not self._promising or self._due == FOR_EVER else self._due
 
     @property
     def waiting(self) -> Place | None:
         """The place of the first row that waits for its turn."""
-        return self._waiting[0].place[:2] if self._waiting else None
+        return self._waiting[0][:2] if self._waiting else None
 
     def promised(self, channel: str, source: str, node: str | None) -> int | None:
         """How far a source has come by the times that its own events say; None while it has said none."""
@@ -399,14 +489,16 @@ class Runner:
         """What the promises of a source go by."""
         return f"{channel}/{source}@{node or ''}" if self.given else source
 
-    def _is_late(self, channel: str, source: str, node: str | None, time: int) -> bool:
+    def _is_late(self, it: Letters, source: str, node: str | None, time: int) -> bool:
         """Whether its source had come further already; and so far it has come now."""
-        if self.given and self.channels[channel].time is None:
-            return False  # who tells us how far sources have come knows
-        key = self._source(channel, source, node)
-        late = time < self._promises.get(key, -FOR_EVER)
-        self._promise(key, time - self.pattern.lateness)
-        return late
+        if self.given:
+            if it.time is None:
+                return False  # who tells us how far sources have come knows
+            source = self._source(it.channel.name, source, node)
+        promised = self._promises.get(source, NEVER)
+        if time - self.pattern.lateness > promised:
+            self._promise(source, time - self.pattern.lateness)
+        return time < promised
 
     def _is_behind(self, time: int, source: str) -> bool:
         """Whether a row comes after its turn: it is left out, and counted."""
@@ -421,13 +513,22 @@ class Runner:
         return True
 
     def _promise(self, source: str, time: int) -> None:
-        if time > self._promises.get(source, -FOR_EVER - 1):
+        before = self._promises.get(source)
+        if before is None or time > before:
             self._promises[source] = time
+            if before is None or (self._least is not None and self._least[1] == source):
+                self._least = None
 
-    def _wait(
-        self, letter: int, time: int, source: str, seq: int, channel: str, number: int, words: Any, values: Any
-    ) -> None:
-        heapq.heappush(self._waiting, _Waiting((time, source, seq, channel), letter, number, words, values))
+    def _reached(self) -> tuple[int, str]:
+        """The time and source up to which no source can have earlier events. A source that appears later may have
+        promised less: what was let through stays so."""
+        if self._least is None:
+            if not self._promises:
+                return FOR_EVER, LAST
+            self._least = min((promise, name) for name, promise in self._promises.items())
+        if self._least > self._released:
+            self._released = self._least
+        return self._released
 
     def _direct(self, source: str, times: Any, upto: Place | None) -> bool:
         """Whether rows of a source, as they come, are in order and need not wait."""
@@ -444,37 +545,49 @@ class Runner:
         """Feed what no source can have an earlier event than."""
         if self.given:
             return
-        if not self._promises:
-            least, _ = FOR_EVER, ""
-        else:
-            least, name = min((promise, name) for name, promise in self._promises.items())
-            self._released = max(self._released, (least, name))
-        self._feed_upto((FOR_EVER, "") if not self._promises else self._released)
-        if self._promises:
-            self._pass_time(least)
+        if self._waiting:
+            self._feed_upto(self._reached())
+        if self._promising and self._promises:
+            if self._least is None:
+                self._reached()
+            assert self._least is not None
+            self._pass_time(self._least[0])
 
     def _feed_upto(self, place: Place) -> None:
         """What waits, up to a place."""
-        ready = []
-        while self._waiting and (place[0] == FOR_EVER or self._waiting[0].place[:2] <= place):
-            ready.append(heapq.heappop(self._waiting))
-        if ready:
-            rows = np.array([[-1, signed_letter(it.letter), it.number, it.place[0]] for it in ready], np.int64)
-            values = np.stack([it.values for it in ready]) if self._remembers else None
-            self._feed(rows, np.concatenate([it.words for it in ready]), values)
+        waiting, ready = self._waiting, list[Waiting]()
+        while waiting and (place[0] == FOR_EVER or waiting[0][:2] <= place):
+            ready.append(heapq.heappop(waiting))
+        if len(ready) == 1:
+            it = ready[0]
+            self._expect_due(it.time)
+            self.engine.one(it.letter, it.number, it.time, it.words, it.values, self._found)
+            self._sweep_events()
+        elif ready:
+            rows = np.array([[-1, it.letter, it.number, it.time] for it in ready], np.int64)
+            values = np.array([it.values for it in ready], np.int64) if self._remembers else None
+            self._feed(rows, np.array([it.words for it in ready], np.int64).reshape(-1), values)
 
     def _pass_time(self, time: int) -> None:
-        """Nothing earlier comes any more: what was absent so far, and what was held back, is decided. That is looked at
-        in every partition, so only where there may be something."""
-        if time >= self._due and (self.pattern.absent or not self.engine.every):
+        """Nothing earlier comes any more: what was absent so far, and what was held back, is decided."""
+        if time >= self._due and self._promising:
             self._found += self.engine.promise(time)
             self._due = FOR_EVER if (due := self.engine.due()) is None else due
 
-    def _feed(self, rows: Any, words: Any, values: Any) -> None:
+    def _expect_due(self, time: int) -> None:
+        """A row of this time may begin what has to be decided when its window ends."""
         kind, length = self._window
-        if kind == at_.BY_TIME and len(rows):
-            self._due = min(self._due, int(rows[0, 3]) + length + 1)
+        if kind == at_.BY_TIME and time + length < self._due:
+            self._due = time + length + 1
+
+    def _feed(self, rows: Any, words: Any, values: Any) -> None:
+        if len(rows):
+            self._expect_due(int(rows[0, 3]))
         self._found += self.engine.feed(rows, words, values)
+        self._sweep_events()
+
+    def _sweep_events(self) -> None:
+        """Let go of events that no run holds, when they have become many."""
         if self.events.size > self._sweep:
             self._let_go()
             self._sweep = max(HELD, 2 * self.events.size)
@@ -487,10 +600,11 @@ class Runner:
         live: list[int] = np.union1d(self.engine.live_events(), np.array(sorted(held), np.int64)).tolist()
         self.events.keep(live)
         if self.engine.crowded:
-            keys = [self.engine.keys.values_of(it.words.tolist()) for it in self._waiting]
-            self.engine.trim([it.values for it in self._waiting if it.values is not None])
-            for it, key in zip(self._waiting, keys, strict=True):
-                it.words = self.engine.keys.of_values(key)
+            keys = [self.engine.keys.values_of(it.words) for it in self._waiting]
+            values = [np.array(it.values, np.int64) for it in self._waiting]
+            self.engine.trim(values if self._remembers else ())
+            for at, (it, key, kept) in enumerate(zip(self._waiting, keys, values, strict=True)):
+                self._waiting[at] = it._replace(words=self.engine.keys.of_values(key), values=kept.tolist())
         return live
 
     def _fields(self, number: int) -> tuple[dict[str, Any], EventContext]:
@@ -525,9 +639,8 @@ class Runner:
         """Its state, with the last event of each source that is in it. Matches that were not asked for are in it."""
         live = self._let_go()
         waiting = []
-        for it in sorted(self._waiting):
-            values = None if it.values is None else it.values.tolist()
-            waiting.append([list(it.place), it.letter, it.number, it.words.tolist(), values])
+        for *place, letter, number, words, values in sorted(self._waiting):
+            waiting.append([place, letter, number, list(words), list(values)])
         found = [[list(f.events), list(f.labels), f.time, f.deadline, list(f.key)] for f in self._found]
         state = [
             self.engine.name,
@@ -551,13 +664,12 @@ class Runner:
             self.engine.load(engine)
             self.events.load(events)
             self._promises, self._released = dict(promises), (released[0], released[1])
-            self._waiting = []
-            for place, letter, number, words, values in waiting:
-                kept = None if values is None else np.array(values, np.int64)
-                self._waiting.append(_Waiting(tuple(place), letter, number, np.array(words, np.int64), kept))
+            self._least, self._waiting = None, []
+            self._due = -FOR_EVER  # the next promise finds out
+            for (time, source, seq, channel), letter, number, words, values in waiting:
+                self._waiting.append(Waiting(time, source, seq, channel, letter, number, words, values))
             self._found = [Found(tuple(e), tuple(by), t, d, tuple(k)) for e, by, t, d, k in matches]
             self.counts = Counts(*counts)
-            self._due = -FOR_EVER  # the next promise finds out
             self._check()
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, msgspec.MsgspecError) as error:
             raise ExecutionError(f"snapshot: expected the state of a pattern, found something else: {error}") from None
@@ -570,10 +682,12 @@ class Runner:
         held.update(self.engine.live_events().tolist())
         elements = range(len(self.automaton.elements))
         good = held <= self.events.numbers() and all(label in elements for f in self._found for label in f.labels)
-        width, columns = self.engine.keys.words, 2 * len(self.engine.registers.columns) if self._remembers else None
-        for it in self._waiting:
-            good = good and len(it.words) == width and (columns is None or len(it.values) == columns)
-            good = good and it.place[3] in self.channels
+        width, columns = self.engine.keys.words, 2 * len(self.engine.registers.columns) if self._remembers else 0
+        for _, _, _, channel, letter, _, words, values in self._waiting:
+            numbers = all(
+                isinstance(word, int) and -FOR_EVER - 1 <= word <= FOR_EVER for word in (letter, *words, *values)
+            )
+            good = good and numbers and len(words) == width and len(values) == columns and channel in self.channels
         if not good:
             raise ExecutionError("snapshot: expected events for all that is held, found others")
 

@@ -1,5 +1,6 @@
 """The kernel language: a strict subset of Python over arrays of numbers, run by CPython and as machine code."""
 
+from headwater.native.subset.checking import ARRAYS
 from headwater.native.subset.kernel import Kernel, Mode, entry, kernel, prepare
 from headwater.native.subset.numbers import (
     bits,
@@ -16,6 +17,7 @@ from headwater.native.subset.numbers import (
 )
 
 __all__ = [
+    "ARRAYS",
     "Kernel",
     "Mode",
     "bits",

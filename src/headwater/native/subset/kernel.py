@@ -12,7 +12,8 @@
 
 The arrays of a call do not overlap. Python's lock is let go while machine code runs, since a kernel works on a batch or
 walks through what is open; who calls owns the arrays meanwhile. For calls that take less than letting go of the lock,
-`bind(…, short=True)` keeps it.
+`bind(…, short=True)` keeps it, and is a builtin function: a tenth of what a call through ctypes takes, which looks at
+every argument, arrays too.
 
 Machine code is made when it is first wanted, once per process, for all kernels of a module together that no other one
 calls (`prepare` does so beforehand). `bind("interpreted", …)` runs the same source in CPython, with every index looked
@@ -32,6 +33,7 @@ from typing import Any, Literal
 from headwater.errors import ExecutionError, KernelError
 from headwater.late import np
 from headwater.native import engine
+from headwater.native.subset import builtin
 from headwater.native.subset.assembly import assembly
 from headwater.native.subset.checking import ARRAYS, F64, Checked, check
 from headwater.native.subset.interpreted import interpreted
@@ -53,6 +55,7 @@ class Kernel:
         self.__doc__ = function.__doc__
         self._interpreted: Callable[..., Any] | None = None
         self._code: engine.Code | None = None
+        self._method: Any = None
         self.entry = False
         with _lock:
             _modules.setdefault(self.module, []).append(self)
@@ -74,6 +77,8 @@ class Kernel:
             kinds = list(self.checked.parameters.values())
             views = [_view(array, kind) for array, kind in zip(arrays, kinds, strict=False)]
             return partial(self.interpreted, *views)
+        if short and builtin.possible(self.checked):
+            return self._builtin(arrays)
         call = self.address(short=short)
         bound = partial(call, *(array.ctypes.data for array in arrays))
         bound.keep = (arrays, self._code)  # type: ignore[attr-defined]
@@ -98,18 +103,32 @@ class Kernel:
             self._interpreted = interpreted(self.checked, callees)
         return self._interpreted
 
-    def address(self, *, short: bool = False) -> Any:
-        """The function of addresses and numbers, compiled with the others of its module where it is not yet."""
+    def _builtin(self, arrays: tuple[Any, ...]) -> Callable[..., Any]:
+        """It keeps the arrays and the code, as long as it is there itself."""
+        code = self._compiled()
+        if self._method is None:
+            self._method = builtin.method(self.name, code[builtin.symbol_of(self.symbol)], self.__doc__)
+        addresses = b"".join(array.ctypes.data.to_bytes(8, "little") for array in arrays)
+        made: Callable[..., Any] = builtin.function(self._method, addresses, (arrays, code, self))
+        return made
+
+    def _compiled(self) -> engine.Code:
+        """Its machine code, made with that of the others of its module where it is not there yet."""
         if self._code is None:
             prepare(self.module)
         with _lock:
             if self._code is None:  # it is part of others' code only
                 _compile([self])
         assert self._code is not None
+        return self._code
+
+    def address(self, *, short: bool = False) -> Any:
+        """The function of addresses and numbers."""
+        code = self._compiled()
         make = ctypes.PYFUNCTYPE if short else ctypes.CFUNCTYPE
         kinds = [_ctype(kind) for kind in self.checked.parameters.values()]
         prototype: Any = make(_ctype(self.checked.result), *kinds)
-        return prototype(self._code[self.symbol])
+        return prototype(code[self.symbol])
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
@@ -156,8 +175,10 @@ def source(kernels: Iterable[Kernel]) -> str:
 
 
 def _compile(kernels: list[Kernel]) -> engine.Code:
-    imports = engine.libc(("memset", "memcpy", "memmove"))  # what loops of stores may become
-    code = engine.compile(source(kernels), tuple(each.symbol for each in kernels), imports, "loops")
+    imports = engine.libc(("memset", "memcpy", "memmove", *builtin.IMPORTS))  # what loops of stores may become
+    called = {each.symbol: each.checked for each in kernels if builtin.possible(each.checked)}
+    exports = (*(each.symbol for each in kernels), *map(builtin.symbol_of, called))
+    code = engine.compile(f"{source(kernels)}\n{builtin.source(called)}", exports, imports, "loops")
     for each in kernels:
         each._code = code
     return code

@@ -13,7 +13,7 @@ runs that can go on in the same ways the preferred one is enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,24 +112,30 @@ class ApartEngine:
         leaves no trace."""
         found: list[Found] = []
         words = self.keys.words
-        first = self.automaton.first
         for k, (_, letter, event, time) in enumerate(rows.tolist()):
-            self.latest = time
-            letter &= (1 << 64) - 1
-            key = tuple(keys[k * words : (k + 1) * words].tolist())
-            partition = self.partitions.get(key)
-            if partition is None:
-                if not letter & first:
-                    continue
-                partition = self._new(key)
-            self.open_runs -= _size(partition)
-            self._row(partition, key, letter, event, time, found)
-            self.open_runs += _size(partition)
-            if not partition.groups and self.pattern.begin == "each":
-                del self.partitions[key]
-            if self.open_runs > self.pattern.limits.runs:
-                self._give_up()
+            self.one(letter, event, time, tuple(keys[k * words : (k + 1) * words].tolist()), (), found)
         return found
+
+    def one(
+        self, letter: int, event: int, time: int, words: Sequence[int], values: Sequence[int], found: list[Found]
+    ) -> bool:
+        """One row; what it made whole is put to `found`. Its event is held, for all that is known."""
+        self.latest = time
+        letter &= (1 << 64) - 1
+        key = tuple(words)
+        partition = self.partitions.get(key)
+        if partition is None:
+            if not letter & self.automaton.first:
+                return True
+            partition = self._new(key)
+        self.open_runs -= _size(partition)
+        self._row(partition, key, letter, event, time, found)
+        self.open_runs += _size(partition)
+        if not partition.groups and self.pattern.begin == "each":
+            del self.partitions[key]
+        if self.open_runs > self.pattern.limits.runs:
+            self._give_up()
+        return True
 
     def _new(self, key: tuple[int, ...]) -> Partition:
         if len(self.partitions) >= self.pattern.limits.partitions:
@@ -401,7 +407,7 @@ class ApartEngine:
         """Let go of texts that are in no partition's key."""
         keys = [(self.keys.values_of(key), partition) for key, partition in self.partitions.items()]
         self.keys.texts, self.keys.values = {}, []
-        self.partitions = {tuple(self.keys.of_values(key).tolist()): partition for key, partition in keys}
+        self.partitions = {self.keys.of_values(key): partition for key, partition in keys}
 
     # ── room ──
 

@@ -30,14 +30,16 @@ from headwater.patterns.engine.layout import (
     FIRED,
     FIRST,
     GIVEN_UP,
+    HELD,
     LATEST,
     LEAST,
     LISTS,
     LIVE,
-    MADE,
+    LOOK,
     MATCH_ROOM,
     MATCH_TOP,
     MOST,
+    NO_FIT,
     NODE_NEED,
     NODE_ROOM,
     NODES,
@@ -62,7 +64,7 @@ from headwater.patterns.engine.layout import (
     WINDOW,
     WINDOW_KIND,
 )
-from headwater.patterns.engine.partitions import NO_ROOM, locate
+from headwater.patterns.engine.partitions import lower_due, place_rows
 
 EDGES = 128  # words of `work` for two right edges; each has a length below 64
 
@@ -380,26 +382,17 @@ def fire(
 
 
 @kernel
-def begin_partition(parts: i64s, control: i64s, partition: i64) -> i64:
-    """Clear the words of a partition that has just got its place, which another may have had before."""
-    base = partition * control[STRIDE]
-    for k in range(control[STRIDE]):
-        parts[base + k] = 0
-    parts[base + DUE] = MOST
-    parts[base + FIRED] = LEAST
-    parts[base + LIVE] = 1
-    return 0
-
-
-@kernel
-def wait_for_absence(parts: i64s, nodes: i64s, work: i64s, control: i64s, base: i64, x: i64, since: i64) -> i64:
+def wait_for_absence(
+    parts: i64s, soonest: i64s, nodes: i64s, work: i64s, control: i64s, partition: i64, x: i64, since: i64
+) -> i64:
     """A run is whole, if nothing of the absent comes."""
+    base = partition * control[STRIDE]
     twin = joined(nodes, control, x, 0, 0)  # a node is in one tree
     least = nodes[twin * NODE + EARLIEST]
     if least < since:
         least = since
     if least < parts[base + DUE]:
-        parts[base + DUE] = least
+        lower_due(parts, soonest, control, partition, least)
     parts[base + TRAIL] = added(nodes, control, work, parts[base + TRAIL], twin, parts[base + FIRED])
     return 0
 
@@ -408,6 +401,7 @@ def wait_for_absence(parts: i64s, nodes: i64s, work: i64s, control: i64s, base: 
 def take(
     automaton: i64s,
     parts: i64s,
+    soonest: i64s,
     nodes: i64s,
     work: i64s,
     finals: i64s,
@@ -488,7 +482,7 @@ def take(
         else:
             if automaton[at + ENTRY_ENDS] != 0:
                 if absent != 0:
-                    wait_for_absence(parts, nodes, work, control, base, x, since)
+                    wait_for_absence(parts, soonest, nodes, work, control, partition, x, since)
                 else:
                     final = control[FINALS] * FINAL
                     control[FINALS] += 1
@@ -512,36 +506,11 @@ def take(
     return 0
 
 
-@kernel
-def assign(
-    table: i64s,
-    keys: i64s,
-    free: i64s,
-    parts: i64s,
-    control: i64s,
-    wanted: i64s,
-    rows: i64s,
-    first: i64,
-    count: i64,
-) -> i64:
-    """Give rows their partitions, -1 where there is none that they could matter to; the number of the row before which
-    room ran out, or `count`."""
-    for i in range(first, count):
-        control[MADE] = 0
-        begins = 1 if rows[i * ROW + ROW_LETTER] & control[FIRST] != 0 else 0
-        found = locate(table, keys, free, control, wanted, i, begins)
-        if found == NO_ROOM:
-            return i
-        if control[MADE] == 1:
-            begin_partition(parts, control, found)
-        rows[i * ROW + ROW_PARTITION] = found
-    return count
-
-
-@kernel
+@entry
 def step(
     automaton: i64s,
     parts: i64s,
+    soonest: i64s,
     nodes: i64s,
     work: i64s,
     finals: i64s,
@@ -563,6 +532,7 @@ def step(
             take(
                 automaton,
                 parts,
+                soonest,
                 nodes,
                 work,
                 finals,
@@ -575,6 +545,38 @@ def step(
                 i * control[COLUMNS],
             )
     return count
+
+
+@kernel
+def one(
+    table: i64s,
+    keys: i64s,
+    free: i64s,
+    automaton: i64s,
+    parts: i64s,
+    soonest: i64s,
+    nodes: i64s,
+    work: i64s,
+    finals: i64s,
+    values: i64s,
+    control: i64s,
+    wanted: i64s,
+    rows: i64s,
+    letter: i64,
+    event: i64,
+    time: i64,
+) -> i64:
+    """One row, whose key and values are the first: what came of it."""
+    rows[ROW_LETTER] = letter
+    rows[ROW_EVENT] = event
+    rows[ROW_TIME] = time
+    if place_rows(table, keys, free, parts, control, wanted, rows, 0, 1) == 0:
+        return NO_FIT
+    before = control[NODES]
+    if step(automaton, parts, soonest, nodes, work, finals, values, control, rows, 0, 1) == 0:
+        return NO_FIT
+    held = HELD if control[NODES] != before else 0
+    return held | LOOK if control[FINALS] != 0 or control[GIVEN_UP] != 0 else held
 
 
 # ── matches ──

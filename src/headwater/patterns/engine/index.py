@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater.ir.nodes import Binary, Compare, Const, Expr, Load, Return
+from headwater.ir.nodes import Binary, Compare, Const, Expr, Load, Path, Return
 from headwater.late import np, pc
 from headwater.patterns import model
 from headwater.patterns.automaton import NOWHERE, Automaton, State
@@ -60,14 +60,25 @@ class Index:
                 found.append((2 * at, column))
         return found
 
+    def reads(self, record: Record) -> list[tuple[Expr | None, bool]]:
+        """The values of a row as expressions over an event of a type, in order; they are compared by order."""
+        found: list[tuple[Expr | None, bool]] = [(None, True)] * len(self.columns)
+        for at, column in self.of(record):
+            value: Expr = Load(Path((column.name,)), record.by_name[column.name].type, column.type)
+            if column.plus:
+                value = Binary("add", value, Const(column.plus, column.type), column.type)
+            found[at // 2] = value, True
+        return found
+
     def number(self, text: Any) -> int:
         found = self.texts.get(text)
         if found is None:
             found = self.texts[text] = len(self.texts)
         return found
 
-    def row(self, record: Record, raw: Mapping[str, Any], meta: Any) -> Any:
-        out = np.zeros(2 * len(self.columns), np.int64)
+    def row(self, record: Record, raw: Mapping[str, Any], meta: Any) -> list[int]:
+        """The values of a row, each with its presence."""
+        out = [0] * (2 * len(self.columns))
         for at, column in self.of(record):
             value = raw[column.name]
             if value is None:

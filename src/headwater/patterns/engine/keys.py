@@ -23,6 +23,7 @@ class Keys:
         self.memory, self.limit = memory, limit
         self.fields = [] if key is None else [(field.name, field.type) for field in key.record.fields]
         self.words = max(1, len(self.fields))
+        self._plain = all(_is_plain(type) for _, type in self.fields)  # a word is its value
         self.texts: dict[Any, int] = {}
         self.values: list[Any] = []
         self.others: Any = ()  # keys that are held elsewhere than in the table
@@ -49,20 +50,20 @@ class Keys:
             self.values.append(value)
         return found
 
-    def of_record(self, raw: Any) -> Any:
+    def of_record(self, raw: Any) -> tuple[int, ...]:
         """The words of one key, as the interpreter has it."""
-        words = np.zeros(self.words, np.int64)
+        words = [0] * self.words
         for at, (name, type) in enumerate(self.fields):
             value = raw[name]
             if type in (TEXT, BYTES):
                 words[at] = self.of_text(value)
             elif isinstance(value, float):
-                words[at : at + 1] = np.array([value + 0.0]).view(np.int64)
+                words[at] = int(np.array([value + 0.0]).view(np.int64)[0])
             else:
                 words[at] = _signed(int(value))
-        return words
+        return tuple(words)
 
-    def of_values(self, values: tuple[Any, ...]) -> Any:
+    def of_values(self, values: tuple[Any, ...]) -> tuple[int, ...]:
         """The words of what `value` gave."""
         return self.of_record({name: value for (name, _), value in zip(self.fields, values, strict=True)})
 
@@ -85,6 +86,9 @@ class Keys:
         return self.values_of(row.tolist())
 
     def values_of(self, words: Iterable[int]) -> tuple[Any, ...]:
+        """The values that words of a key stand for."""
+        if self._plain:
+            return tuple(words) if self.fields else ()
         found = []
         for word, (_, type) in zip(words, self.fields, strict=False):
             if type in (TEXT, BYTES):
@@ -175,6 +179,10 @@ class Keys:
             raise ExecutionError("snapshot: expected keys of its own texts, found others")
         if (gone < 0).any() or (gone >= count).any() or len(np.unique(gone)) < free:
             raise ExecutionError("snapshot: expected partitions that were let go, found others")
+
+
+def _is_plain(type: Any) -> bool:
+    return isinstance(type, Enum) or str(type) in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "timestamp")
 
 
 def _signed(value: int) -> int:

@@ -35,11 +35,20 @@ RUNS_LIMIT, GIVEN_UP, UNSKIPPED = 36, 37, 38
 FREE_CELL, FREE_GROUP, USED_CELLS, CELL_NEED = 40, 41, 42, 43
 EVERY, TELL_APART, RULE_ELEMENTS, ROW_NODE, WRITTEN, COLUMNS = 44, 45, 46, 47, 48, 49
 ALIKE = 50  # 1 where runs that did the same may come twice
+SOONEST = 52  # nothing at all is due before
+ALL_RUNS = 51  # runs that there may be in all partitions
 MADE = 39  # whether the partition that was asked for last is new
 CONTROL = 64
 
 NO_WINDOW, BY_TIME, BY_ROWS = 0, 1, 2
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
+
+# `soonest` has a word for each block of partitions: nothing in it is due before. A block is 1 << BLOCK partitions.
+BLOCK = 8
+
+# What came of one row: whether its event is held now, and whether there is something to be looked at; below 0 where it
+# did not fit, and room has to be made first.
+HELD, LOOK, NO_FIT = 1, 2, -1
 
 # Why a kernel stopped before its end.
 DONE, ROOM_NODES, ROOM_FINALS, ROOM_OUT, ROOM_STACK, ROOM_PATH = 0, 1, 2, 3, 4, 5

@@ -11,7 +11,7 @@ from typing import Any
 from headwater.errors import ExecutionError
 from headwater.late import np
 from headwater.native import in_background
-from headwater.native.subset import Kernel, Mode, prepare
+from headwater.native.subset import ARRAYS, Kernel, Mode, prepare
 
 # Compiling takes some tenths of a second: who has few rows meanwhile does not wait.
 _compiling: dict[tuple[str, ...], Future[Any]] = {}
@@ -46,6 +46,8 @@ class Memory:
         self.modules = modules
         self.arrays: dict[str, Any] = {}
         self._bound: dict[int, tuple[Kernel, Callable[..., int]]] = {}
+        self._short: dict[int, tuple[Kernel, Callable[..., int]]] = {}
+        self.quick: Callable[..., int] | None = None  # what an engine runs most often; forgotten when an array grows
         self._now: Mode = "interpreted"
         if mode == "compiled" and modules:
             _compiled(modules)
@@ -57,14 +59,19 @@ class Memory:
             if code.done() or rows >= WORTH_WAITING:
                 code.result()
                 self._now = self.mode
-                self._bound.clear()
+                self._unbind()
 
     def __getitem__(self, name: str) -> Any:
         return self.arrays[name]
 
     def __setitem__(self, name: str, array: Any) -> None:
         self.arrays[name] = array
+        self._unbind()
+
+    def _unbind(self) -> None:
         self._bound.clear()
+        self._short.clear()
+        self.quick = None
 
     def grow(self, name: str, size: int, keep: bool = True) -> None:
         """At least so many words; what is new is zero."""
@@ -75,13 +82,28 @@ class Memory:
                 new[: len(old)] = old
             self[name] = new
 
+    @property
+    def settled(self) -> bool:
+        """Whether kernels run as they are to."""
+        return self._now == self.mode or not self.modules
+
     def call(self, kernel: Kernel, *numbers: int) -> int:
+        """Run a kernel that may take its time: other threads run meanwhile."""
         found = self._bound.get(id(kernel))
         if found is None:
-            names = list(kernel.checked.parameters)
-            arrays = [self.arrays[name] for name in names[: len(names) - len(numbers)]]
-            found = self._bound[id(kernel)] = kernel, kernel.bind(self._now, *arrays)
+            found = self._bound[id(kernel)] = kernel, kernel.bind(self._now, *self._arrays_of(kernel))
         return int(found[1](*numbers))
+
+    def short(self, kernel: Kernel) -> Callable[..., int]:
+        """A kernel that takes less than changing threads does, as a function of its numbers; until an array grows."""
+        found = self._short.get(id(kernel))
+        if found is None:
+            bound = kernel.bind(self._now, *self._arrays_of(kernel), short=True)
+            found = self._short[id(kernel)] = kernel, bound
+        return found[1]
+
+    def _arrays_of(self, kernel: Kernel) -> list[Any]:
+        return [self.arrays[name] for name, kind in kernel.checked.parameters.items() if kind in ARRAYS]
 
     @property
     def size(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from headwater.late import np
@@ -13,15 +15,16 @@ from headwater.patterns.engine import layout as at
 from headwater.patterns.engine.found import Found
 from headwater.patterns.engine.keys import Keys
 from headwater.patterns.engine.memory import Memory
+from headwater.patterns.engine.partitions import next_due_partition, place_rows
 
 ROWS_AT_ONCE = 1 << 12
 
 
 class Partitioned:
-    """`placing` gives rows their partitions, `idling` says which partitions need not be kept."""
+    """`idling` says which partitions need not be kept, `taking` takes one row."""
 
-    placing: Kernel
     idling: Kernel
+    taking: Kernel
     modules: tuple[str, ...]  # of the kernels
 
     def __init__(self, pattern: model.Pattern, automaton: Automaton, stride: int, mode: Mode) -> None:
@@ -35,6 +38,8 @@ class Partitioned:
         control[at.STRIDE], control[at.NODES], control[at.LATEST] = stride, 1, at.LEAST
         control[at.ABSENT], control[at.FIRST] = signed(automaton.absent), signed(automaton.first)
         self.memory["parts"] = np.zeros(int(control[at.PARTITION_ROOM]) * stride, np.int64)
+        self.memory["soonest"] = np.full(1, at.LEAST, np.int64)
+        self._grow_parts()
         self.memory["rows"] = np.zeros(ROWS_AT_ONCE * at.ROW, np.int64)
         self.memory["wanted"] = np.zeros(ROWS_AT_ONCE * self.keys.words, np.int64)
         self.memory["marks"] = np.zeros(1, np.int64)
@@ -68,12 +73,29 @@ class Partitioned:
         if idle * 4 >= count:
             self._forget(np.flatnonzero(self.memory["live"][:count] == 0))
         elif self.keys.grow():
-            self.memory.grow("parts", int(self.memory["control"][at.PARTITION_ROOM]) * self.stride)
+            self._grow_parts()
         elif idle:
             self._forget(np.flatnonzero(self.memory["live"][:count] == 0))
         else:
             self._give_up(max(1, count // 8), forget=True)
         self.keys.renew(self._parts()[:, at.LIVE])
+
+    def _grow_parts(self) -> None:
+        """Room for as many partitions as there may be keys of now."""
+        room = int(self.memory["control"][at.PARTITION_ROOM])
+        self.memory.grow("parts", room * self.stride)
+        self.memory["soonest"] = np.full((room >> at.BLOCK) + 1, at.LEAST, np.int64)  # nothing is known of them
+        self.memory["control"][at.SOONEST] = at.LEAST
+
+    def _due(self, until: int) -> Iterator[int]:
+        """The partitions that have something due before a time."""
+        if not self.memory.settled:
+            self.memory.hurry(0)
+        partition = self.memory.short(next_due_partition)(0, until)
+        while partition >= 0:
+            yield partition
+            partition = self.memory.short(next_due_partition)(partition + 1, until)
+        self.memory.short(next_due_partition)(0, until)  # so that it is known what is soonest now
 
     def _parts(self) -> Any:
         return self.memory["parts"][: self.keys.count * self.stride].reshape(-1, self.stride)
@@ -84,6 +106,7 @@ class Partitioned:
         self.keys.forget(gone)
         self._let_go(gone)
         parts[gone, at.LIVE] = 0
+        parts[gone, at.DUE] = at.MOST
 
     @property
     def crowded(self) -> bool:
@@ -113,7 +136,7 @@ class Partitioned:
                 self.memory["values"][: count * values.shape[1]] = values[start : start + count].reshape(-1)
             placed = 0
             while placed < count:
-                done, placed = placed, self.memory.call(self.placing, placed, count)
+                done, placed = placed, self.memory.call(place_rows, placed, count)
                 while True:
                     done = self._step(done, placed)
                     found += self._taken_out()
@@ -126,13 +149,45 @@ class Partitioned:
 
     def due(self) -> int | None:
         """A promise of an earlier time decides nothing; None if no promise does."""
-        control = self.memory["control"]
+        control = self._views[2]
         if control[at.WINDOW_KIND] != at.BY_TIME:
             return None
-        parts = self._parts()
-        waiting = parts[parts[:, at.LIVE] != 0, at.DUE]
-        least = int(waiting.min()) if len(waiting) else at.MOST
-        return None if least >= at.MOST else least + int(control[at.WINDOW]) + 1
+        if control[at.SOONEST] == at.LEAST:
+            self.memory.short(next_due_partition)(0, at.LEAST + 1)  # nothing is known: now it is
+        least: int = control[at.SOONEST]
+        return None if least >= at.MOST else least + control[at.WINDOW] + 1
+
+    def one(
+        self, letter: int, event: int, time: int, words: Sequence[int], values: Sequence[int], found: list[Found]
+    ) -> bool:
+        """One row, as quickly as can be: whether its event is held now. What it made whole is put to `found`."""
+        wanted, room, _ = self._views
+        wanted[0] = words[0]
+        for k in range(1, len(words)):
+            wanted[k] = words[k]
+        for k, word in enumerate(values):
+            room[k] = word
+        came = (self.memory.quick or self._quick())(letter, event, time)
+        if came < 0:
+            row = np.array([[-1, letter, event, time]], np.int64)
+            found += self.feed(row, np.array(words, np.int64), np.array([values], np.int64) if values else None)
+            return True
+        if came & at.LOOK:
+            found += self._taken_out()
+        return came & at.HELD != 0
+
+    def _quick(self) -> Any:
+        """The function that takes one row; kept where it will not soon be another."""
+        self.memory.hurry(1)
+        call = self.memory.short(self.taking)
+        if self.memory.settled:
+            self.memory.quick = call
+        return call
+
+    @cached_property
+    def _views(self) -> tuple[Any, Any, Any]:
+        """Where the key and the values of one row are put, and the control words; these arrays are never others."""
+        return memoryview(self.memory["wanted"]), memoryview(self.memory["values"]), memoryview(self.memory["control"])
 
     @property
     def open(self) -> int:

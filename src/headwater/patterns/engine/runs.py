@@ -12,11 +12,12 @@ is done row by row and in which order is as in `apart.py`, which says the same i
 
 from __future__ import annotations
 
-from headwater.native.subset import i64, i64s, kernel
-from headwater.patterns.engine.dag import back, begin_partition
+from headwater.native.subset import entry, i64, i64s, kernel
+from headwater.patterns.engine.dag import back
 from headwater.patterns.engine.layout import (
     ABSENT,
     ALIKE,
+    ALL_RUNS,
     BEGIN_ONCE,
     BY_ROWS,
     BY_TIME,
@@ -34,12 +35,14 @@ from headwater.patterns.engine.layout import (
     GIVEN_UP,
     GROUP_ROOM,
     GROUPS,
+    HELD,
     LATEST,
     LIVE,
-    MADE,
+    LOOK,
     MATCH_ROOM,
     MATCH_TOP,
     MOST,
+    NO_FIT,
     NO_WINDOW,
     NODE_NEED,
     NODE_ROOM,
@@ -67,7 +70,7 @@ from headwater.patterns.engine.layout import (
     WINDOW_KIND,
     WRITTEN,
 )
-from headwater.patterns.engine.partitions import NO_ROOM, locate
+from headwater.patterns.engine.partitions import lower_due, place_rows
 from headwater.patterns.engine.registers import fits, take_registers
 
 # In a partition, after its head: the first and last group, how many runs, the first row where another may begin.
@@ -153,8 +156,9 @@ def drop_first(parts: i64s, groups: i64s, cells: i64s, control: i64s, base: i64)
 
 
 @kernel
-def new_group(parts: i64s, groups: i64s, control: i64s, base: i64, row: i64, time: i64) -> i64:
+def new_group(parts: i64s, soonest: i64s, groups: i64s, control: i64s, partition: i64, row: i64, time: i64) -> i64:
     """A group at the end of its partition's list; the first one says when the partition is due."""
+    base = partition * control[STRIDE]
     group = control[FREE_GROUP]
     if group != 0:
         control[FREE_GROUP] = groups[group * GROUP + GROUP_NEXT]
@@ -167,7 +171,7 @@ def new_group(parts: i64s, groups: i64s, control: i64s, base: i64, row: i64, tim
     groups[group * GROUP + GROUP_NEXT] = 0
     if parts[base + TAIL] == 0:
         parts[base + HEAD] = group
-        parts[base + DUE] = time
+        lower_due(parts, soonest, control, partition, time)
     else:
         groups[parts[base + TAIL] * GROUP + GROUP_NEXT] = group
     parts[base + TAIL] = group
@@ -534,6 +538,7 @@ def take_row(
     automaton: i64s,
     program: i64s,
     parts: i64s,
+    soonest: i64s,
     groups: i64s,
     cells: i64s,
     nodes: i64s,
@@ -588,7 +593,7 @@ def take_row(
             fitting = 1 if last >= 0 and (letter >> element) & 1 != 0 else 0
             if fitting == 1 and fits(program, regs, work, values, control, element, 0, 0, at) == 1:
                 if begun == 0:
-                    begun = new_group(parts, groups, control, base, row, time)
+                    begun = new_group(parts, soonest, groups, control, partition, row, time)
                 node = node_of(nodes, program, regs, values, control, at, event, element, 0)
                 nodes[node * NODE + NODE_ROW] = row
                 last = arrive(automaton, cells, groups, control, begun, last, automaton[way + TARGET], node)
@@ -608,37 +613,12 @@ def take_row(
     return 0
 
 
-@kernel
-def place_rows(
-    table: i64s,
-    keys: i64s,
-    free: i64s,
-    parts: i64s,
-    control: i64s,
-    wanted: i64s,
-    rows: i64s,
-    first: i64,
-    count: i64,
-) -> i64:
-    """Give rows their partitions, -1 where there is none that they could matter to; the number of the row before which
-    room ran out, or `count`."""
-    for i in range(first, count):
-        control[MADE] = 0
-        begins = 1 if rows[i * ROW + ROW_LETTER] & control[FIRST] != 0 else 0
-        placed = locate(table, keys, free, control, wanted, i, begins)
-        if placed == NO_ROOM:
-            return i
-        if control[MADE] == 1:
-            begin_partition(parts, control, placed)
-        rows[i * ROW + ROW_PARTITION] = placed
-    return count
-
-
-@kernel
+@entry
 def run_rows(
     automaton: i64s,
     program: i64s,
     parts: i64s,
+    soonest: i64s,
     groups: i64s,
     cells: i64s,
     nodes: i64s,
@@ -669,6 +649,7 @@ def run_rows(
                 automaton,
                 program,
                 parts,
+                soonest,
                 groups,
                 cells,
                 nodes,
@@ -684,6 +665,63 @@ def run_rows(
                 i,
             )
     return count
+
+
+@kernel
+def one(
+    table: i64s,
+    keys: i64s,
+    free: i64s,
+    automaton: i64s,
+    program: i64s,
+    parts: i64s,
+    soonest: i64s,
+    groups: i64s,
+    cells: i64s,
+    nodes: i64s,
+    regs: i64s,
+    work: i64s,
+    values: i64s,
+    found: i64s,
+    control: i64s,
+    wanted: i64s,
+    rows: i64s,
+    letter: i64,
+    event: i64,
+    time: i64,
+) -> i64:
+    """One row, whose key and values are the first: what came of it."""
+    rows[ROW_LETTER] = letter
+    rows[ROW_EVENT] = event
+    rows[ROW_TIME] = time
+    if place_rows(table, keys, free, parts, control, wanted, rows, 0, 1) == 0:
+        return NO_FIT
+    before = control[NODES]
+    if (
+        run_rows(
+            automaton,
+            program,
+            parts,
+            soonest,
+            groups,
+            cells,
+            nodes,
+            regs,
+            work,
+            values,
+            found,
+            control,
+            rows,
+            0,
+            1,
+        )
+        == 0
+    ):
+        return NO_FIT
+    held = HELD if control[NODES] != before else 0
+    if control[FINALS] != 0 or control[GIVEN_UP] != 0 or control[USED_CELLS] > control[ALL_RUNS]:
+        return held | LOOK
+    return held
 
 
 @kernel

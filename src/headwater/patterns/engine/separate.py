@@ -23,6 +23,7 @@ from headwater.patterns.engine.tapes import Registers
 MAX_WAYS = 63  # of a point: sets of them are words
 SMALLEST = 1 << 10
 LARGEST_OUT = 1 << 20
+BRIEF_OUT = 1 << 14  # words; writing out so many takes less than changing threads
 _SELECTIONS = {"any": runs.ANY, "next": runs.NEXT_FITTING, "strict": runs.STRICT}
 _RULES = {
     "no skip": runs.NO_SKIP,
@@ -43,7 +44,7 @@ class SeparateEngine(Partitioned):
     match decides where the next may begin. A row costs what its partition has runs open."""
 
     name = "separate"
-    placing, idling = runs.place_rows, runs.idle_partitions
+    idling, taking = runs.idle_partitions, runs.one
     modules = partitions.__name__, runs.__name__
 
     def __init__(
@@ -64,7 +65,7 @@ class SeparateEngine(Partitioned):
         control[at.CELLS] = control[at.GROUPS] = 1
         control[at.NODE_NEED], control[at.CELL_NEED] = ways + 1, 3 * ways + 3
         control[at.REGISTERS], control[at.COLUMNS] = registers.size, 2 * len(registers.columns)
-        control[at.RUNS_LIMIT] = pattern.limits.runs_per_partition
+        control[at.RUNS_LIMIT], control[at.ALL_RUNS] = pattern.limits.runs_per_partition, pattern.limits.runs
         room = SMALLEST + 8 * ways
         sizes = {
             "nodes": room * runs.NODE,
@@ -106,15 +107,17 @@ class SeparateEngine(Partitioned):
 
     def promise(self, time: int) -> list[Found]:
         """No row before this time will come."""
-        control = self.memory["control"]
+        control = self._views[2]
         if control[at.WINDOW_KIND] != at.BY_TIME:
             return []
-        until = max(at.LEAST, time - int(control[at.WINDOW]))
+        until = max(at.LEAST, time - control[at.WINDOW])
+        if control[at.SOONEST] >= until:
+            return []
         found: list[Found] = []
-        parts = self._parts()
-        for partition in np.flatnonzero((parts[:, at.LIVE] != 0) & (parts[:, at.DUE] < until)).tolist():
-            self.memory.grow("found", (int(control[at.FINALS]) + int(parts[partition, runs.RUNS]) + 1) * runs.FOUND)
-            self.memory.call(runs.pass_time, partition, time)
+        for partition in self._due(until):
+            parts = self._parts()
+            self.memory.grow("found", (control[at.FINALS] + int(parts[partition, runs.RUNS]) + 1) * runs.FOUND)
+            self.memory.short(runs.pass_time)(partition, time)
             if control[at.FINALS] > SMALLEST:
                 found += self._taken_out()
         return found + self._taken_out()
@@ -130,11 +133,14 @@ class SeparateEngine(Partitioned):
         return found + self._taken_out()
 
     def _taken_out(self) -> list[Found]:
-        memory, control = self.memory, self.memory["control"]
-        self._rooms()
+        """Write out what was found, in pieces where there is more than room for it."""
+        memory, control = self.memory, self._views[2]
         found: list[Found] = []
+        if control[at.FINALS]:
+            self._rooms()
         while control[at.FINALS]:
-            why = memory.call(runs.write_found)
+            brief = len(memory["out"]) <= BRIEF_OUT
+            why = memory.short(runs.write_found)() if brief else memory.call(runs.write_found)
             written = self._matches()
             found += written
             if why == at.DONE:
@@ -145,20 +151,23 @@ class SeparateEngine(Partitioned):
             self._rooms()
         if control[at.USED_CELLS] > self.limits.runs:
             self._give_up_runs()
-        self.given_up += int(control[at.GIVEN_UP])
+        self.given_up += control[at.GIVEN_UP]
         control[at.GIVEN_UP] = 0
         return found
 
     def _matches(self) -> list[Found]:
-        memory, control = self.memory, self.memory["control"]
-        count, size = int(control[at.MATCH_TOP]), int(control[at.OUT_TOP])
-        matches = memory["matches"][: count * runs.OUT_MATCH].reshape(-1, runs.OUT_MATCH).tolist()
-        events, labels = memory["out"][:size:2].tolist(), memory["out"][1:size:2].tolist()
+        """The matches that were written out; they are read by way of views, which numpy's arrays take longer for."""
+        memory, control = self.memory, self._views[2]
+        count, size = control[at.MATCH_TOP], control[at.OUT_TOP]
+        matches = memoryview(memory["matches"])[: count * runs.OUT_MATCH].tolist()
+        out = memoryview(memory["out"])[:size].tolist()
+        events, labels = out[::2], out[1::2]
         control[at.MATCH_TOP] = control[at.OUT_TOP] = 0
-        table = memory["found"].reshape(-1, runs.FOUND)
+        table = memoryview(memory["found"])
         made = []
-        for start, length, number in matches:
-            _, absent, deadline, base = table[number].tolist()
+        for m in range(0, len(matches), runs.OUT_MATCH):
+            start, length, number = matches[m : m + runs.OUT_MATCH]
+            _, absent, deadline, base = table[number * runs.FOUND : (number + 1) * runs.FOUND]
             key = self.keys.value(base // self.stride)
             end = start + length
             when = deadline if absent else None
@@ -274,7 +283,7 @@ class SeparateEngine(Partitioned):
         memory, control = self.memory, self.memory["control"]
         self.keys.load(keys)
         count = self.keys.count
-        memory.grow("parts", int(control[at.PARTITION_ROOM]) * self.stride)
+        self._grow_parts()
         nodes, cells, groups = (int(word) for word in kept[:3])
         if min(nodes, cells, groups) < 1:
             raise ExecutionError("snapshot: expected the counts of nodes, runs and groups, found others")

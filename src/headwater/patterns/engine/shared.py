@@ -23,6 +23,7 @@ from headwater.patterns.engine.partitioned import ROWS_AT_ONCE, Partitioned, sig
 MAX_STATES, MAX_ENTRIES = 256, 1_024  # beyond these, runs are kept apart
 MERGED = 2 * 64  # nodes that putting two trees together may make
 SMALLEST_NODES, SMALLEST_OUT, LARGEST_OUT = 1 << 12, 1 << 12, 1 << 20
+BRIEF_OUT = 1 << 14  # words; writing out so many takes less than changing threads
 
 
 def can_share(pattern: model.Pattern, automaton: Automaton) -> bool:
@@ -39,7 +40,7 @@ class SharedEngine(Partitioned):
     """Rows in order, in; matches, out. `given_up` counts partitions whose runs were dropped for want of room."""
 
     name = "shared"
-    placing, idling = dag.assign, dag.idle
+    idling, taking = dag.idle, dag.one
     modules = partitions.__name__, dag.__name__
     every = True  # match is taken
 
@@ -90,6 +91,7 @@ class SharedEngine(Partitioned):
             self._forget(oldest)
         parts[oldest, at.LISTS :] = 0
         parts[oldest, at.TRAIL] = 0
+        parts[oldest, at.DUE] = at.MOST
 
     def _busy(self) -> int:
         parts = self._parts()
@@ -104,15 +106,18 @@ class SharedEngine(Partitioned):
         parts = self._parts()
         parts[partitions, at.LISTS :] = 0
         parts[partitions, at.TRAIL] = 0
+        parts[partitions, at.DUE] = at.MOST
 
     def promise(self, time: int) -> list[Found]:
         """No row before this time will come: assert what is absent by then."""
-        control = self.memory["control"]
+        control = self._views[2]
         if control[at.ABSENT] == 0 or control[at.WINDOW_KIND] != at.BY_TIME:
             return []
-        until = max(at.LEAST, time - int(control[at.WINDOW]))
+        until = max(at.LEAST, time - control[at.WINDOW])
+        if control[at.SOONEST] >= until:
+            return []
         found: list[Found] = []
-        for partition in np.flatnonzero(self._parts()[:, at.DUE] < until).tolist():
+        for partition in self._due(until):
             if control[at.FINALS] + control[at.FINAL_NEED] > control[at.FINAL_ROOM]:
                 found += self._taken_out()
             self.memory.call(dag.fire, partition, until, time)
@@ -123,10 +128,12 @@ class SharedEngine(Partitioned):
         return self.promise(at.MOST)
 
     def _taken_out(self) -> list[Found]:
-        memory, control = self.memory, self.memory["control"]
+        """Write out what was found, in pieces where there is more than room for it."""
+        memory, control = self.memory, self._views[2]
         found: list[Found] = []
         while control[at.FINALS]:
-            why = memory.call(dag.enumerate_matches)
+            brief = len(memory["out"]) <= BRIEF_OUT
+            why = memory.short(dag.enumerate_matches)() if brief else memory.call(dag.enumerate_matches)
             written = self._matches()
             found += written
             if why == at.DONE:
@@ -139,24 +146,27 @@ class SharedEngine(Partitioned):
             elif not written or len(memory["out"]) < LARGEST_OUT:
                 memory.grow("out", 2 * len(memory["out"]))
             self._rooms()
-        self.given_up += int(control[at.GIVEN_UP])
+        self.given_up += control[at.GIVEN_UP]
         control[at.GIVEN_UP] = 0
         return found
 
     def _matches(self) -> list[Found]:
-        memory, control = self.memory, self.memory["control"]
-        count, size = int(control[at.MATCH_TOP]), int(control[at.OUT_TOP])
+        """The matches that were written out; they are read by way of views, which numpy's arrays take longer for."""
+        memory, control = self.memory, self._views[2]
+        count, size = control[at.MATCH_TOP], control[at.OUT_TOP]
         if not count:
             return []
-        matches = memory["matches"][: count * dag.MATCH].reshape(-1, dag.MATCH).tolist()
-        finals = memory["finals"][: int(control[at.FINALS]) * dag.FINAL].reshape(-1, dag.FINAL)
-        events, labels = memory["out"][:size:2].tolist(), memory["out"][1:size:2].tolist()
+        matches = memoryview(memory["matches"])[: count * dag.MATCH].tolist()
+        out = memoryview(memory["out"])[:size].tolist()
+        finals = memoryview(memory["finals"])
+        events, labels = out[::2], out[1::2]
         control[at.MATCH_TOP] = control[at.OUT_TOP] = 0
         found = []
-        by_time, window = control[at.WINDOW_KIND] == at.BY_TIME, int(control[at.WINDOW])
-        for start, length, final, began in matches:
+        by_time, window = control[at.WINDOW_KIND] == at.BY_TIME, control[at.WINDOW]
+        for m in range(0, len(matches), dag.MATCH):
+            start, length, final, began = matches[m : m + dag.MATCH]
             end = start + length
-            _, tree, _, _, partition, time = finals[final].tolist()
+            _, tree, _, _, partition, time = finals[final * dag.FINAL : (final + 1) * dag.FINAL]
             if tree and by_time:
                 time = began + window
             deadline = time if tree else None
@@ -220,7 +230,7 @@ class SharedEngine(Partitioned):
         memory, control = self.memory, self.memory["control"]
         self.keys.load(keys)
         count = self.keys.count
-        memory.grow("parts", int(control[at.PARTITION_ROOM]) * self.stride)
+        self._grow_parts()
         memory.load("parts", arrays["parts"], count * self.stride)
         most = self.limits.memory // 8
         if memory.load("nodes", arrays["nodes"], most) != nodes * dag.NODE or nodes < 1:

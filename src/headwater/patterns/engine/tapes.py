@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from headwater.ir.nodes import (
+    META_TYPES,
     Binary,
     Call,
     Cast,
@@ -21,6 +22,7 @@ from headwater.ir.nodes import (
     IsMissing,
     Load,
     Logic,
+    Meta,
     Param,
     Path,
     Return,
@@ -105,9 +107,21 @@ class Registers:
                 found.append((2 * at, kind, name, type))
         return found
 
-    def row(self, record: Record, raw: Mapping[str, Any], meta: Any) -> Any:
+    def reads(self, record: Record) -> list[tuple[Expr | None, bool]]:
+        """The values of a row as expressions over an event of a type, in order."""
+        found: list[tuple[Expr | None, bool]] = [(None, False)] * len(self.columns)
+        for at, kind, name, type in self.of(record):
+            value: Expr
+            if kind == "meta":
+                value = Meta(cast(Any, name), META_TYPES[name])
+            else:
+                value = Load(Path((name,)), record.by_name[name].type, type)
+            found[at // 2] = value, False
+        return found
+
+    def row(self, record: Record, raw: Mapping[str, Any], meta: Any) -> list[int]:
         """The values of a row, each with its presence."""
-        out = np.zeros(2 * len(self.columns), np.int64)
+        out = [0] * (2 * len(self.columns))
         for at, kind, name, type in self.of(record):
             value = raw[name] if kind == "field" else getattr(meta, name)
             if value is not None:
