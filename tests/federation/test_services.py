@@ -75,7 +75,9 @@ def test_logs_sequencers_and_control_events_are_services(tmp_path: Path) -> None
         source.publish(number=1)
         log.wait(1)
         report = node.report()
-        assert [service.name for service in node.services] == ["logs", "sequencers", "control events", "log server"]
+        names = ["logs", "sequencers", "control events", "patterns", "log server"]
+        assert [service.name for service in node.services] == names
+        assert report.services["patterns"] == {"foreign": {}, "ended": {}}
         assert "t.c" in report.services["logs"]["open"]
         assert report.services["sequencers"]["t.c"]["place"] == 1 and report.services["sequencers"]["t.c"]["active"]
         assert set(report.services["control events"]) == {"headwater.nodes", "headwater.sources", "headwater.interests"}

@@ -438,6 +438,15 @@ class Node:
 
         return named(self, name, pattern, to, params, aliases, limits, order)
 
+    def _is_gone(self, position_key: str) -> bool:
+        """Whether a source of another node, by the key under which positions in it are kept, is no more."""
+        return True
+
+    def _position_key(self, source: Source) -> str | None:
+        """Under which other nodes keep their positions in a source of this one that is not logged; None: there are
+        none."""
+        return None
+
     def _known_types(self) -> dict[str, EventType]:
         """The channels that a pattern may name, with their types."""
         return {channel.name: channel.type for channel in self.channels() if channel.type is not None}

@@ -24,6 +24,8 @@ from headwater.channel.time.clock import Clock
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
 from headwater.extras import require
 from headwater.federation.order.sequencers import Sequencers
+from headwater.federation.patterns.service import PatternService
+from headwater.federation.patterns.sources import is_gone
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
 
@@ -89,6 +91,7 @@ class Node(LocalNode):
         wanted = _network(network if network is not None else table, listen, connect, scout, federation, security)
         self.state = state if isinstance(state, NodeState) or state is None else NodeState(state)
         if wanted is None:
+            self._patterns = self.services.add(PatternService(self))
             return
         from headwater.federation.engine import Engine
         from headwater.federation.exit_hook import close_at_exit
@@ -99,6 +102,7 @@ class Node(LocalNode):
             self._engine = engine = Engine(self, wanted)
             engine.requests.register_all(each for service in self.services for each in service.requests())
             self.services.add(engine.control)
+            self._patterns = self.services.add(PatternService(self, engine.context, engine.peers))
             if self._logs is not None:
                 own = OwnLogs(self._logs.settings.folder, self._logs.node)
                 self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))
@@ -201,6 +205,16 @@ class Node(LocalNode):
 
         Several nodes may do so: one works, the others stand by. Asked again, it is the same sequencer."""
         return self._sequencers.sequence(self.channel(channel) if isinstance(channel, str) else channel)
+
+    # ── patterns ──
+
+    def _is_gone(self, position_key: str) -> bool:
+        """As far as the node it was at has said; one that is away may come back with it."""
+        return self._engine is None or is_gone(position_key, self._engine.everyone())
+
+    def _position_key(self, source: Source) -> str | None:
+        engine = self._engine
+        return None if engine is None else f"{engine.id}/{engine.incarnation}/{source.number}"
 
     # ── the federation ──
 

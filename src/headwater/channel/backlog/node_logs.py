@@ -77,6 +77,16 @@ class NodeLogs(Service):
         there = ChannelFolder.of(self.settings.folder, channel).common_metadata.exists()
         return ChannelReader(self.settings.folder, channel, nodes=(self.node,)) if there else None
 
+    def id_of(self, channel: str) -> str:
+        """The id of this node's log of a channel, by which it is known again; made if there is none yet."""
+        found = self.known(channel)
+        if found is not None:
+            return found.id
+        from headwater.store.log.layout import ChannelFolder, log_id
+
+        folder = ChannelFolder.of(self.settings.folder, channel).node(self.node)
+        return log_id(folder) if folder.path.exists() else ""
+
     def release(self, channel: str) -> ChannelLog | None:
         """The log of a channel that is closed, if it has one: its files are not kept open for good. It is to be ended
         then, by who holds no locks."""

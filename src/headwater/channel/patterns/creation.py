@@ -6,11 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.channel import Channel
+from headwater.channel.options.delivery import Reliable
 from headwater.channel.options.subscribe import Asked, Options, known_options, make_options
 from headwater.channel.patterns.definition import pattern_of
-from headwater.channel.patterns.operator import ORDERS, PatternOrder
+from headwater.channel.patterns.keeping import Keeping, remarks
+from headwater.channel.patterns.kept_pattern import KeptPattern
+from headwater.channel.patterns.operator import ORDERS, PatternOperator, PatternOrder
 from headwater.channel.patterns.subscription import NamedPattern, Watch
-from headwater.errors import SubscriptionError
+from headwater.channel.warning import tell
+from headwater.errors import HeadwaterWarning, SubscriptionError
+from headwater.interest import Interest
 from headwater.patterns.atoms import source_interest
 from headwater.patterns.model import Limits
 from headwater.patterns.pattern import Pattern
@@ -18,6 +23,9 @@ from headwater.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
+    from headwater.channel.source import Source
+
+Narrow = Callable[[str, Interest | None], Interest | None]  # of a channel's name, and what is wanted of it
 
 
 def match(
@@ -49,14 +57,22 @@ def named(
     aliases: Mapping[str, str] | None,
     limits: Limits | None,
     order: PatternOrder,
+    *,
+    waits: bool = False,
+    narrow: Narrow | None = None,
 ) -> NamedPattern:
-    """See `Node.pattern`."""
+    """See `Node.pattern`. With `waits`, it takes events and does nothing before it is told from where to go on
+    (`KeptPattern.go_on`). `narrow` says what is asked of a channel, given what the pattern wants of it."""
     _check_order(order)
-    pattern = pattern_of(given, node._known_types(), params=params, aliases=aliases, limits=limits)
+    pattern = pattern_of(
+        given, node._known_types(), params=params, aliases=aliases, limits=limits or node.config.patterns.limits
+    )
     channel = to if isinstance(to, Channel) else node.channel(to or name, pattern.output)
-    asked = inputs_of(node, pattern)
+    asked = inputs_of(node, pattern, narrow)
     source = channel.source(name)
     try:
+        if node.state is not None or waits:
+            return _kept(node, name, pattern, order, asked, source, waits)
         made: NamedPattern = node._start(
             NamedPattern, asked, make_options(node.config, None), name, pattern, order, source
         )
@@ -66,12 +82,45 @@ def named(
     return made
 
 
-def inputs_of(node: NodeContract, pattern: Pattern) -> list[Asked]:
+def _kept(
+    node: NodeContract,
+    name: str,
+    pattern: Pattern,
+    order: PatternOrder,
+    asked: list[Asked],
+    source: Source[Any],
+    waits: bool,
+) -> KeptPattern:
+    """One whose state is kept: first what was logged since it was last written, then it is attached."""
+    keeping = Keeping(node, name, pattern, asked)
+    operator = PatternOperator(pattern, order) if waits else keeping.operator(pattern, order)
+    keeping.catch_up(operator)
+    options = make_options(node.config, None, delivery=Reliable())
+    made: KeptPattern = node._start(KeptPattern, asked, options, name, pattern, order, source, keeping, operator, waits)
+    if node.state is None:
+        return made
+    channels: list[Channel[Any]] = [node.channel(each.text) for each in asked]
+    said = remarks(node, [each for each in channels if any(one.local for one in each.sources.values())], source.channel)
+    made.warnings += said
+    try:
+        tell(f"pattern {name!r}", said)
+    except HeadwaterWarning:
+        made.cancel()
+        raise
+    if not waits:
+        made.began()
+    return made
+
+
+def inputs_of(node: NodeContract, pattern: Pattern, narrow: Narrow | None = None) -> list[Asked]:
     """What is asked of each channel of a pattern."""
-    return [
-        Asked(node.channel(channel.name), source_interest(pattern.model, channel.name), name=channel.name)
-        for channel in pattern.model.channels
-    ]
+    asked = []
+    for channel in pattern.model.channels:
+        wanted = source_interest(pattern.model, channel.name)
+        if narrow is not None:
+            wanted = narrow(channel.name, wanted)
+        asked.append(Asked(node.channel(channel.name), wanted, name=channel.name))
+    return asked
 
 
 def _check_order(order: object) -> None:

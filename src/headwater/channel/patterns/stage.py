@@ -8,6 +8,7 @@ node's goes off: then time itself has decided something, or an event of this ver
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,7 +39,18 @@ class Owner(Protocol):
         """A result; mailboxes that are to run go into `ready`."""
         ...
 
+    def _settled(self) -> None:
+        """All that waited was offered, and what was found is handed on."""
+        ...
+
     def _handler_failed(self, error: BaseException, event: Any) -> None: ...
+
+
+class Errand:
+    """In the place of an event: something to be done between two of them, by who runs the stage."""
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self.run = run
 
 
 class Change:
@@ -60,6 +72,7 @@ class PatternStage:
         self._due = inf  # when it goes off
         self._closed = False
         self.seen: Look | None = None  # as it was last
+        self.patient_until = -inf  # by the node's clock: before, everybody is waited for
 
     # ── in ──
 
@@ -72,14 +85,19 @@ class PatternStage:
         """Sources have promised more, or are gone, or time has passed. Call it without any lock."""
         self._enter(LOOK)
 
-    def _enter(self, what: Any) -> None:
-        """What is no event, after all that waits."""
+    def do(self, errand: Errand) -> bool:
+        """Have something done between two events; whether it will be. Call it without any lock."""
+        return self._enter(errand)
+
+    def _enter(self, what: Any) -> bool:
+        """What is no event, after all that waits; whether it is taken."""
         mailbox = self.mailbox
         with mailbox.lock:
             if mailbox.closed:
-                return
+                return False
             mailbox._push((None, what, 1, 0, inf))  # type: ignore[arg-type]
         mailbox.dispatch()
+        return True
 
     # ── at work: by who holds the mailbox's token ──
 
@@ -96,6 +114,7 @@ class PatternStage:
         if batch is not None:
             self._offer_batch(*batch, look)
         self._advance(look)
+        self._owner._settled()
 
     def _take(self, item: Any) -> tuple[Any, Any] | None:
         """Offer an event; a batch is returned instead, since it may go past the others if it is the last."""
@@ -107,6 +126,8 @@ class PatternStage:
                 self.operator.offer(attachment.channel.name, letter, self._now())
             elif isinstance(letter, Change):
                 self.operator.begin(letter.pattern)
+            elif isinstance(letter, Errand):
+                letter.run()
             elif self.operator.order == "arrival":
                 for each in letter.letters(attachment.form.have.arrow_to_records(letter.taken())):
                     self.operator.offer(attachment.channel.name, each, self._now())
@@ -137,7 +158,9 @@ class PatternStage:
     def _forced(self, look: Look) -> int | None:
         """Up to when nobody is waited for any longer."""
         patience = self.operator.pattern.model.patience
-        return None if patience is None else look.present - patience
+        if patience is None or self._node.clock.now() < self.patient_until:
+            return None
+        return look.present - patience
 
     def _now(self) -> int:
         return self._node._stamp() // 1000
@@ -181,4 +204,4 @@ class PatternStage:
         self._due, self._timer = inf, None
 
 
-__all__ = ["ROOM", "Change", "PatternStage"]
+__all__ = ["ROOM", "Change", "Errand", "PatternStage"]

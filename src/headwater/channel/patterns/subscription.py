@@ -7,7 +7,8 @@ NamedPattern   publishes them at a source of a channel: an event like any other
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 from time import perf_counter_ns
@@ -17,7 +18,7 @@ from headwater.channel.channel import Channel
 from headwater.channel.options.config import Inline, Queue
 from headwater.channel.options.subscribe import Asked, Options
 from headwater.channel.patterns.operator import PatternOperator, PatternOrder
-from headwater.channel.patterns.stage import ROOM, PatternStage
+from headwater.channel.patterns.stage import ROOM, Errand, PatternStage
 from headwater.channel.patterns.watermark import Watermark
 from headwater.channel.queues.forms import Form
 from headwater.channel.queues.mailbox import Mailbox
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from headwater.types import EventType
 
 R = TypeVar("R", covariant=True)
+HAND_OVER_SECONDS = 10.0  # for which a pattern's state is waited for, when it is to go on elsewhere
 
 
 class Matching(Subscription[R], Generic[R]):
@@ -63,7 +65,7 @@ class Matching(Subscription[R], Generic[R]):
         self._remarks = tuple(f"pattern: {problem}" for problem in pattern.warnings)
         own_time = [channel.name for channel in pattern.model.channels if channel.time is not None]
         operator = PatternOperator(pattern, order)
-        watermark = Watermark(self, lambda: operator.runner, own_time if order == "time" else ())
+        watermark = Watermark(self, lambda: self._stage.operator.runner, own_time if order == "time" else ())
         self._stage = stage = PatternStage(self, operator, watermark)
         stage.mailbox = Mailbox(
             f"{name}, its pattern", Queue(limit=ROOM), order="arrival", full=node._full, pull=False,
@@ -95,6 +97,9 @@ class Matching(Subscription[R], Generic[R]):
 
     def _made(self, result: Any, ready: list[Any]) -> None:
         raise NotImplementedError
+
+    def _settled(self) -> None:
+        """All that waited was offered, and what was found is handed on."""
 
     # ── changing it ──
 
@@ -166,14 +171,44 @@ class NamedPattern(Matching[Any]):
         except HeadwaterError as error:
             self._handler_failed(error, result)
 
-    def close(self) -> None:
-        """End it, and its source."""
+    def close(self, *, forget: bool = False) -> None:
+        """End it, and its source. What is kept of it, if anything is, stays for when it is made again, unless it is to
+        `forget`."""
         self.cancel()
 
     def cancel(self, *, drain: bool = False) -> None:
         """End it, and its source."""
         super().cancel(drain=drain)
         self.source.close()
+
+    def _in_turn(self, what: Callable[[], None], timeout: float) -> None:
+        """Have something done between two events, by who runs the stage, and wait for it."""
+        done = threading.Event()
+
+        def run() -> None:
+            try:
+                what()
+            finally:
+                done.set()
+
+        if self._stage.do(Errand(run)):
+            done.wait(timeout)
+        else:  # it is over: nobody runs the stage any more
+            run()
+
+    def hand_over(self, timeout: float = HAND_OVER_SECONDS) -> bytes:
+        """End it, and give its state to who goes on with it elsewhere; nothing if it cannot be had in time."""
+        from headwater.channel.patterns.keeping import Keeping  # late: hardly any pattern moves
+
+        keeping, found = Keeping(self.node, self.name, self.pattern, self._asked), list[bytes]()
+
+        def take() -> None:
+            found.append(keeping.state(self._stage.operator))
+            self._stage.mailbox.hold()  # what comes now is for the other one
+
+        self._in_turn(take, timeout)
+        self.close(forget=True)
+        return found[0] if found else b""
 
 
 __all__ = ["Matching", "NamedPattern", "Watch"]

@@ -5,9 +5,14 @@ from __future__ import annotations
 from urllib.parse import quote
 
 
+def logs_of(node: str) -> str:
+    """What keys of all sources begin with that a node logs."""
+    return f"log/{quote(node, safe='')}/"
+
+
 def prefix_of(node: str, log: str) -> str:
     """What keys of a log's sources begin with. The node's name is in it, which others cannot take with certificates."""
-    return f"log/{quote(node, safe='')}/{log}/"
+    return f"{logs_of(node)}{log}/"
 
 
 def key_of(node: str, log: str, source: str) -> str:
@@ -15,4 +20,4 @@ def key_of(node: str, log: str, source: str) -> str:
     return prefix_of(node, log) + quote(source, safe="")
 
 
-__all__ = ["key_of", "prefix_of"]
+__all__ = ["key_of", "logs_of", "prefix_of"]
