@@ -447,6 +447,10 @@ class Node:
         none."""
         return None
 
+    def _crossing_to(self, matching: Any) -> Any:
+        """Who sees to it that only what a pattern can use comes from other nodes; None where nobody has to."""
+        return None
+
     def _known_types(self) -> dict[str, EventType]:
         """The channels that a pattern may name, with their types."""
         return {channel.name: channel.type for channel in self.channels() if channel.type is not None}

@@ -53,6 +53,16 @@ class Errand:
         self.run = run
 
 
+class Arrivals(Protocol):
+    """Who is shown events before they are offered: what they bind may be asked for at their sources."""
+
+    def arrived(self, attachment: Any, letter: Any) -> None: ...
+
+    def report(self) -> dict[str, Any]:
+        """Plain values, for people."""
+        ...
+
+
 class Change:
     """In the place of an event: from here on the pattern is another."""
 
@@ -64,6 +74,7 @@ class PatternStage:
     """Runs a pattern's operator for its owner, to whose `_made` the results go."""
 
     mailbox: Mailbox  # set by the owner
+    arrivals: Arrivals | None = None
 
     def __init__(self, owner: Owner, operator: PatternOperator, watermark: Watermark) -> None:
         self._owner, self.operator, self.watermark = owner, operator, watermark
@@ -122,6 +133,8 @@ class PatternStage:
         if letter is LOOK:
             return None
         try:
+            if self.arrivals is not None and attachment is not None:
+                self.arrivals.arrived(attachment, letter)
             if letter.__class__ is Letter:
                 self.operator.offer(attachment.channel.name, letter, self._now())
             elif isinstance(letter, Change):
@@ -139,13 +152,14 @@ class PatternStage:
 
     def _offer_batch(self, attachment: Any, chunk: Any, look: Look | None) -> None:
         try:
-            upto = (-inf, "") if look is None else look.sure
+            upto = (-inf, "") if look is None else self.watermark.capped(look).sure
             self.operator.offer_batch(attachment.channel.name, chunk, upto)  # type: ignore[arg-type]
         except Exception as error:
             self._owner._handler_failed(error, chunk)
 
     def _advance(self, look: Look) -> None:
         """Release what may go, hand on what that has made, and see when to look again."""
+        look = self.watermark.capped(look)
         ready: list[Any] = []
         try:
             for result in self.operator.advance(look.sure, self._forced(look)):
@@ -204,4 +218,4 @@ class PatternStage:
         self._due, self._timer = inf, None
 
 
-__all__ = ["ROOM", "Change", "Errand", "PatternStage"]
+__all__ = ["ROOM", "Arrivals", "Change", "Errand", "PatternStage"]

@@ -73,6 +73,7 @@ class Matching(Subscription[R], Generic[R]):
         )  # fmt: skip
         stage.mailbox.dispatched_by(node._dispatcher(Inline()))
         self._stages = (stage.mailbox,)
+        stage.arrivals = node._crossing_to(self) if order == "time" else None
 
     # ── in ──
 

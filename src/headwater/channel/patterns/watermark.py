@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedSource
 
 NOWHERE: Place = (-FOR_EVER, "")
+GAP = "events that are read back"  # who holds it, for people
 
 
 class Watched(Protocol):
@@ -83,6 +84,18 @@ class Watermark:
     def let_go(self, key: Any) -> None:
         self._holds.pop(key, None)
 
+    @property
+    def held(self) -> bool:
+        """Whether earlier events may still be read back: what was offered by now is not all."""
+        return bool(self._holds)
+
+    def capped(self, look: Look) -> Look:
+        """What was seen, no further than it is held by now."""
+        least = min(list(self._holds.values()), default=None)
+        if least is None or least >= look.sure:
+            return look
+        return look._replace(sure=least, holder=Holder(GAP, least, local=True))
+
     # ── looking ──
 
     def look(self) -> Look:
@@ -98,7 +111,7 @@ class Watermark:
                     pass
         self._latest = max(self._latest, now)
         here = now // 1000
-        holders = [Holder("", place) for place in list(self._holds.values())]
+        holders = [Holder(GAP, place, local=True) for place in list(self._holds.values())]
         if sources.first is not None:
             holders.append(Holder(sources.first, (here, sources.first), local=True))
         holders += [Holder(source.id, self._promise(source)) for source in sources.remote if not source.closed]

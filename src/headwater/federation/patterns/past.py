@@ -39,12 +39,12 @@ class PastReader:
         decision = self._context.security.decide(caller.principal, "subscribe", request.channel)
         if channel is None or not decision:  # who may not know of a channel does not learn whether there is one
             return Accepted(error=f"not allowed, or no channel: {request.channel!r}")
-        if not request.source:
-            return PastPage(channel.backlog.remembers)
         try:
-            interest = self._granted(caller, channel, request)
+            interest = self._granted(caller, channel, request) if request.source or request.program else None
         except (Refused, HeadwaterError) as error:
             return Accepted(error=str(error))
+        if not request.source:
+            return PastPage(channel.backlog.remembers)
         source = channel.sources.get(request.source)
         if source is None or not source.local or source.number != request.sid:
             return Accepted(error=f"no source {request.source!r} with the number {request.sid} in {request.channel!r}")

@@ -36,7 +36,7 @@ class PastPage(msgspec.Struct, frozen=True, tag=True):
 class Past(Request, frozen=True, tag=True):
     """The events of one source with `after` < number <= `upto` that pass an interest; with `since` only those that are
     no older than this time, and `after` may be left out: where they begin is looked for. Without a source: whether the
-    node keeps a past of the channel."""
+    node keeps a past of the channel, and lets the interest be asked of it."""
 
     answer: ClassVar[Any] = PastPage
     channel: Name

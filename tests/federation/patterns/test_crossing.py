@@ -1,0 +1,317 @@
+"""What crosses to a pattern: of those who were nowhere near, nothing; and nothing is missed meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from headwater import Config, Node
+from headwater.federation.security.policy import Allow, Deny, Verdict
+from headwater.federation.wire.past_requests import Past, PastPage
+from headwater.federation.wire.requests import Accepted
+from headwater.network import Network
+from headwater.security import Security
+from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
+from tests.patterns import oracle
+
+CHANNEL = "ie.tcd.seen"
+TYPE = "who: text, room: i64"
+REACTOR = "a: Seen(P, 42); b: Seen(P, *) measures b.who as who, b.room as room"
+KEPT = Config(history=10_000)
+
+
+@pytest.fixture
+def make() -> Iterator[Nodes]:
+    with nodes() as made:
+        yield made
+
+
+class Building:
+    """Nodes with sightings, and a home at which a pattern runs."""
+
+    def __init__(self, make: Nodes, names: str, config: Config = KEPT, **options: Any) -> None:
+        self.make = make
+        self.home = make("home", listen="tcp/127.0.0.1:0")
+        self.home.channel(CHANNEL, TYPE)
+        self.nodes = {name: make(name, config=config, **options) for name in names.split()}
+        self.sources = {name: node.channel(CHANNEL, TYPE).source(f"door-{name}") for name, node in self.nodes.items()}
+        make.together()
+        make.ready(self.home)
+        self.found: Log = Log()
+
+    def watch(self, text: str = REACTOR, **more: Any) -> Any:
+        self.watching = self.home.match(text, self.found, aliases={"Seen": CHANNEL}, **more)
+        self.make.ready(self.home)
+        return self.watching
+
+    @property
+    def crossing(self) -> Any:
+        return self.watching._stage.arrivals
+
+    def narrow(self, *names: str) -> None:
+        """Wait until these nodes are asked for open values only."""
+        wanted = sorted(names or self.nodes)
+        eventually(lambda: self.report["asked for open values"] == wanted and self.idle)
+
+    @property
+    def report(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.crossing.report()
+        return found
+
+    @property
+    def idle(self) -> bool:
+        return not self.crossing._working and not self.watching._stage.watermark.held
+
+    def results(self, count: int) -> list[tuple[str, int]]:
+        """Who was seen where afterwards, once there are so many."""
+        eventually(lambda: len(self.found.events) >= count)
+        return [(each.who, each.room) for each in self.found.events]
+
+    def see(self, node: str, who: str, room: int) -> None:
+        self.sources[node].publish(who=who, room=room)
+
+
+def test_only_those_who_were_there_cross(make: Nodes) -> None:
+    building = Building(make, "east west")
+    building.watch()
+    building.narrow()
+    for n in range(20):
+        building.see("east", f"guest {n}", n)
+        building.see("west", f"guest {n}", n)
+    building.see("east", "ann", 42)
+    eventually(lambda: building.report["open"] == {"P of the key": 1} and building.idle)
+    for n in range(20):
+        building.see("west", f"guest {n}", n)
+        building.see("west", "ann", n)
+    assert building.results(20) == [("ann", n) for n in range(20)]
+    assert (building.report["crossed"], building.report["read back"], building.report["lost"]) == (21, 0, 0)
+
+
+class Held:
+    """A step of a crossing that waits, before it is done or after, until it is let go."""
+
+    def __init__(self, crossing: Any, name: str, *, after: bool = False) -> None:
+        self._done, self.reached, self.go = getattr(crossing, name), threading.Event(), threading.Event()
+        self._after = after
+        setattr(crossing, name, self)
+
+    def __call__(self, *args: Any) -> Any:
+        made = self._done(*args) if self._after else None
+        self.reached.set()
+        assert self.go.wait(GUARD)
+        return made if self._after else self._done(*args)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the sources know", "when they know"])
+def test_what_is_published_while_a_value_is_being_asked_for_is_found(make: Nodes, after: bool) -> None:
+    building = Building(make, "east west")
+    building.watch()
+    building.narrow()
+    held = Held(building.crossing, "_ask", after=after)
+    building.see("west", "ann", 1)  # before she was there
+    building.see("east", "ann", 42)
+    assert held.reached.wait(GUARD)
+    for n in range(5):
+        building.see("west", "ann", n)
+        building.see("west", "bob", n)
+        building.see("east", "ann", 10 + n)
+    assert not building.found.events  # nothing goes past the gap
+    held.go.set()
+    assert sorted(building.results(10)) == sorted([("ann", n) for n in (0, 1, 2, 3, 4, 10, 11, 12, 13, 14)])
+    report = building.report
+    assert report["crossed"] + report["read back"] == 11 and report["lost"] == 0
+    assert report["read back"] == (0 if after else 10)
+
+
+def test_values_that_are_bound_meanwhile_go_together(make: Nodes) -> None:
+    building = Building(make, "east west")
+    building.watch()
+    building.narrow()
+    before = building.report["rounds"]
+    held = Held(building.crossing, "_ask")
+    building.see("east", "p0", 42)
+    assert held.reached.wait(GUARD)
+    for n in range(1, 9):
+        building.see("east", f"p{n}", 42)
+    for n in range(9):
+        building.see("west", f"p{n}", n)
+    eventually(lambda: building.report["waiting"] == 8)
+    held.go.set()
+    assert sorted(building.results(9)) == [(f"p{n}", n) for n in range(9)]
+    eventually(lambda: building.idle)
+    assert building.report["rounds"] == before + 2
+
+
+def test_a_node_that_keeps_no_past_sends_all_that_may_matter(make: Nodes) -> None:
+    building = Building(make, "east west", config=Config())
+    building.watch()
+    eventually(lambda: set(building.report["asked for all"]) == {"east", "west"})
+    assert "keeps no past" in building.report["asked for all"]["west"]
+    for n in range(5):
+        building.see("west", "bob", n)
+    building.see("east", "ann", 42)
+    building.see("west", "ann", 7)
+    assert building.results(1) == [("ann", 7)]
+    assert building.report["crossed"] == 7
+
+
+def test_what_is_gone_by_then_is_counted(make: Nodes) -> None:
+    building = Building(make, "east west", config=Config(history=4))
+    building.watch()
+    building.narrow()
+    held = Held(building.crossing, "_ask")
+    building.see("east", "ann", 42)
+    assert held.reached.wait(GUARD)
+    for n in range(10):
+        building.see("west", "ann", n)
+    held.go.set()
+    assert building.results(4) == [("ann", n) for n in (6, 7, 8, 9)]
+    assert building.report["lost"] == 6
+
+
+def test_values_are_forgotten_when_their_window_has_passed(make: Nodes) -> None:
+    building = Building(make, "east west")
+    building.watch("a: Seen(P, 42); b: Seen(P, *) within 1 second measures b.who as who, b.room as room")
+    building.narrow()
+    building.see("east", "ann", 42)
+    eventually(lambda: building.report["open"] == {"P of the key": 1} and building.idle)
+    building.see("west", "ann", 1)
+    assert building.results(1) == [("ann", 1)]
+    first = building.crossing._open["open_1"]["ann"]
+    eventually(lambda: building.crossing._sure() > first + 1_100_000)
+    building.see("east", "bob", 42)
+    eventually(lambda: building.idle and list(building.crossing._open["open_1"]) == ["bob"])
+    building.see("west", "ann", 2)
+    building.see("west", "bob", 3)
+    assert building.results(2) == [("ann", 1), ("bob", 3)]
+    assert building.report["crossed"] == 4
+
+
+def test_nodes_that_come_later_are_asked_too(make: Nodes) -> None:
+    building = Building(make, "east")
+    building.watch()
+    building.narrow()
+    building.see("east", "ann", 42)
+    eventually(lambda: building.report["open"] == {"P of the key": 1} and building.idle)
+    west = building.nodes["west"] = make("west", config=KEPT)
+    building.sources["west"] = west.channel(CHANNEL, TYPE).source("door-west")
+    make.together()
+    make.ready(building.home)
+    building.narrow("east", "west")
+    building.see("west", "bob", 1)
+    building.see("west", "ann", 2)
+    building.see("west", "cid", 42)
+    building.see("east", "cid", 3)
+    assert sorted(building.results(2)) == [("ann", 2), ("cid", 3)]
+    assert building.report["crossed"] + building.report["read back"] == 4
+
+
+# ── those who may not, and those who do not as they should ──
+
+
+class NoCode:
+    """Everything but interests of others."""
+
+    def decide(self, principal: Any, action: str, channel: str, on_behalf_of: str = "") -> Verdict:
+        return Deny("no code here") if action == "install" else Allow("yes")
+
+    def decide_some(self, principal: Any, action: str, pattern: Any) -> Verdict:
+        return Allow("some")
+
+    def open_to_all(self, action: str, channel: str) -> bool:
+        return action != "install"
+
+    def seen_by(self, principal: Any) -> Any:
+        return lambda name: True
+
+    def hides_from(self, principal: Any) -> bool:
+        return False
+
+    def deals_with(self, principal: Any, action: Any = None) -> bool:
+        return True
+
+
+def test_a_node_that_lets_nobody_install_sends_everything(make: Nodes) -> None:
+    building = Building(make, "east west", network=Network(security=Security(policy=NoCode())))
+    building.watch()
+    eventually(lambda: set(building.report["asked for all"]) == {"east", "west"})
+    assert "no code here" in building.report["asked for all"]["west"]
+    building.see("west", "bob", 1)
+    building.see("east", "ann", 42)
+    building.see("west", "ann", 7)
+    assert building.results(1) == [("ann", 7)]
+
+
+def answer_past(node: Node, answer: Callable[[Past], Any]) -> None:
+    """Have a node answer otherwise than it should, once a source is asked."""
+    assert node._engine is not None
+    known = node._engine.requests._known
+    decode, honest = known["Past"]
+    known["Past"] = decode, lambda caller, asked: answer(asked) if asked.source else honest(caller, asked)
+
+
+@pytest.mark.parametrize(
+    ("answer", "offence"),
+    [
+        (lambda asked: PastPage(True, asked.upto + 1), True),
+        (lambda asked: PastPage(True, asked.after or 0), True),
+        (lambda asked: PastPage(True, asked.upto, [1], [asked.since], []), True),
+        (lambda asked: PastPage(True, asked.upto, [1], [asked.since], [b"nonsense"]), True),
+        (lambda asked: PastPage(True, asked.upto, [2, 1], [asked.since] * 2, [b"", b""]), True),
+        (lambda asked: PastPage(True, asked.upto, [1], [1], [b""]), True),
+        (lambda asked: Accepted(error="not today"), False),
+    ],
+    ids=["beyond", "stands still", "half", "nonsense", "backwards", "older", "refused"],
+)
+def test_a_node_that_answers_half_keeps_nobody_waiting(
+    make: Nodes, answer: Callable[[Past], Any], offence: bool
+) -> None:
+    building = Building(make, "east west")
+    building.watch()
+    building.narrow()
+    building.see("west", "ann", 0)
+    answer_past(building.nodes["west"], answer)
+    building.see("east", "ann", 42)
+    eventually(lambda: building.report["open"] == {"P of the key": 1} and building.idle)
+    building.see("west", "ann", 7)
+    assert building.results(1) == [("ann", 7)]
+    assert building.report["lost"] == 1 and "west" in building.report["problems"]
+    assert bool(building.home.federation_report().offences) is offence
+
+
+# ── everything at once ──
+
+
+@pytest.mark.parametrize("text", [
+    REACTOR,
+    "a: Seen{room = 42}; b: Seen{who = a.who} within 10 seconds measures b.who as who, b.room as room",
+    "a: Seen(P, 42) -> b: Seen(P, 7); without Seen(P, 8) within 100 milliseconds measures b.who as who, b.room as room",
+])  # fmt: skip
+def test_it_finds_what_the_definition_says(make: Nodes, text: str) -> None:
+    building = Building(make, "n1 n2 n3")
+    building.watch(text)
+    building.narrow()
+    random = Random(15)
+    for _ in range(240):
+        room = random.choice((42, 7, 8, 9, 10))
+        building.see(random.choice(("n1", "n2", "n3")), random.choice("abcdefgh"), room)
+        if random.random() < 0.05:
+            eventually(lambda: building.idle)
+    events = []
+    for node, source in building.sources.items():
+        channel = building.nodes[node].channel(CHANNEL)
+        for stretch in channel.backlog.read(source.name):
+            for seq, stamp, record in stretch.events():
+                fields = channel.type.decode_raw(record)
+                events.append(
+                    {"channel": CHANNEL, "source": source.name, "seq": seq, "time": stamp // 1000, "fields": fields}
+                )
+    expected = sorted(
+        (match.result["who"], match.result["room"]) for match in oracle.matches(building.watching.pattern.model, events)
+    )
+    assert sorted(building.results(len(expected))) == expected
+    assert building.report["crossed"] + building.report["read back"] <= len(events) and not building.report["lost"]
