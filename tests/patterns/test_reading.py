@@ -13,6 +13,7 @@ from headwater.ir.interp import EventContext
 from headwater.patterns import model
 from headwater.patterns.pattern import Pattern
 from headwater.patterns.runner import Runner
+from tests.effort import examples
 from tests.patterns.strategies import SOURCES, patterns, streams
 from tests.patterns.test_runner import Events, expected, plain
 
@@ -36,7 +37,7 @@ def read_by_machine_code(pattern: model.Pattern) -> Runner:
     return runner
 
 
-@settings(max_examples=12, report_multiple_bugs=False)
+@settings(max_examples=examples(12), report_multiple_bugs=False, deadline=None)
 @given(patterns(), streams(), st.booleans())
 def test_records_one_by_one_give_the_matches_of_the_definition(
     pattern: model.Pattern, events: Events, alone: bool

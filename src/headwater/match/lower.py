@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from headwater.interest import Interest
 from headwater.ir.conjunction import Test, terms_of, test_of, value_of
-from headwater.ir.nodes import Const, Expr, InSet, Load, Param, Program
+from headwater.ir.nodes import Const, Expr, InSet, Load, Logic, Param, Program
 from headwater.ir.simplify import Simplifier
 from headwater.match import layout as w
 from headwater.match.attributes import Attribute, Key, attribute_of, in_range, key_of, presence_of
@@ -62,6 +62,7 @@ def lower(interest: Interest, opaques: Opaques) -> Lowered:
         if not any(map(simplifier.faults, rest)):
             predicates = [p for found in made if found is not None for p in found]
             for term in rest:
+                predicates += it.implied(term)
                 predicates.append(_asked(opaques.take_term(program, term, interest.params)))
             return Lowered(tuple(_joined(predicates)), False)
     opaque = opaques.take(analysis, interest.params, interest.limits.fuel)
@@ -100,6 +101,29 @@ class _Lowering:
                 return self.compare(op, a, other, negated)
             case _:
                 return None
+
+    def implied(self, term: Expr) -> list[Predicate]:
+        """What every way to satisfy a disjunction has in common, attribute by attribute: `x = 7 or (x = 9 and y > 3)`
+        is found by x in (7, 9). Native code has the last word, as the disjunction is a term of its own; where one of
+        these is false so is that, and where one is missing so it is, or false."""
+        if not isinstance(term, Logic) or term.op != "or":
+            return []
+        ways = [self.way(each) for each in term.args]
+        found: list[Predicate] = []
+        for attribute, first in ways[0].items():
+            spans = [first, *(way[attribute] for way in ways[1:] if attribute in way)]
+            if len(spans) == len(ways) and (joined := _spanned(spans)) is not None:
+                found.append(joined)
+        return found
+
+    def way(self, term: Expr) -> dict[Attribute, Predicate]:
+        """Of one part of a disjunction: for each attribute, one predicate that it implies."""
+        found: dict[Attribute, Predicate] = {}
+        for each in term.args if isinstance(term, Logic) and term.op == "and" else (term,):
+            for predicate in self.term(each) or self.implied(each):
+                if predicate.attribute not in found or _is_keyed(predicate):
+                    found[predicate.attribute] = predicate
+        return found
 
     def truth(self, load: Load, wanted: bool) -> list[Predicate] | None:
         attribute = attribute_of(self.record, load, ordered=False)
@@ -190,6 +214,43 @@ def _not_ordered(attribute: Attribute, op: str, key: Key) -> Predicate:
     if op in ("lt", "le"):
         return Predicate(attribute, End(key, 1 if op == "le" else 0), _NAN)
     return Predicate(attribute, _NAN, End(key, -1 if op == "ge" else 0))
+
+
+def _is_keyed(it: Predicate) -> bool:
+    """Whether it names the constants that satisfy it."""
+    if it.members is not None:
+        return not it.negated
+    return it.low.key is not None and it.low == it.high and it.low.step == 0
+
+
+def _spanned(all_of: list[Predicate]) -> Predicate | None:
+    """A predicate that each of some implies, on the one attribute they have; None where that would be any value."""
+    attribute = all_of[0].attribute
+    if all(map(_is_keyed, all_of)):
+        constants = (it.members if it.members is not None else (it.low.key,) for it in all_of)
+        keys = sorted({key for some in constants for key in some if key is not None})
+        if len(keys) > MAX_MEMBERS:
+            return None
+        return _at(attribute, keys[0]) if len(keys) == 1 else Predicate(attribute, _BOTTOM, _BOTTOM, tuple(keys))
+    lows, highs = list[End](), list[End]()
+    for it in all_of:
+        if it.members is not None:
+            if it.negated:
+                return None
+            lows.append(End(min(it.members)))
+            highs.append(End(max(it.members)))
+        elif (it.low.key is None and it.low != _BOTTOM) or (it.high.key is None and it.high != _TOP):
+            return None  # all but some, or NaN too
+        else:
+            lows.append(it.low)
+            highs.append(it.high)
+    low = _BOTTOM if _BOTTOM in lows else min(lows, key=_place)
+    high = _TOP if _TOP in highs else max(highs, key=_place)
+    return None if low == _BOTTOM and high == _TOP else Predicate(attribute, low, high)
+
+
+def _place(end: End) -> tuple[Any, int]:
+    return end.key, end.step
 
 
 def _joined(predicates: list[Predicate]) -> list[Predicate]:

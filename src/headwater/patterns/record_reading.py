@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from headwater.interest import Interest
@@ -50,6 +51,7 @@ from headwater.types.model import BOOL, BYTES, F64, I64, TEXT, TIMESTAMP, U64, E
 
 AMONG, KEYED, TIMED = 1, 2, 4
 HEAD = 3  # words before those of the key
+WORTH_COMPILING = 64  # events
 _PASSED = int(Status.PASSED)
 _SIGNS = (1 << 63) - 1
 _NOTHING, _YES, _NO = Const(0, I64), Const(True, BOOL), Const(False, BOOL)
@@ -80,13 +82,21 @@ class Reading:
         self._texts = sorted(made.texts.items())
         self._ordered = made.ordered
         self._params = made.params
-        analysis = analyse(made.program, refuse=False)
-        self._code = in_background(lambda: record_code(analysis))
+        self._program = made.program
+        self._code: Future[RecordCode] | None = None
+        self._asked = 0
 
     def ready(self, *, wait: bool = False) -> bool:
-        """Whether there is machine code now."""
-        if self._call is None and (wait or self._code.done()) and self._code.exception() is None:
-            code: RecordCode = self._code.result()
+        """Whether there is machine code now. It is made when this has been asked some times: compiling takes as long as
+        reading thousands of events without it."""
+        if self._call is not None:
+            return True
+        self._asked += 1
+        if self._code is None and (wait or self._asked >= WORTH_COMPILING):
+            analysis = analyse(self._program, refuse=False)
+            self._code = in_background(lambda: record_code(analysis))
+        if self._code is not None and (wait or self._code.done()) and self._code.exception() is None:
+            code = self._code.result()
             if not code.long:
                 self._start(RecordProgram(code, params=self._params))
         return self._call is not None
