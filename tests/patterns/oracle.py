@@ -62,7 +62,7 @@ class Row:
     @property
     def origin(self) -> tuple[str, str, int]:
         assert self.meta.source is not None and self.meta.seq is not None
-        return self.channel, self.meta.source, self.meta.seq
+        return self.channel, _who(self.meta.source, self.meta.node), self.meta.seq
 
 
 def _passes(interest: Any, raw: Mapping[str, Any], meta: EventContext | None = None) -> interp.Outcome:
@@ -106,6 +106,11 @@ def _partitions(pattern: model.Pattern, events: Iterable[Mapping[str, Any]], jud
     return found
 
 
+def _who(source: str, node: str | None) -> str:
+    """Sources of one name at two nodes are two; they are in the order of names, then of nodes."""
+    return source if not node else source + "\0" + node
+
+
 def _placed(pattern: model.Pattern, events: list[Mapping[str, Any]], judged: Judged) -> list[Any]:
     """Events that have a time, and whether they are late: older than one that their source sent before, by more than
     the lateness that is allowed."""
@@ -114,6 +119,7 @@ def _placed(pattern: model.Pattern, events: list[Mapping[str, Any]], judged: Jud
     found = []
     for event in sorted(events, key=lambda event: (event["source"], event["seq"], event["channel"])):
         channel, source = channels[event["channel"]], event["source"]
+        who = _who(source, event.get("node"))
         raw = channel.type.to_raw(event["fields"])
         meta = EventContext(source, event.get("node"), event["seq"], event["time"])
         time = event["time"]
@@ -123,9 +129,9 @@ def _placed(pattern: model.Pattern, events: list[Mapping[str, Any]], judged: Jud
         if time is None:
             judged.timeless += 1
             continue
-        late = source in latest and time < latest[source] - pattern.lateness
-        latest[source] = max(time, latest.get(source, time))
-        found.append((time, source, event["seq"], event["channel"], raw, meta, late))
+        late = who in latest and time < latest[who] - pattern.lateness
+        latest[who] = max(time, latest.get(who, time))
+        found.append((time, who, event["seq"], event["channel"], raw, meta, late))
     return found
 
 

@@ -16,7 +16,8 @@ from tests.effort import rounds
 from tests.patterns import oracle
 from tests.patterns.strategies import patterns, streams
 
-META = {"source": "origin", "seq": "number", "time": "published"}
+META = {"source": "origin", "seq": "number", "time": "published", "node": "home"}
+NODES = {"n1": "west", "n2": "east"}  # with a source of one name each
 FIELDS = {
     "a": [("k", pa.int64()), ("v", pa.int64()), ("f", pa.float64()), ("s", pa.string())],
     "b": [("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())],
@@ -28,13 +29,15 @@ def _frames(spark: Any, events: list[dict[str, Any]]) -> dict[str, Any]:
     found = {}
     for channel, fields in FIELDS.items():
         schema = pa.schema(
-            [*fields, ("origin", pa.string()), ("number", pa.int64()), ("published", pa.timestamp("us", "UTC"))]
-        )
+            [*fields, ("origin", pa.string()), ("number", pa.int64()), ("published", pa.timestamp("us", "UTC")),
+             ("home", pa.string())]
+        )  # fmt: skip
         rows = [
-            {**event["fields"], "origin": event["source"], "number": event["seq"], "published": event["time"]}
+            {**event["fields"], "origin": event["source"], "number": event["seq"], "published": event["time"],
+             "home": event["node"]}
             for event in events
             if event["channel"] == channel
-        ]
+        ]  # fmt: skip
         found[channel] = spark.createDataFrame(pa.Table.from_pylist(rows, schema))
     return found
 
@@ -51,6 +54,7 @@ def _expected(pattern: model.Pattern, events: list[dict[str, Any]]) -> list[tupl
 def test_runners_find_what_the_definition_says(
     spark: Any, found: list[model.Pattern], events: list[dict[str, Any]]
 ) -> None:
+    events = [{**event, "source": "n1", "node": NODES[event["source"]]} for event in events]
     frames = _frames(spark, events)
     made = []
     for number, pattern in enumerate(found):

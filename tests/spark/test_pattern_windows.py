@@ -21,7 +21,7 @@ from tests.patterns import oracle
 
 TYPE = "id: i64, k: i64?, v: i64?, f: f64?, s: text, at: timestamp?"
 CHANNEL = "readings"
-META = {"source": "origin", "seq": "number", "time": "published"}
+META = {"source": "origin", "seq": "number", "time": "published", "node": "home"}
 SECOND = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STREAMS = 40
@@ -82,13 +82,14 @@ def _streams(chance: random.Random) -> list[dict[str, Any]]:
                 "at": chance.choice((time, time, time, max(0, time - 3), None)),
             }
             fields["at"] = None if fields["at"] is None else EPOCH + timedelta(seconds=fields["at"])
-            source = chance.choice(("n1", "n2", "ö"))
-            events.append({"channel": CHANNEL, "source": source, "time": time * SECOND, "fields": fields})
+            source, node = chance.choice((("n1", "x"), ("n1", "ö"), ("n2", None)))
+            events.append({"channel": CHANNEL, "source": source, "node": node, "time": time * SECOND, "fields": fields})
     chance.shuffle(events)
-    numbers = Counter[str]()
+    numbers = Counter[Any]()
     for event in sorted(events, key=lambda event: event["time"]):
-        numbers[event["source"]] += 1
-        event["seq"] = numbers[event["source"]]
+        who = event["source"], event["node"]
+        numbers[who] += 1
+        event["seq"] = numbers[who]
     return events
 
 
@@ -96,10 +97,10 @@ def _frame(spark: Any, events: list[dict[str, Any]]) -> Any:
     when = pa.timestamp("us", "UTC")
     schema = pa.schema(
         [("id", pa.int64()), ("k", pa.int64()), ("v", pa.int64()), ("f", pa.float64()), ("s", pa.string()),
-         ("at", when), ("origin", pa.string()), ("number", pa.int64()), ("published", when)]
+         ("at", when), ("origin", pa.string()), ("number", pa.int64()), ("published", when), ("home", pa.string())]
     )  # fmt: skip
-    rows = [{**event["fields"], "origin": event["source"], "number": event["seq"], "published": event["time"]}
-            for event in events]  # fmt: skip
+    rows = [{**event["fields"], "origin": event["source"], "number": event["seq"], "published": event["time"],
+             "home": event["node"]} for event in events]  # fmt: skip
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
 
 

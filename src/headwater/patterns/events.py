@@ -17,6 +17,12 @@ BLOCK = 4_096  # events that came one by one
 LAZY = 2  # a block is made smaller when fewer than one in so many of its events are held
 
 
+def source_id(name: str, node: str | None) -> str:
+    """Who a source is. Names of sources are those of their nodes: at two nodes there may be one of the same name. Ids
+    are in the order of names, and then of nodes."""
+    return f"{name}\0{node}" if node else name
+
+
 class Event(msgspec.Struct, frozen=True):
     """`time` is that by which the pattern orders, `published` that of publication. `data` is a record, an event or its
     raw form, or a RecordBatch and the number of a row."""
@@ -31,7 +37,7 @@ class Event(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        return self.channel, self.source, self.seq
+        return self.channel, source_id(self.source, self.node), self.seq
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ from headwater.patterns.engine.partitioned import signed, window_of
 from headwater.patterns.engine.separate import SeparateEngine, can_separate
 from headwater.patterns.engine.shared import SharedEngine, can_share
 from headwater.patterns.engine.tapes import Unsupported, registers
-from headwater.patterns.events import Event, Events, fields_of, raw_of
+from headwater.patterns.events import Event, Events, fields_of, raw_of, source_id
 from headwater.patterns.identity import identity_of
 from headwater.patterns.letters import Interpreted, Judged, Letters, context
 from headwater.patterns.record_reading import AMONG, HEAD, KEYED, TIMED, Reading, TooMuch
@@ -50,7 +50,7 @@ DOUBTS = 1_024  # rows that came too late to be waited for, of which the times a
 FOR_EVER = (1 << 63) - 1
 NEVER = -FOR_EVER
 LAST = "\U0010ffff"  # after the name of every source
-Place = tuple[int, str]  # in the order of rows: a time, and a source
+Place = tuple[int, str]  # in the order of rows: a time, and the id of a source
 
 
 class Match:
@@ -220,7 +220,7 @@ class Runner:
                 counts.keyless += 1
             elif late:
                 counts.late += 1
-            elif self.given and self._is_behind(time, source):
+            elif self.given and self._is_behind(time, source_id(source, meta.node)):
                 pass
             elif fits or self._all_rows:
                 counts.rows += 1
@@ -259,7 +259,8 @@ class Runner:
         if it has to wait, or the engine holds it."""
         source, seq = meta.source, meta.seq
         assert source is not None and seq is not None
-        if not self.given and not self._waiting and (time, source) <= self._reached():
+        who = source_id(source, meta.node)
+        if not self.given and not self._waiting and (time, who) <= self._reached():
             self._expect_due(time)
             if self._holds:
                 if self.engine.one(letter, self.events.count, time, words, values, self._found):
@@ -271,7 +272,7 @@ class Runner:
                 self._sweep_events()
         else:
             number = self.events.add(Event(channel, source, seq, time, data, meta.node, meta.time))
-            heapq.heappush(self._waiting, Waiting(time, source, seq, channel, letter, number, words, values))
+            heapq.heappush(self._waiting, Waiting(time, who, seq, channel, letter, number, words, values))
         if self._waiting or self._promising:
             self._release()
 
@@ -297,6 +298,7 @@ class Runner:
         seqs = _column(meta["seq"], count)
         times = judged.times
         latest = int(times[judged.timed].max()) if judged.timed.any() else None
+        who = source_id(source, meta.get("node"))
         key = self._source(channel, source, meta.get("node"))
         promised = self._promises.get(key, -FOR_EVER)
         lateness = self.pattern.lateness
@@ -311,14 +313,14 @@ class Runner:
         self.counts.late += int(late.sum())
         at = at[~late]
         if self.given:
-            at = at[[not self._is_behind(time, source) for time in times[at].tolist()]] if len(at) else at
+            at = at[[not self._is_behind(time, who) for time in times[at].tolist()]] if len(at) else at
         self.counts.rows += len(at)
         words = self._words(judged, at)
         kept = batch if len(at) == count else batch.take(_indices(at))
         published = None if meta.get("time") is None else _column(meta["time"], count)[at]
         first = self.events.add_batch(channel, kept, source, seqs[at], times[at], meta.get("node"), published)
         values = self._values(it, kept, source, meta, seqs[at], published)
-        if self._direct(source, times[at], upto):
+        if self._direct(who, times[at], upto):
             rows = np.empty((len(at), 4), np.int64)
             rows[:, 0], rows[:, 1], rows[:, 3] = -1, judged.letters[at], times[at]
             rows[:, 2] = np.arange(first, first + len(at))
@@ -328,7 +330,7 @@ class Runner:
             held = [()] * len(at) if values is None else values.tolist()
             when, numbers, letters = times[at].tolist(), seqs[at].tolist(), judged.letters[at].tolist()
             for k in range(len(at)):
-                place = when[k], source, numbers[k], channel
+                place = when[k], who, numbers[k], channel
                 heapq.heappush(self._waiting, Waiting(*place, letters[k], first + k, parts[k], held[k]))
         self._release()
 
@@ -358,7 +360,7 @@ class Runner:
             if late:
                 self.counts.late += 1
                 continue
-            if self.given and self._is_behind(time, source):
+            if self.given and self._is_behind(time, source_id(source, about.node)):
                 continue
             self.counts.rows += 1
             data = batch.slice(row, 1), 0
@@ -487,14 +489,14 @@ class Runner:
 
     def _source(self, channel: str, source: str, node: str | None) -> str:
         """What the promises of a source go by."""
-        return f"{channel}/{source}@{node or ''}" if self.given else source
+        who = source_id(source, node)
+        return f"{channel}/{who}" if self.given else who
 
     def _is_late(self, it: Letters, source: str, node: str | None, time: int) -> bool:
         """Whether its source had come further already; and so far it has come now."""
-        if self.given:
-            if it.time is None:
-                return False  # who tells us how far sources have come knows
-            source = self._source(it.channel.name, source, node)
+        if self.given and it.time is None:
+            return False  # who tells us how far sources have come knows
+        source = self._source(it.channel.name, source, node)
         promised = self._promises.get(source, NEVER)
         if time - self.pattern.lateness > promised:
             self._promise(source, time - self.pattern.lateness)

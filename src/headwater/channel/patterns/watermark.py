@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from headwater.patterns.events import source_id
 from headwater.patterns.runner import FOR_EVER, Place, Runner
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class _Sources(NamedTuple):
 
     version: int
     present: list[RoutedSource]  # of this node, by time of publication
-    first: str | None  # of their names the one that goes first
+    first: str | None  # of their ids the one that goes first
     remote: list[RoutedSource]
     own: list[tuple[str, RoutedSource]]  # with their channel: those whose events say their time
 
@@ -129,7 +130,7 @@ class Watermark:
     def _promise(self, source: RoutedSource) -> Place:
         if source.promise is None or (source.place is not None and self._subscription._begins(source.place)):
             return NOWHERE
-        return source.promise // 1000, source.name
+        return source.promise // 1000, source_id(source.name, source.node)
 
     def _own_times(self, sources: _Sources) -> list[Holder]:
         """What is promised by events that say their own time."""
@@ -138,7 +139,7 @@ class Watermark:
             if source.closed:
                 continue
             time = runner.promised(channel, source.name, source.node)
-            found.append(Holder(source.id, NOWHERE if time is None else (time, source.name)))
+            found.append(Holder(source.id, NOWHERE if time is None else (time, source_id(source.name, source.node))))
         return found
 
     def _present(self, here: int) -> int:
@@ -172,7 +173,7 @@ class Watermark:
         others = {source.number: source for name, source in pairs if name not in self._own_time}
         local = [source for source in others.values() if source.local]
         remote = [source for source in others.values() if not source.local]
-        first = min((source.name for source in local), default=None)
+        first = min((source_id(source.name, source.node) for source in local), default=None)
         found = self._sources = _Sources(version, local, first, remote, list(own.values()))
         return found
 

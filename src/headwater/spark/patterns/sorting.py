@@ -28,11 +28,12 @@ def sorted_rows(pattern: model.Pattern, frames: Sequence[Frame]) -> Any:
     order = sorted(range(len(frames)), key=lambda number: pattern.channels[number].name)
     parts = [_rows(pattern, number, order.index(number), *frames[number]) for number in range(len(frames))]
     own_time = any(channel.time is not None for channel in pattern.channels)
-    rows = in_time(reduce(lambda one, other: one.unionAll(other), parts), lateness(pattern, own_time, "_o"))
+    late = lateness(pattern, own_time, "_o", who=(runs.SOURCE, runs.NODE))
+    rows = in_time(reduce(lambda one, other: one.unionAll(other), parts), late)
     rows = rows.where("_kept").drop("_kept")
     keys = [f"_k{at}" for at in range(len(pattern.key.record.fields))] if pattern.key is not None else []
     placed = rows.repartition(*keys) if keys else rows.coalesce(1)
-    return placed.sortWithinPartitions(TIME, runs.SOURCE, runs.SEQ, "_o").drop(*keys, TIME, "_o")
+    return placed.sortWithinPartitions(TIME, runs.SOURCE, runs.NODE, runs.SEQ, "_o").drop(*keys, TIME, "_o")
 
 
 def _rows(
@@ -47,7 +48,7 @@ def _rows(
     listed = [f"{time} AS {TIME}", f"{rank} AS _o", f"{number} AS {runs.CHANNEL}"]
     listed += [f"{meta['source']} AS {runs.SOURCE}", f"{meta['seq']} AS {runs.SEQ}"]
     listed += [f"unix_micros({meta['time']}) AS {runs.PUBLISHED}" if "time" in meta else f"0L AS {runs.PUBLISHED}"]
-    listed += [f"{meta.get('node') or 'CAST(NULL AS STRING)'} AS {runs.NODE}"]
+    listed += [f"nullif({meta.get('node') or 'CAST(NULL AS STRING)'}, '') AS {runs.NODE}"]
     placed, kept = [IN_THE_CALENDAR], ["TRUE"]
     if channel.key is not None:
         key = _outputs(channel.key, columns, meta, "partition")

@@ -64,13 +64,16 @@ class Plan:
         return "\n".join([*lines, f"matches       {self.matches}"])
 
 
-def lateness(pattern: model.Pattern, own_time: bool, *order: str) -> tuple[str, str] | None:
+def lateness(
+    pattern: model.Pattern, own_time: bool, *order: str, who: Sequence[str] = (SOURCE,)
+) -> tuple[str, str] | None:
     """A window and a test by which late events are left out. The time of publication never goes back in a source, so
-    that of it none is late. `order` is that of events with one number."""
+    that of it none is late. `order` is that of events with one number, `who` are the columns that tell sources
+    apart."""
     if not own_time:
         return None
     by = ", ".join((SEQ, *order))
-    window = f"max({TIME}) OVER (PARTITION BY {SOURCE} ORDER BY {by} {ALL_BEFORE.format(1)}) AS _l"
+    window = f"max({TIME}) OVER (PARTITION BY {', '.join(who)} ORDER BY {by} {ALL_BEFORE.format(1)}) AS _l"
     return window, f"coalesce({TIME} >= _l - {pattern.lateness}L, TRUE)"
 
 
@@ -151,7 +154,7 @@ class _Planner:
         time, timed = self.times()
         keys, keyed = self.key()
         self.keys = [f"_k{at}" for at in range(len(keys))]
-        first = [f"{time} AS {TIME}", f"{self.meta['source']} AS {SOURCE}", f"{self.meta['seq']} AS {SEQ}"]
+        first = [f"{time} AS {TIME}", f"{self.source()} AS {SOURCE}", f"{self.meta['seq']} AS {SEQ}"]
         first += [f"{text} AS {key}" for text, key in zip(keys, self.keys, strict=True)]
         first += [f"{self.fits()} AS {FITS}", f"{self.event()} AS _e", f"{self.about()} AS _m"]
         placed, kept = [IN_THE_CALENDAR], list[str]()
@@ -186,6 +189,11 @@ class _Planner:
             origins,
             made.time,
         )
+
+    def source(self) -> str:
+        """The id of the event's source, as `patterns.events.source_id` has it."""
+        name, node = self.meta["source"], self.meta.get("node")
+        return name if node is None else f"concat_ws(char(0), {name}, nullif({node}, ''))"
 
     def any_of(self, elements: Sequence[int]) -> str:
         """Whether an event fits one of these, as a file's statistics can be asked."""
