@@ -64,7 +64,7 @@ class Building:
 
     @property
     def idle(self) -> bool:
-        return not self.crossing._working and not self.watching._stage.watermark.held
+        return bool(self.crossing.idle)
 
     def results(self, count: int) -> list[tuple[str, int]]:
         """Who was seen where afterwards, once there are so many."""

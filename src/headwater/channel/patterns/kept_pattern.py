@@ -31,7 +31,12 @@ CLOSE_SECONDS = 10.0  # for which the end waits for the last state to be written
 
 class KeptPattern(NamedPattern):
     """It goes on from what was kept (`Keeping`), waits for the sources that it was with, publishes no match twice, and
-    keeps its state every so many events and seconds (`Config.patterns`), and at the end."""
+    keeps its state every so many events and seconds (`Config.patterns`), and at the end.
+
+    Positions in sources are all that is kept of what it has heard: so it is sent all that its elements' own conditions
+    let through, whether values are bound or not."""
+
+    _narrows = False
 
     def __init__(self, *args: Any) -> None:
         *rest, self._keeping, operator, waits = args

@@ -58,6 +58,10 @@ class Arrivals(Protocol):
 
     def arrived(self, attachment: Any, letter: Any) -> None: ...
 
+    def changed(self, pattern: Pattern) -> None:
+        """From here on the pattern is another, and its channels are asked for all that may matter to it."""
+        ...
+
     def report(self) -> dict[str, Any]:
         """Plain values, for people."""
         ...
@@ -139,6 +143,8 @@ class PatternStage:
                 self.operator.offer(attachment.channel.name, letter, self._now())
             elif isinstance(letter, Change):
                 self.operator.begin(letter.pattern)
+                if self.arrivals is not None:
+                    self.arrivals.changed(letter.pattern)
             elif isinstance(letter, Errand):
                 letter.run()
             elif self.operator.order == "arrival":

@@ -43,9 +43,11 @@ HAND_OVER_SECONDS = 10.0  # for which a pattern's state is waited for, when it i
 
 class Matching(Subscription[R], Generic[R]):
     """A subscription to the channels of a pattern, each with what an event must be to matter to it; the rest never
-    leaves its source. `interest_for` is what each channel is asked with: others may know more."""
+    leaves its source. Where less can be asked for than that, `_stage.arrivals` sees to it; who else changes what
+    channels are asked with holds `_asking`, and says by which `pattern` first."""
 
     _calm = False
+    _narrows = True  # whether events may be asked for by what others have bound
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class Matching(Subscription[R], Generic[R]):
         # What is said of results is not to be asked of the events that they are made of.
         self._options = replace(options, priority=None, lifetime=None)
         self._by_time = order == "time"
-        self.pattern = pattern
+        self.pattern, self._asking = pattern, threading.RLock()
         self._remarks = tuple(f"pattern: {problem}" for problem in pattern.warnings)
         own_time = [channel.name for channel in pattern.model.channels if channel.time is not None]
         operator = PatternOperator(pattern, order)
@@ -73,7 +75,7 @@ class Matching(Subscription[R], Generic[R]):
         )  # fmt: skip
         stage.mailbox.dispatched_by(node._dispatcher(Inline()))
         self._stages = (stage.mailbox,)
-        stage.arrivals = node._crossing_to(self) if order == "time" else None
+        stage.arrivals = node._crossing_to(self) if self._narrows and order == "time" else None
 
     # ── in ──
 

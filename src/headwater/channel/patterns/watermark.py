@@ -85,11 +85,6 @@ class Watermark:
     def let_go(self, key: Any) -> None:
         self._holds.pop(key, None)
 
-    @property
-    def held(self) -> bool:
-        """Whether earlier events may still be read back: what was offered by now is not all."""
-        return bool(self._holds)
-
     def capped(self, look: Look) -> Look:
         """What was seen, no further than it is held by now."""
         least = min(list(self._holds.values()), default=None)

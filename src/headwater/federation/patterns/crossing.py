@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headwater.federation.peers.dialogue import Dialogue
     from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.table import Peers
+    from headwater.patterns.pattern import Pattern
 
 log = logging.getLogger("headwater.federation")
 MOST_OPEN = 10_000  # values; from here on all of them are asked for
@@ -48,6 +49,10 @@ PAUSE_SECONDS = 0.25  # before a round that failed is tried again
 SEEN = 4_096  # events, from which on those that were released are forgotten
 
 Values = dict[str, dict[Any, int]]  # by slot: values, and when each was bound, in microseconds
+
+
+class _OtherPattern(Exception):
+    """The pattern was changed meanwhile."""
 
 
 class Life(NamedTuple):
@@ -100,22 +105,27 @@ class Crossing:
     """Of one pattern. Events are shown to it by the thread that offers them to the pattern; rounds are another's."""
 
     def __init__(self, crossings: Crossings, subscription: Matching[Any], found: Bindings) -> None:
-        self._all, self.subscription, self.bindings = crossings, subscription, found
+        self._all, self.subscription = crossings, subscription
         self._context, self._peers = crossings.context, crossings.peers
-        self._opener = Opener(found)
         self._lock = threading.Lock()
-        self._open: Values = {slot.name: {} for slot in found.slots}
-        self._pending: Values = {slot.name: {} for slot in found.slots}
-        self._narrow: frozenset[str] = frozenset()
         self._working = self._wanted = False
-        self._known: dict[Life, str] = {}  # why a node is not narrow; "" if it may be
-        self._lives: frozenset[Life] = frozenset()  # as they were looked at last
-        self._rounds = count(1)
+        self._keys = count(1)
+        self._holds: set[Any] = set()  # rounds that hold the watermark
+        self._set(found)
         self._seen: dict[
             tuple[str, int], int
         ] = {}  # events of other nodes that may not have been released: their times
         self._sweep = SEEN
         self.counts = CrossingCounts()
+
+    def _set(self, found: Bindings) -> None:
+        """Nothing is open, and nobody was asked for that."""
+        self.bindings, self._opener = found, Opener(found)
+        self._open: Values = {slot.name: {} for slot in found.slots}
+        self._pending: Values = {slot.name: {} for slot in found.slots}
+        self._narrow: frozenset[str] = frozenset()
+        self._known: dict[Life, str] = {}  # why a node is not narrow; "" if it may be
+        self._lives: frozenset[Life] = frozenset()  # as they were looked at last
 
     # ── events: by the thread that offers them ──
 
@@ -141,6 +151,18 @@ class Crossing:
                     self._bound(opened, time)
         if len(self._seen) > self._sweep:
             self._forget_seen()
+
+    def changed(self, pattern: Pattern) -> None:
+        """The pattern is another from here on: nothing of it is open."""
+        found = bindings(pattern.model)
+        with self._lock:
+            if found is not None:
+                self._set(found)
+            self._hold_pending()
+            for key in self._holds:
+                self.subscription._stage.watermark.let_go(key)
+            self._holds.clear()
+        self.look()
 
     def _bound(self, opened: Mapping[str, Any], time: int) -> None:
         """An event has bound values: those that are not open yet are asked for, and nothing later goes before."""
@@ -185,6 +207,9 @@ class Crossing:
 
     def offer_missed(self, key: Any, gap: Gap) -> None:
         """What a gap had is offered, in its place among the events; then the watermark may go on."""
+        with self._lock:
+            if key not in self._holds:
+                return  # it is another pattern by now
         runner = self.subscription._stage.operator.runner
         for missed in gap.events:
             at = f"{missed.channel}/{missed.source}@{missed.node}", missed.seq
@@ -193,7 +218,18 @@ class Crossing:
                 self.counts.read_back += 1
                 self.counts.bytes += len(missed.record)
                 self._offer(runner, missed)
+        self._let_go(key)
+
+    def _let_go(self, key: Any) -> None:
+        with self._lock:
+            self._holds.discard(key)
         self.subscription._stage.watermark.let_go(key)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being asked for, and nothing is held for that."""
+        with self._lock:
+            return not self._working and not self._holds and not any(self._pending.values())
 
     def _offer(self, runner: Any, missed: Missed) -> None:
         meta = EventContext(missed.source, missed.node, missed.seq, missed.stamp // 1000)
@@ -272,6 +308,8 @@ class Crossing:
             try:
                 if not self._round(self._names()):
                     return
+            except _OtherPattern:
+                break  # it begins anew with that
             except ClosedError:
                 break
             except Exception as error:  # whatever it is, the watermark must not be held for ever
@@ -286,8 +324,11 @@ class Crossing:
 
     def _round(self, names: frozenset[str]) -> bool:
         """Ask for all values that were bound meanwhile, and for what was missed of them; False if there is nothing."""
-        watermark, key = self.subscription._stage.watermark, (self, next(self._rounds))
+        watermark, key = self.subscription._stage.watermark, (self, next(self._keys))
         with self._lock:
+            if self.bindings.pattern is not self.subscription.pattern.model:
+                self._working = False  # `changed` comes next
+                return False
             new = {name: values for name, values in self._pending.items() if values}
             before = self._narrow
             if not new and names == before:
@@ -296,6 +337,7 @@ class Crossing:
             if new:
                 since = min(time for values in new.values() for time in values.values())
                 watermark.hold(key, since)
+                self._holds.add(key)
             self._pending = {slot.name: {} for slot in self.bindings.slots}
             self._hold_pending()
             self._forget_expired()
@@ -305,6 +347,8 @@ class Crossing:
         try:
             self._ask(open, names)
             gap = self._missed(new, before, since) if new else Gap()
+        except _OtherPattern:
+            raise
         except BaseException:
             with self._lock:  # they are still to be asked for, and somebody may have been asked already
                 self._narrow |= names
@@ -313,7 +357,7 @@ class Crossing:
                         self._pending[name][value] = min(time, self._pending[name].get(value, time))
                         self._open[name].pop(value, None)
                 self._hold_pending()
-            watermark.let_go(key)
+            self._let_go(key)
             raise
         self.counts.rounds += 1
         self.counts.lost += gap.lost
@@ -335,13 +379,16 @@ class Crossing:
         """Have all sources asked for these values, and wait until they are."""
         subscription, node = self.subscription, self._context.node
         channels: list[Any] = []
-        for part, asked in enumerate(list(subscription._asked)):
-            if asked.name in self.bindings.channels:
-                interest = self.bindings.interest(asked.name, open, names)
-                node._change(subscription, part, where=interest, params=None, zones=...)
-                channels.append(asked.target)
-        with self._lock:
-            self._narrow = names
+        with subscription._asking:
+            if subscription.pattern.model is not self.bindings.pattern:
+                raise _OtherPattern
+            for part, asked in enumerate(list(subscription._asked)):
+                if asked.name in self.bindings.channels:
+                    interest = self.bindings.interest(asked.name, open, names)
+                    node._change(subscription, part, where=interest, params=None, zones=...)
+                    channels.append(asked.target)
+            with self._lock:
+                self._narrow = names
         settled = partial(self._all.requester.settled, channels, barriers=True)
         while not self._context.scheduler.until(settled, SETTLE_SECONDS):
             if self.ended or self._context.closed:
