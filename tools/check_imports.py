@@ -108,7 +108,8 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("arrow", "library"),
         ("column",),
         ("frame",),
-        ("backtest", "declared_frame", "live", "log", "patterns"),
+        ("declared_frame", "live", "log", "patterns"),
+        ("backtest",),
     ),
     "store.log": (
         ("background", "folder_exchange", "location", "progress_bar", "seal"),

@@ -72,6 +72,15 @@ class Slot:
         return InSet(value, param=self.name)
 
 
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Whether an event can matter: if it passes the condition (None: any does), and what it has for each of these slots
+    is open there."""
+
+    condition: Interest | None
+    slots: tuple[tuple[str, Expr], ...]
+
+
 @dataclass(frozen=True)
 class _Asked:
     """An element of a channel with the slots in which its event must have an open value; none: at any time."""
@@ -102,6 +111,14 @@ class Bindings:
         return tuple(
             c.name for c in self.pattern.channels if any(c.name in self.pattern.elements[e].channels for e in found)
         )
+
+    def questions(self, channel: str) -> tuple[Question, ...]:
+        """What is asked of the channel's events, each by itself: one of them is enough for an event to cross."""
+        it = channel_of(self.pattern, channel)
+        asked = [(each.tests, self.pattern.elements[each.element].condition) for each in self._asked[channel]]
+        if channel in self._among:
+            asked.append((self._among[channel], it.among))
+        return tuple(Question(condition, tuple(map(_slot_of, tests))) for tests, condition in asked)
 
     # ── what sources are asked ──
 
@@ -156,6 +173,11 @@ class Bindings:
             others = dict.fromkeys(freed)
             free = Logic("and", (free, next(iter(others)) if len(others) == 1 else Logic("or", tuple(others))))
         return [*tests, free]
+
+
+def _slot_of(test: Expr) -> tuple[str, Expr]:
+    assert isinstance(test, InSet) and test.param is not None
+    return test.param, test.a
 
 
 class _Terms:
@@ -413,4 +435,4 @@ def _tests(expr: Expr, slots: set[str]) -> bool:
     return isinstance(expr, InSet) and expr.param in slots
 
 
-__all__ = ["Bindings", "Opener", "Slot", "bindings", "surely_before"]
+__all__ = ["Bindings", "Opener", "Question", "Slot", "bindings", "surely_before"]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.store.log.location import folder_argument
+
+if TYPE_CHECKING:
+    from headwater.spark.backtest.patterns.report import PatternBacktest
+    from headwater.spark.backtest.report import Backtest
 
 LOCAL_EVENTS = 10_000_000  # of a log: about as many are judged here while Spark starts elsewhere
 
@@ -22,9 +27,10 @@ def add_backtest(commands: Any) -> None:
     """Add the command to a parser's sub-commands."""
     sub = commands.add_parser(
         "backtest",
-        help="try subscriptions on a log: what each would have received, and what would have crossed",
+        help="try subscriptions and patterns on a log: what each would have received, and what would have crossed",
         description="Try a set of subscriptions on a log, all in one pass: what each would have received, and what "
-        "would have crossed between nodes unfiltered, filtered, merged and by multicast.",
+        "would have crossed between nodes unfiltered, filtered, merged and by multicast; and patterns: when each would "
+        "have fired, and what would have crossed for it.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -46,26 +52,37 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; what is wrong with the arguments shows before Spark starts."""
     from headwater.spark.backtest.backtest import backtest, bucket_width
     from headwater.spark.backtest.engine import engine_of, session_of
+    from headwater.spark.backtest.patterns.run import backtest_patterns
     from headwater.spark.backtest.subscriptions import load
     from headwater.store.log.reader import ChannelReader, channels
 
     bucket_width(args.bucket)
     given = load(args.subscriptions)
     channel = args.channel or given.channel
-    if channel is None and len(found := channels(args.log)) == 1:
-        channel = found[0]
+    there = channels(args.log)
+    if channel is None and len(there) == 1:
+        channel = there[0]
     events: Any = args.log if channel is None else ChannelReader(args.log, channel)
-    engine = engine_of(args.engine, events, master=args.master, remote=args.remote, most=LOCAL_EVENTS)
+    looked_at = [ChannelReader(args.log, name) for name in there] if given.patterns else events
+    engine = engine_of(args.engine, looked_at, master=args.master, remote=args.remote, most=LOCAL_EVENTS)
+    found: dict[str, Backtest | PatternBacktest] = {}
     with session_of(engine, args.master, args.remote) as spark:
-        found_all = backtest(spark, events, given, channel=channel, bucket=args.bucket)
+        if len(given) or not given.patterns:
+            found[""] = backtest(spark, events, given, channel=channel, bucket=args.bucket)
+        if given.patterns:
+            found["patterns"] = backtest_patterns(spark, args.log, given.patterns, bucket=args.bucket, progress=True)
     if args.csv is not None:
-        found_all.write_csv(args.csv)
-    if args.json is not None and str(args.json) == "-":
-        sys.stdout.write(found_all.to_json() + "\n")
-        return 0
+        for report in found.values():
+            report.write_csv(args.csv)
     if args.json is not None:
-        args.json.write_text(found_all.to_json() + "\n", encoding="utf-8")
-    sys.stdout.write(f"{found_all}\n")
+        told: dict[str, Any] = found[""].to_dict() if "" in found else {}
+        told |= {name: report.to_dict() for name, report in found.items() if name}
+        whole = json.dumps(told, ensure_ascii=False, indent=1, default=str) + "\n"
+        if str(args.json) == "-":
+            sys.stdout.write(whole)
+            return 0
+        args.json.write_text(whole, encoding="utf-8")
+    sys.stdout.write("\n\n".join(map(str, found.values())) + "\n")
     return 0
 
 

@@ -24,7 +24,10 @@ def engine_of(asked: str, events: Any, *, master: str | None, remote: str | None
         return "spark"
     if asked == "auto" and running() is not None:
         return "spark"
-    count = _events(events) if isinstance(events, ChannelReader) else 0  # backtest says what is wrong with it
+    readers = events if isinstance(events, list) else [events]
+    count = sum(
+        _events(each) for each in readers if isinstance(each, ChannelReader)
+    )  # else backtest says what is wrong
     if asked == "local" or count <= most:
         return "local"
     if installed("spark"):

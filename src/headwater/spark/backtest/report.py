@@ -161,7 +161,7 @@ class Backtest:
     # ── for programs ──
 
     def to_dict(self) -> dict[str, Any]:
-        made: dict[str, Any] = _plain(self)
+        made: dict[str, Any] = plain(self)
         return made
 
     def to_json(self, *, indent: int | None = 1) -> str:
@@ -182,7 +182,7 @@ class Backtest:
         }
         for name, rows in tables.items():
             path = where / f"{name}.csv"
-            flat = [_flat(_plain(row)) for row in rows]
+            flat = [_flat(plain(row)) for row in rows]
             with path.open("w", encoding="utf-8", newline="") as file:
                 writer = csv.DictWriter(file, list(flat[0]) if flat else ["nothing"])
                 writer.writeheader()
@@ -190,9 +190,9 @@ class Backtest:
             made.append(path)
         path = where / "received.csv"  # subscriptions by time
         with path.open("w", encoding="utf-8", newline="") as file:
-            plain = csv.writer(file)
-            plain.writerow(["start", *names])
-            plain.writerows([_plain(row.start), *row.received] for row in self.times)
+            writing = csv.writer(file)
+            writing.writerow(["start", *names])
+            writing.writerows([plain(row.start), *row.received] for row in self.times)
         return [*made, path]
 
     # ── for people ──
@@ -268,18 +268,19 @@ def moment(micros: int) -> datetime | None:
         return None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """As JSON has it."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     match value:
         case datetime():
             return value.isoformat().replace("+00:00", "Z")
         case timedelta():
             return value.total_seconds()
         case Mapping():
-            return {key: _plain(of) for key, of in value.items()}
+            return {key: plain(of) for key, of in value.items()}
         case tuple() | list():
-            return [_plain(each) for each in value]
+            return [plain(each) for each in value]
     return value
 
 
@@ -344,5 +345,6 @@ __all__ = [
     "TimeRow",
     "Traffic",
     "moment",
+    "plain",
     "width_name",
 ]

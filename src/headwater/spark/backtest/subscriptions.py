@@ -22,6 +22,8 @@ with a header, named relative to the file: `{file, key, value}` is a map, `{file
 of `{file, column}`; several tables make one for each combination. `{param}` in `name` and `at` is the value. `output`
 is the type that a transformation gives.
 
+`[[pattern]]` asks for what several events say together (`patterns/asked.py`).
+
 A Python file has a list `subscriptions` of `Subscription`, and may have `channel`, `type`, `log` and `title`. Whatever
 is wrong is a ConfigError with every problem and its place.
 """
@@ -41,6 +43,7 @@ from typing import Any
 from headwater.channel.options.settings import parse_toml, read_toml
 from headwater.errors import ConfigError, ConfigProblem, HeadwaterError
 from headwater.interest import NOTATIONS, Interest, Notation, as_event_type, check_syntax
+from headwater.spark.backtest.patterns.asked import AskedPattern
 from headwater.spelling import did_you_mean
 from headwater.store.log.location import EXPECTED, local_folder, misplaced
 from headwater.types import EventType
@@ -48,8 +51,9 @@ from headwater.types import EventType
 SINK = "sink"  # the node of sinks where nothing is said
 MOST = 100_000  # subscriptions that `each` may make
 
-_TOP = ("channel", "type", "at", "log", "title", "subscription")
+_TOP = ("channel", "type", "at", "log", "title", "subscription", "pattern")
 _KEYS = ("name", "at", "where", "params", "notation", "output", "each")
+_PATTERN = ("name", "at", "match", "params", "aliases")
 _TABLE = ("file", "key", "value", "column", "numbers")
 
 
@@ -77,6 +81,7 @@ class Subscriptions:
     place: str = "subscriptions"
     log: Path | None = None
     title: str | None = None
+    patterns: tuple[AskedPattern, ...] = ()
 
     def __len__(self) -> int:
         return len(self.subscriptions)
@@ -110,13 +115,17 @@ def loads(text: str, *, where: str = "subscriptions", folder: str | os.PathLike[
 
 
 def _from_python(path: Path) -> Subscriptions:
+    """What a file of Python has made, by its names."""
     try:
         found = runpy.run_path(str(path))
     except Exception as error:  # whatever such a file does when it is run
         raise _one(str(path), "a Python file that runs", f"{error.__class__.__name__}: {error}") from error
-    made = found.get("subscriptions")
+    asked = found.get("patterns", ())
+    made = found.get("subscriptions", [] if asked else None)
     if isinstance(made, Subscriptions):
         return made
+    if not isinstance(asked, list | tuple) or not all(isinstance(each, AskedPattern) for each in asked):
+        raise _one(f"{path.name}: patterns", "a list of AskedPattern", repr(asked)[:60])
     if not isinstance(made, list | tuple):
         shown = "none" if made is None else type(made).__name__
         raise _one(f"{path.name}: subscriptions", "a list of Subscription", shown)
@@ -126,7 +135,8 @@ def _from_python(path: Path) -> Subscriptions:
         raise _one(f"{path.name}: log", "the folder of a log", repr(log)[:60])
     if title is not None and not (isinstance(title, str) and title):
         raise _one(f"{path.name}: title", "text that is not empty", repr(title)[:60])
-    return replace(given, log=None if log is None else path.parent / local_folder(log), title=title)
+    return replace(given, log=None if log is None else path.parent / local_folder(log), title=title,
+                   patterns=tuple(asked))  # fmt: skip
 
 
 def checked(
@@ -185,12 +195,17 @@ class _Reader:
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             self.say("subscription", "tables, each under [[subscription]]", type(tables).__name__)
             tables = []
-        elif not tables:
-            self.say("subscription", "at least one [[subscription]]", "none")
+        patterns = found.get("pattern", [])
+        if not isinstance(patterns, list) or not all(isinstance(table, dict) for table in patterns):
+            self.say("pattern", "tables, each under [[pattern]]", type(patterns).__name__)
+            patterns = []
+        if not tables and not patterns:
+            self.say("subscription", "at least one [[subscription]] or [[pattern]]", "none")
         made: list[Subscription] = []
         for number, table in enumerate(tables, 1):
             made += self._subscription(number, table, at)
-        _check_names(made, self.problems)
+        asked = [self._pattern(number, table, at) for number, table in enumerate(patterns, 1)]
+        _check_names([*made, *asked], self.problems)
         if self.problems:
             raise ConfigError(self.problems)
         return Subscriptions(
@@ -200,7 +215,35 @@ class _Reader:
             place=self.where,
             log=folder,
             title=title,
+            patterns=tuple(asked),
         )
+
+    def _pattern(self, number: int, table: Mapping[str, Any], default: str | None) -> AskedPattern:
+        """A pattern as it is written; it is checked when the channels are known."""
+        place = f"pattern {number}"
+        name = self._text(table, "name", place)
+        if name is None:
+            if "name" not in table:
+                self.say(f"{place} name", "a name", "none")
+            name = str(number)
+        place = f"{place} {name!r}"
+        self._known(table, _PATTERN, place)
+        match = self._text(table, "match", place)
+        if match is None and "match" not in table:
+            self.say(f"{place} match", "a pattern, as text or MATCH_RECOGNIZE", "none")
+        params = {
+            key: self._param(value, f"{place} params.{key}") for key, value in self._table(table, "params", place)
+        }
+        aliases = {key: str(value) for key, value in self._table(table, "aliases", place)}
+        return AskedPattern(name=name, match=match or "", at=self._text(table, "at", place) or default, params=params,
+                            aliases=aliases, place=f"{self.where}: pattern {number}")  # fmt: skip
+
+    def _table(self, table: Mapping[str, Any], key: str, place: str) -> Iterable[tuple[str, Any]]:
+        given = table.get(key, {})
+        if isinstance(given, dict):
+            return given.items()
+        self.say(f"{place} {key}", "a table", type(given).__name__)
+        return ()
 
     def _subscription(self, number: int, table: Mapping[str, Any], default: str | None) -> list[Subscription]:
         """The subscriptions of one table: one, or, with `each`, one for every value that it names."""
@@ -374,7 +417,7 @@ def _check_syntax(where: str, notation: Notation | None, place: str, problems: l
         problems.append(ConfigProblem(place, f"an interest in {notation or 'one of the notations'}", found))
 
 
-def _check_names(made: Iterable[Subscription], problems: list[ConfigProblem]) -> None:
+def _check_names(made: Iterable[Subscription | AskedPattern], problems: list[ConfigProblem]) -> None:
     seen: dict[str, str] = {}
     for each in made:
         if not each.name:

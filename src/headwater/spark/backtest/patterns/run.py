@@ -1,0 +1,274 @@
+"""Trying patterns on recorded events: `backtest_patterns(spark, log, patterns)`.
+
+What crosses by atoms alone is what the interests of a subscription let through: the backtest of interests counts it.
+Matches are found by Spark, or, without it, by runners in this process over the log in its order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import gcd
+from time import monotonic
+from typing import Any
+
+from headwater.late import np
+from headwater.patterns import model
+from headwater.patterns.atoms import source_interest
+from headwater.patterns.bindings import bindings
+from headwater.patterns.letters import Letters
+from headwater.patterns.pattern import Pattern
+from headwater.patterns.reading import results_of
+from headwater.patterns.results import Results
+from headwater.patterns.runner import Runner
+from headwater.spark.backtest.backtest import backtest, bucket_width
+from headwater.spark.backtest.patterns.asked import AskedPattern, WantedPattern, resolve_patterns
+from headwater.spark.backtest.patterns.bound import Bound
+from headwater.spark.backtest.patterns.history import Part, at_once, by_publication
+from headwater.spark.backtest.patterns.report import HOURS, PatternBacktest, PatternRow, moment
+from headwater.spark.backtest.report import FRAME, Traffic
+from headwater.spark.backtest.sizes import record_sizes
+from headwater.spark.backtest.subscriptions import SINK, Subscription
+from headwater.store.log.progress_bar import Progress
+from headwater.store.log.reader import ChannelReader, channel_types
+
+HOUR, DAY = 3_600_000_000, 86_400_000_000  # microseconds
+KEPT = 1_000  # last matches that a report has
+MOST_STEPS = 96
+STEPS = (*(s * 1_000_000 for s in (1, 5, 15, 60, 300, 900)), HOUR, 3 * HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY)
+
+
+@dataclass(slots=True)
+class _Found:
+    """The matches of one pattern, counted."""
+
+    count: int = 0
+    first: int | None = None
+    last: int | None = None
+    by_place: dict[int, int] = field(default_factory=dict)  # by stretch of time
+    hours: list[int] = field(default_factory=lambda: [0] * HOURS)
+    latest: list[dict[str, Any]] = field(default_factory=list)
+    size: int = 0  # bytes of the results
+    bound: Traffic | None = None
+    late: int = 0
+    given_up: int = 0
+    how: str = ""
+
+    def add(self, time: int, count: int, width: int | None) -> None:
+        """So many at a time."""
+        self.count += count
+        self.first = time if self.first is None else min(self.first, time)
+        self.last = time if self.last is None else max(self.last, time)
+        self.hours[time % DAY // HOUR] += count
+        if width is not None:
+            self.by_place[time // width] = self.by_place.get(time // width, 0) + count
+
+
+def backtest_patterns(
+    spark: Any,
+    log: str | os.PathLike[str],
+    patterns: Iterable[AskedPattern],
+    *,
+    bucket: str = "auto",
+    progress: bool = False,
+) -> PatternBacktest:
+    """When these patterns would have fired over a log, how often, and what would have crossed for them.
+
+    `spark` is the session that does the work; with None this process does it. What bound values would have kept from
+    crossing is counted by this process only."""
+    started = monotonic()
+    width = bucket_width(bucket)
+    types = channel_types(log)
+    wanted = resolve_patterns(tuple(patterns), types, SINK)
+    readers = {name: ChannelReader(log, name) for each in wanted for name in each.pattern.channels}
+    ends = [
+        span for reader in readers.values() for file in reader.files() for span in (file.first_time, file.last_time)
+    ]
+    known = [each for each in ends if each is not None]
+    if width == 0:
+        width = _step(min(known), max(known)) if known else None
+    events = sum(reader.count() for reader in readers.values())
+    rows = []
+    for each in wanted:
+        everything, atoms = _crossing(spark, readers, each)
+        if spark is None:
+            found = _local(log, readers, each, width, progress)
+        else:
+            found = _on_spark(spark, log, each, width)
+        rows.append(_row(each, found, everything, atoms, width))
+    return PatternBacktest(
+        events=events,
+        first=moment(min(known)) if known else None,
+        last=moment(max(known)) if known else None,
+        width=None if width is None else timedelta(microseconds=width),
+        patterns=tuple(rows),
+        seconds=monotonic() - started,
+        engine="local" if spark is None else "spark",
+        notes=tuple(_notes(rows, spark)),
+    )
+
+
+def _step(first: int, last: int) -> int:
+    """The shortest round length of which no more than so many cover it."""
+    return next((step for step in STEPS if last // step - first // step < MOST_STEPS), STEPS[-1])
+
+
+def _notes(rows: list[PatternRow], spark: Any) -> list[str]:
+    notes = [f"{row.name}: {row.late:,} late events were left out" for row in rows if row.late]
+    notes += [
+        f"{row.name}: {row.given_up:,} partial matches were given up by its limits" for row in rows if row.given_up
+    ]
+    if spark is not None:
+        notes.append("what bound values keep from crossing is counted without Spark only (--engine local)")
+        if any(row.matches > KEPT for row in rows):
+            notes.append(f"bytes of matches are those of the last {KEPT:,}, on average")
+    return notes
+
+
+def _row(each: WantedPattern, found: _Found, everything: Traffic, atoms: Traffic, width: int | None) -> PatternRow:
+    """What the report says of one."""
+    places = sorted(found.by_place.items())
+    return PatternRow(
+        name=each.name,
+        at=each.at,
+        text=" ".join(str(each.pattern).split()),
+        channels=each.pattern.channels,
+        matches=found.count,
+        first=None if found.first is None else moment(found.first),
+        last=None if found.last is None else moment(found.last),
+        times={start: n for at, n in places if (start := moment(at * (width or 1))) is not None},
+        hours=tuple(found.hours),
+        latest=tuple(found.latest),
+        everything=everything,
+        atoms=atoms,
+        bound=found.bound,
+        results=Traffic(found.count, found.size + FRAME * found.count),
+        how=found.how,
+        late=found.late,
+        given_up=found.given_up,
+    )
+
+
+# ── what crosses ──
+
+
+def _crossing(spark: Any, readers: dict[str, ChannelReader], each: WantedPattern) -> tuple[Traffic, Traffic]:
+    everything, atoms = Traffic(), Traffic()
+    for name in each.pattern.channels:
+        asked = source_interest(each.pattern.model, name)
+        one = [Subscription(name=each.name, where=asked, at=each.at)]
+        found = backtest(spark, readers[name], one, bucket="none")
+        everything, atoms = everything + found.unfiltered, atoms + found.merged
+    return everything, atoms
+
+
+# ── in this process ──
+
+
+def _local(log: Any, readers: dict[str, ChannelReader], each: WantedPattern, width: int | None, show: bool) -> _Found:
+    pattern = each.pattern.model
+    runner, results = Runner(pattern), Results(pattern)
+    found = _Found(how=f"{type(runner.engine).__name__.removesuffix('Engine').lower()} runs, in this process")
+    asked = bindings(pattern)
+    bound = None if asked is None else Bound(asked)
+    crossed = Traffic()
+    total = sum(readers[name].count() for name in each.pattern.channels)
+    with Progress(total, f"  {each.name}") if show else nullcontext() as bar:
+        for parts in _history(log, pattern, (lambda _: None) if bar is None else bar.add):
+            runner.ordered(parts)
+            if bound is not None:
+                crossed += _bytes(each, parts, bound.crossing(parts))
+            _collect(found, each.pattern, results, runner, width)
+    runner.finish()
+    _collect(found, each.pattern, results, runner, width)
+    found.bound = None if bound is None else crossed
+    found.late, found.given_up = runner.counts.late, runner.counts.given_up
+    return found
+
+
+def _history(log: Any, pattern: model.Pattern, progress: Any) -> Any:
+    if all(channel.time is None for channel in pattern.channels):
+        return by_publication(log, pattern.channels, progress)
+    judges = {channel.name: Letters(pattern, channel, 0) for channel in pattern.channels}
+    return at_once(
+        log,
+        pattern.channels,
+        lambda channel, events, meta: judges[channel.name]._times(events, meta),
+        pattern.lateness,
+        progress,
+    )
+
+
+def _collect(found: _Found, pattern: Pattern, results: Results, runner: Runner, width: int | None) -> None:
+    matches = runner.matches()
+    for match, raw in zip(matches, results_of(results, runner.channels, matches), strict=True):
+        found.add(match.time, 1, width)
+        found.size += len(pattern.output.encode(raw))
+        found.latest.append({"time": moment(match.time), "result": _shown(raw)})
+    del found.latest[:-KEPT]
+
+
+def _shown(raw: dict[str, Any]) -> dict[str, Any]:
+    """Plain values: for people and for JSON."""
+    return {name: _plain(value) for name, value in raw.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    if isinstance(value, dict):
+        return _shown(value)
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _bytes(each: WantedPattern, parts: list[Part], masks: list[Any]) -> Traffic:
+    """What crosses of a piece, but what is published where the matches are wanted."""
+    types = {channel.name: channel.type for channel in each.pattern.model.channels}
+    events = size = 0
+    for (name, batch, meta, _), mask in zip(parts, masks, strict=True):
+        away = mask & (np.array(meta["node"].to_pylist(), object) != each.at)
+        columns = {field: batch.column(field) for field in batch.schema.names}
+        sizes = record_sizes(types[name].layout, columns, batch.num_rows)
+        count = int(away.sum())
+        events += count
+        size += FRAME * count + (sizes * count if isinstance(sizes, int) else int(sizes[away].sum()))
+    return Traffic(events, size)
+
+
+# ── on Spark ──
+
+
+def _on_spark(spark: Any, log: Any, each: WantedPattern, width: int | None) -> _Found:
+    """Counted there: only sums and the last matches come back."""
+    from headwater.spark.log import events
+    from headwater.spark.patterns.matching import match, pattern_choice
+
+    found = _Found(how=str(pattern_choice(each.pattern)))
+    frames = {name: events(spark, log, name, tail=True) for name in each.pattern.channels}
+    rows = match(frames, each.pattern)
+    time = "match.time" if "match" in rows.columns else "event_time"
+    rows = rows.selectExpr("*", f"unix_micros({time}) AS _us").cache()
+    fields, sizes = list(each.pattern.output.record.by_name), list[int]()
+    try:
+        places = rows.selectExpr(f"_us - pmod(_us, {gcd(width or HOUR, HOUR)}) AS _at").groupBy("_at").count()
+        for row in places.collect():
+            found.add(int(row[0]), int(row[1]), width)
+        edges = rows.selectExpr("min(_us)", "max(_us)").collect()[0]
+        found.first, found.last = edges[0], edges[1]
+        for row in reversed(rows.orderBy("_us", ascending=False).limit(KEPT).collect()):
+            told = row.asDict(recursive=True)
+            at = int(told.pop("_us"))
+            sizes.append(len(each.pattern.output.encode({name: told[name] for name in fields})))
+            found.latest.append({"time": moment(at), "result": _shown({name: told[name] for name in fields})})
+        found.size = round(sum(sizes) / len(sizes) * found.count) if sizes else 0
+    finally:
+        rows.unpersist()
+    return found
+
+
+__all__ = ["backtest_patterns"]
