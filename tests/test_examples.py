@@ -36,6 +36,12 @@ PROMISES = {
         "left: attic",
         "heard 10 without attic",
     ],
+    "reactor_room.py": [
+        "a morning of 1,000 sightings: 0 have crossed",
+        "Ann was in the reactor room, and is in room 7 now\nAnn was in the reactor room, and is in room 1 now",
+        "3 of 1,005 sightings have left their nodes",
+        "lost: 0",
+    ],
     "measuring.py": ["Running it on one event", "evaluate: ", "comparisons"],
     "log.py": [
         "nothing of that is lost: True",

@@ -8,7 +8,7 @@ NamedPattern   publishes them at a source of a channel: an event like any other
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 from time import perf_counter_ns
@@ -95,6 +95,13 @@ class Matching(Subscription[R], Generic[R]):
         """Sources have promised more, or are gone. Called without any lock."""
         super()._release()
         self._stage.nudge()
+
+    @property
+    def crossing(self) -> Mapping[str, Any]:
+        """Where events are asked for by what others have bound: which nodes are asked so, which for all and why, what
+        is open, what has crossed, and what was lost. Nothing where the pattern binds nothing, or runs alone."""
+        arrivals = self._stage.arrivals
+        return {} if arrivals is None else arrivals.report()
 
     # ── out ──
 
