@@ -32,12 +32,12 @@ HOUR = 3600.0
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Events of three sources of two channels, many of them at one time."""
+    """Events of three sources of one name, many of them at one time."""
     folder: Path = tmp_path_factory.mktemp("backtest") / "log"
     chance, clock = random.Random(15), ManualClock()
-    with Node("lab", log=folder, clock=clock) as node:
+    with Node("lab", log=folder, clock=clock) as lab, Node("hall", log=folder, clock=clock) as hall:
         sources = {
-            name: [node.channel(name, type).source(f"{name}{number}") for number in range(2 if name == "a" else 1)]
+            name: [node.channel(name, type).source("s") for node in ((lab, hall) if name == "a" else (lab,))]
             for name, type in CHANNELS.items()
         }
         for _ in range(14):
@@ -62,11 +62,11 @@ def recorded(log: Path) -> list[dict[str, Any]]:
         assert reader.type is not None
         for batch in reader.merged():
             events = reader.type.arrow_to_raw(reader.type.conform(batch))
-            known = batch.select(["event_source", "event_seq", "event_time"]).to_pylist()
+            known = batch.select(["event_source", "event_seq", "event_time", "event_node"]).to_pylist()
             for raw, meta in zip(events, known, strict=True):
                 micros = round(meta["event_time"].timestamp() * 1e6)
-                found.append({"channel": name, "source": meta["event_source"], "seq": meta["event_seq"],
-                              "time": micros, "fields": raw})  # fmt: skip
+                about = {"node": meta["event_node"], "source": meta["event_source"], "seq": meta["event_seq"]}
+                found.append({"channel": name, **about, "time": micros, "fields": raw})
     return found
 
 
@@ -97,6 +97,7 @@ def test_events_that_say_their_own_time_are_put_in_that_order(tmp_path: Path) ->
     found = backtest_patterns(None, tmp_path / "log", [early, later])
     pairs = [tuple(each["result"][n] for n in "ab") for each in found.pattern("early").latest]
     assert sorted(pairs) == [(0, 1), (0, 4), (4, 1)]
+    assert (found.pattern("early").late, found.pattern("later").late) == (2, 1)
     assert found.pattern("later").matches == 6  # 30 counts, too
 
 

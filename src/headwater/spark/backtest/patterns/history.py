@@ -11,6 +11,7 @@ from typing import Any
 
 from headwater.late import np, pa
 from headwater.patterns import model
+from headwater.patterns.events import source_id
 from headwater.spark.log_columns import LOG_META
 from headwater.store.log.ordered_merge import joined, take
 from headwater.store.log.reader import ChannelReader
@@ -74,10 +75,10 @@ def by_publication(
 
 def at_once(
     root: Any, channels: Sequence[model.Channel], times: Callable[[model.Channel, Any, Any], tuple[Any, Any]],
-    lateness: int, progress: Callable[[int], object],
+    lateness: int, late: Callable[[int], object], progress: Callable[[int], object],
 ) -> Iterator[list[Part]]:  # fmt: skip
     """All of it as one piece, where events say their own time: `times` are those of a batch, and which rows have one.
-    What is older than another that its source sent before, by more than it may be late, is left out."""
+    What is older than another that its source sent before, by more than it may be late, is left out and counted."""
     piece, told = list[tuple[model.Channel, Any]](), list[Any]()
     for channel in channels:
         reader = ChannelReader(root, channel.name)
@@ -87,15 +88,14 @@ def at_once(
             at = np.flatnonzero(timed)
             piece.append((channel, take(batch, pa.array(at))))
             told.append(found[at])
-    sources = np.concatenate([batch.column(LOG_META["source"]).to_numpy(zero_copy_only=False) for _, batch in piece])
-    seqs = np.concatenate([_column(batch, "seq") for _, batch in piece])
+    names, seqs, ranks = _who(piece)
     every = np.concatenate(told)
-    ranks = np.unique(sources.astype(str), return_inverse=True)[1]
     kept = np.ones(len(every), bool)
-    order = np.lexsort((seqs, ranks))
+    order = np.lexsort((names, seqs, ranks))
     for stretch in np.split(order, np.flatnonzero(np.diff(ranks[order])) + 1):
         so_far = np.maximum.accumulate(every[stretch])
         kept[stretch[1:]] = every[stretch[1:]] >= so_far[:-1] - lateness
+    late(int((~kept).sum()))
     start, rested, clocks = 0, list[tuple[model.Channel, Any]](), list[Any]()
     for channel, batch in piece:
         at = np.flatnonzero(kept[start : start + batch.num_rows])
@@ -114,10 +114,7 @@ def events_of(channel: model.Channel, batch: Any) -> tuple[Any, dict[str, Any]]:
 def _parts(piece: Sequence[tuple[model.Channel, Any]], clocks: Sequence[Any] | None = None) -> list[Part]:
     sizes = [batch.num_rows for _, batch in piece]
     times = np.concatenate([_times(batch) for _, batch in piece] if clocks is None else list(clocks))
-    sources = np.concatenate([batch.column(LOG_META["source"]).to_numpy(zero_copy_only=False) for _, batch in piece])
-    seqs = np.concatenate([_column(batch, "seq") for _, batch in piece])
-    names = np.repeat(np.array([channel.name for channel, _ in piece]), sizes)
-    order = np.lexsort((names, seqs, np.unique(sources.astype(str), return_inverse=True)[1], times))
+    order = np.lexsort((*_who(piece), times))
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
     ends = np.cumsum(sizes)
@@ -125,6 +122,21 @@ def _parts(piece: Sequence[tuple[model.Channel, Any]], clocks: Sequence[Any] | N
         (channel.name, *events_of(channel, batch), places[end - size : end])
         for (channel, batch), size, end in zip(piece, sizes, ends, strict=True)
     ]
+
+
+def _who(piece: Sequence[tuple[model.Channel, Any]]) -> tuple[Any, Any, Any]:
+    """Of all rows: their channels, their numbers, and the ranks of the ids of their sources."""
+    names = np.repeat(np.array([channel.name for channel, _ in piece]), [batch.num_rows for _, batch in piece])
+    seqs = np.concatenate([_column(batch, "seq") for _, batch in piece])
+    ids = [
+        source_id(source, node)
+        for _, batch in piece
+        for source, node in zip(
+            *(batch.column(LOG_META[which]).to_pylist() for which in ("source", "node")), strict=True
+        )
+    ]
+    place = {each: at for at, each in enumerate(sorted(set(ids)))}
+    return names, seqs, np.fromiter((place[each] for each in ids), np.int64, len(ids))
 
 
 def _column(batch: Any, which: str) -> Any:

@@ -57,6 +57,10 @@ class _Found:
     given_up: int = 0
     how: str = ""
 
+    def leave_out(self, late: int) -> None:
+        """So many events that came too late."""
+        self.late += late
+
     def add(self, time: int, count: int, width: int | None) -> None:
         """So many at a time."""
         self.count += count
@@ -177,7 +181,7 @@ def _local(log: Any, readers: dict[str, ChannelReader], each: WantedPattern, wid
     crossed = Traffic()
     total = sum(readers[name].count() for name in each.pattern.channels)
     with Progress(total, f"  {each.name}") if show else nullcontext() as bar:
-        for parts in _history(log, pattern, (lambda _: None) if bar is None else bar.add):
+        for parts in _history(log, pattern, found, (lambda _: None) if bar is None else bar.add):
             runner.ordered(parts)
             if bound is not None:
                 crossed += _bytes(each, parts, bound.crossing(parts))
@@ -185,11 +189,12 @@ def _local(log: Any, readers: dict[str, ChannelReader], each: WantedPattern, wid
     runner.finish()
     _collect(found, each.pattern, results, runner, width)
     found.bound = None if bound is None else crossed
-    found.late, found.given_up = runner.counts.late, runner.counts.given_up
+    found.given_up = runner.counts.given_up
     return found
 
 
-def _history(log: Any, pattern: model.Pattern, progress: Any) -> Any:
+def _history(log: Any, pattern: model.Pattern, found: _Found, progress: Any) -> Any:
+    """What the runner is given: in the order of publication, or, all at once, in that of the events' own times."""
     if all(channel.time is None for channel in pattern.channels):
         return by_publication(log, pattern.channels, progress)
     judges = {channel.name: Letters(pattern, channel, 0) for channel in pattern.channels}
@@ -198,6 +203,7 @@ def _history(log: Any, pattern: model.Pattern, progress: Any) -> Any:
         pattern.channels,
         lambda channel, events, meta: judges[channel.name]._times(events, meta),
         pattern.lateness,
+        found.leave_out,
         progress,
     )
 
