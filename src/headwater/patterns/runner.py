@@ -503,8 +503,9 @@ class Runner:
         return time < promised
 
     def _is_behind(self, time: int, source: str) -> bool:
-        """Whether a row comes after its turn: it is left out, and counted."""
-        if (time, source) >= self._released:
+        """Whether a row comes after its turn: it is left out, and counted. One of the very moment that was released
+        last is not, whatever its source: that may have come only now."""
+        if time >= self._released[0]:
             return False
         if (time, source) > self.sure:
             self.counts.contradicted += 1

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.ir.interp import EventContext
+from headwater.late import pa
 from headwater.patterns.pattern import Pattern
 from headwater.patterns.results import Results
 from headwater.patterns.runner import FOR_EVER, Match, Place, Runner
@@ -49,7 +50,7 @@ class PatternOperator:
     def offer_batch(self, channel: str, chunk: Chunk, upto: Place) -> None:
         """Many of one source, where nothing else comes any more that is before `upto`."""
         source = chunk.source
-        meta = {"source": source.name, "node": source.node, "seq": chunk.seqs, "time": chunk.stamp // 1000}
+        meta = {"source": source.name, "node": source.node, "seq": pa.array(chunk.seqs), "time": chunk.stamp // 1000}
         self.runner.batch(channel, chunk.taken(), meta, upto)
         self.positions[source.position_key or source.id] = int(chunk.seqs[-1])
 
