@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from headwater import Node
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from headwater import Node, Queue, Reliable
+from headwater.errors import ClosedError, ParameterError, PatternError, SubscriptionError
+from headwater.patterns.model import Limits
+from headwater.patterns.pattern import Pattern
 from headwater.testing import ManualClock
 
 TAILGATING = """
@@ -10,6 +19,14 @@ TAILGATING = """
     measures a.who as first, b.who as second
 """
 DOOR = "who: text, action: text, door: u32"
+SILENCE = "o: door{open}; without c: door{not open} within 10 seconds measures o.n as n"
+
+
+def all_of(watch: Any) -> list[Any]:
+    found = []
+    while (event := watch.poll()) is not None:
+        found.append(event)
+    return found
 
 
 def test_matches_are_delivered_to_a_handler_and_published_on_a_channel() -> None:
@@ -24,21 +41,227 @@ def test_matches_are_delivered_to_a_handler_and_published_on_a_channel() -> None
             door.publish(who=who, action="in", door=number)
             clock.advance(seconds)
         assert seen == [("ann", "bob"), ("ann", "di"), ("bob", "di")]
-        found = events.poll()
-        assert found is not None and (found.first, found.second) == ("ann", "bob")
-        assert events.poll().second == "di"  # type: ignore[union-attr]
+        assert [event.second for event in all_of(events)] == ["bob", "di"]
 
 
 def test_absence_is_found_by_the_clock_alone() -> None:
     clock = ManualClock()
     with Node("lab", clock=clock) as node:
         door = node.channel("door", "n: u32, open: bool").source()
-        watch = node.match("o: door{open}; without door{not open} within 10 seconds measures o.n as n")
+        watch = node.match(SILENCE)
         door.publish(n=1, open=True)
         clock.advance(11)
-        assert watch.poll().n == 1  # type: ignore[union-attr]
+        (found,) = all_of(watch)
+        assert found.n == 1 and not found.match.uncertain
         door.publish(n=2, open=True)
         clock.advance(9)
         door.publish(n=3, open=False)
         clock.advance(60)
-        assert watch.poll() is None
+        assert all_of(watch) == []
+
+
+def test_events_of_several_sources_are_taken_in_the_order_of_their_times() -> None:
+    """Threads publish as they like; what each does is in the order of its own calls."""
+    with Node("lab") as node:
+        channel = node.channel("x", "who: u32, n: u32")
+        watch = node.match(
+            "(a: x){2} strict within 1 hour partition by who measures first(a.n) as i, last(a.n) as j", queue=9_999
+        )
+
+        def run(who: int) -> None:
+            source = channel.source(f"s{who}")
+            for n in range(200):
+                source.publish(who=who, n=n)
+
+        threads = [threading.Thread(target=run, args=(who,)) for who in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        pairs = [watch.get(timeout=60) for _ in range(3 * 199)]
+        assert sorted((pair.i, pair.j) for pair in pairs) == sorted((n, n + 1) for n in range(199) for _ in range(3))
+        times = [pair.match.time for pair in pairs]
+        assert times == sorted(times)
+        assert watch.report().late == 0
+
+
+def test_a_match_is_an_event_of_other_patterns() -> None:
+    clock = ManualClock()
+    with Node("lab", clock=clock) as node:
+        door = node.channel("hall.door", DOOR).source("east")
+        node.pattern("tailgating", TAILGATING)
+        again = node.match("t: tailgating -> u: tailgating within 1 minute partition by 1 measures u.second as who")
+        for who in ("ann", "bob"):
+            door.publish(who=who, action="in", door=1)
+        clock.advance(30)
+        for who in ("cy", "di"):
+            door.publish(who=who, action="in", door=2)
+        clock.advance(1)
+        (found,) = all_of(again)
+        assert found.who == "di"
+
+
+def test_other_values_hold_from_a_point_of_each_source() -> None:
+    clock = ManualClock()
+    with Node("lab", clock=clock) as node:
+        x, y = node.channel("x", "n: u32").source("s"), node.channel("y", "n: u32").source("s")
+        made = node.pattern("pairs", "a: x{n > :least}; b: y{n > :least} within 1 minute", params={"least": 5})
+        pairs = node.channel("pairs").subscribe()
+        x.publish(n=7)
+        y.publish(n=6)
+        clock.advance(1)
+        assert made.change(params={"least": 1}) == {"x/s": 1, "y/s": 1}
+        y.publish(n=9)  # what was open is gone
+        x.publish(n=2)
+        clock.advance(1)
+        y.publish(n=3)
+        clock.advance(1)
+        assert [(each.a.n, each.b.n) for each in all_of(pairs)] == [(7, 6), (2, 3)]
+        report = made.report()
+        assert report.dropped > 0 and report.matches == 2 and report.events == 5
+        with pytest.raises(ParameterError, match="expected least, found 'last'; did you mean"):
+            made.change(params={"last": 1})
+        assert asyncio.run(made.achange(params={"least": 100})) == {"x/s": 2, "y/s": 3}
+        made.close()
+        with pytest.raises(ClosedError):
+            made.change(params={"least": 0})
+
+
+def test_by_arrival_time_is_that_of_coming() -> None:
+    """Whatever time an event says: the clock of the node counts."""
+    clock = ManualClock()
+    with Node("lab", clock=clock) as node:
+        source = node.channel("x", "n: u32, at: timestamp").source()
+        watch = node.match("a: x; b: x within 2 seconds time at measures a.n as i, b.n as j", order="arrival")
+        for n, at, seconds in ((1, 50, 1), (2, 10, 5), (3, 60, 1), (4, 0, 0)):
+            source.publish(n=n, at=at)
+            clock.advance(seconds)
+        assert [(each.i, each.j) for each in all_of(watch)] == [(1, 2), (3, 4)]
+        assert "not the same again" in str(watch.report())
+        with pytest.raises(SubscriptionError, match="expected one of time, arrival, found 'arival'"):
+            node.match("x{n > 1}", order="arival")  # type: ignore[arg-type]
+
+
+def test_events_that_say_their_time_are_waited_for_and_late_ones_counted() -> None:
+    clock = ManualClock()
+    with Node("lab", clock=clock) as node:
+        channel = node.channel("x", "n: u32, at: i64")
+        one, two = channel.source("one"), channel.source("two")
+        watch = node.match("a: x{n = 1} -> b: x{n = 2} within 10 seconds time at lateness 1 second measures b.at as at")
+        one.publish(n=1, at=1_000_000)
+        one.publish(n=2, at=9_000_000)
+        assert watch.poll() is None  # source two may still have something between them
+        two.publish(n=2, at=3_000_000)
+        two.publish(n=1, at=20_000_000)
+        two.publish(n=2, at=12_000_000)  # too late: it had come to 20, less one second
+        one.publish(n=3, at=40_000_000)
+        assert [each.at for each in all_of(watch)] == [3_000_000]
+        report = watch.report()
+        assert report.late == 1 and report.held_by == "x/two"
+
+
+def test_after_some_patience_a_match_is_uncertain_and_what_contradicts_it_is_counted() -> None:
+    clock = ManualClock()
+    with Node("lab", clock=clock) as node:
+        channel = node.channel("x", "n: u32, at: i64")
+        one, two = channel.source("one"), channel.source("two")
+        watch = node.match(
+            "a: x{n = 1}; without x{n = 2} within 10 seconds time at patience 5 seconds measures a.at as at"
+        )
+        one.publish(n=1, at=0)
+        clock.advance(14)
+        assert watch.poll() is None  # nothing is heard of the other source
+        clock.advance(2)
+        (found,) = all_of(watch)
+        assert found.at == 0 and found.match.uncertain
+        two.publish(n=2, at=4_000_000)
+        report = watch.report()
+        assert (report.uncertain, report.contradicted, report.late) == (1, 1, 0)
+
+
+def test_limits_are_kept_and_what_is_given_up_is_counted() -> None:
+    clock = ManualClock()
+    with Node("lab", clock=clock) as node:
+        source = node.channel("x", "k: u32, n: u32").source()
+        watch = node.match("a: x{n = 1}; b: x{n = 2} within 1 hour partition by k", limits=Limits(partitions=16))
+        for k in range(100):
+            source.publish(k=k, n=1)
+        for k in range(100):
+            source.publish(k=k, n=2)
+        report = watch.report()
+        assert report.given_up > 0 and report.partitions <= 16
+        assert [each.a.k for each in all_of(watch)][-1] == 99
+
+
+def test_a_handler_that_fails_now_and_then_gets_the_other_matches() -> None:
+    seen = []
+
+    def handler(found: Any) -> None:
+        if found.a.n % 3 == 0:
+            raise RuntimeError("no")
+        seen.append(found.a.n)
+
+    with Node("lab") as node:
+        source = node.channel("x", "n: u32").source()
+        watch = node.match("a: x{n > 1}", handler, failures=0)
+        for n in range(9):
+            source.publish(n=n)
+        assert seen == [2, 4, 5, 7, 8] and watch.counts.failed == 2
+
+
+def test_a_full_queue_makes_publishers_wait() -> None:
+    with Node("lab") as node:
+        source = node.channel("x", "n: u32").source()
+        watch = node.match("a: x", queue=Queue(limit=4, policy="block", wait=60))
+        done = threading.Event()
+
+        def run() -> None:
+            for n in range(50):
+                source.publish(n=n)
+            done.set()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        first = watch.get(timeout=60)
+        assert first.a.n == 0 and not done.is_set()
+        assert [watch.get(timeout=60).a.n for _ in range(49)] == list(range(1, 50))
+        thread.join()
+        assert done.is_set() and watch.counts.dropped == 0
+
+
+def test_a_node_closes_while_runs_are_open() -> None:
+    with Node("lab") as node:
+        source = node.channel("door", "n: u32, open: bool").source()
+        other = node.channel("door").source("a")
+        watch, made, again = node.match(SILENCE), node.pattern("silence", SILENCE), node.match("a: door")
+        source.publish(n=1, open=True)
+        other.close()
+    assert again.get(timeout=60).a.n == 1
+    with pytest.raises(ClosedError):
+        watch.get(timeout=60)
+    assert made.state == "closed"
+
+
+def test_what_is_wrong_with_a_pattern_is_said_with_its_place() -> None:
+    with Node("lab") as node:
+        node.channel("hall.door", DOOR)
+        with pytest.raises(PatternError, match=r"hall\.dor") as error:
+            node.match("a: hall.dor; b: hall.door{whom = 'x'} within 1 s")
+        assert len(error.value.problems) == 2 and "hall.door" in str(error.value)
+        with pytest.raises(SubscriptionError, match=r"node\.pattern"):
+            node.match("a: hall.door", delivery=Reliable(durable=True), name="w")
+        other = Pattern("a: hall.door", {"hall.door": "who: text"})
+        with pytest.raises(PatternError, match="as the pattern was checked with"):
+            node.match(other)
+
+
+def test_results_come_in_batches_and_by_priority_too() -> None:
+    with Node("lab") as node:
+        source = node.channel("x", "n: u32").source()
+        watch = node.match("a: x measures a.n as n", queue=100)
+        urgent = node.match("a: x measures a.n as n", priority="n", queue=100)
+        for n in range(5):
+            source.publish(n=n)
+        batch = watch.get_batch()
+        assert batch.column("n").to_pylist() == [0, 1, 2, 3, 4] and batch.schema.names == ["n", "match"]
+        assert [each.n for each in all_of(urgent)] == [4, 3, 2, 1, 0]

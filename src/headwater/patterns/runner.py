@@ -150,7 +150,7 @@ class Runner:
         self._waiting: list[Waiting] = []
         self._least: Place | None = None  # the promise that all others reach, None: to be looked for
         self._released: Place = (-FOR_EVER, "")
-        self.sure: Place = (FOR_EVER, "")  # up to here nothing was released that a source may still precede
+        self.sure: Place = (-FOR_EVER, "")  # up to here nothing was released that a source may still precede
         self.doubts: list[int] = []  # times of rows that came after it was no longer waited for them
         self._due = FOR_EVER  # no promise of an earlier time decides anything
         self._window = window_of(pattern)
@@ -481,6 +481,24 @@ class Runner:
     def promised(self, channel: str, source: str, node: str | None) -> int | None:
         """How far a source has come by the times that its own events say; None while it has said none."""
         return self._promises.get(self._source(channel, source, node))
+
+    def take_over(self, other: Runner) -> None:
+        """Go on where another was that has ended: with what it has counted, and as far as its sources have come."""
+        self.counts, self.doubts = other.counts, list(other.doubts)
+        self.sure, self._released, self._promises = other.sure, other._released, dict(other._promises)
+        self._least = None
+
+    @property
+    def open_runs(self) -> int:
+        """Partial matches; where these are shared, the events in them."""
+        found = getattr(self.engine, "open_runs", None)
+        return int(self.engine.nodes if found is None else found)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of its arrays; of runs in plain Python, and of the events that are held, nothing is known."""
+        memory = getattr(self.engine, "memory", None)
+        return 0 if memory is None else sum(array.nbytes for array in memory.arrays.values())
 
     @property
     def latest(self) -> int | None:

@@ -43,7 +43,9 @@ def match(
     _check_order(order)
     chosen = make_options(node.config, handler, **known_options(options))
     _check_options(chosen)
-    pattern = pattern_of(given, node._known_types(), params=params, aliases=aliases, limits=limits)
+    pattern = pattern_of(
+        given, node._known_types(), params=params, aliases=aliases, limits=limits or node.config.patterns.limits
+    )
     made: Watch[Any] = node._start(Watch, inputs_of(node, pattern), chosen, name, pattern, order)
     return made
 
@@ -70,15 +72,17 @@ def named(
     channel = to if isinstance(to, Channel) else node.channel(to or name, pattern.output)
     asked = inputs_of(node, pattern, narrow)
     source = channel.source(name)
+    made: NamedPattern
     try:
         if node.state is not None or waits:
-            return _kept(node, name, pattern, order, asked, source, waits)
-        made: NamedPattern = node._start(
-            NamedPattern, asked, make_options(node.config, None), name, pattern, order, source
-        )
+            made = _kept(node, name, pattern, order, asked, source, waits)
+        else:
+            options = make_options(node.config, None)
+            made = node._start(NamedPattern, asked, options, name, pattern, order, source)
     except BaseException:
         source.close()
         raise
+    made.narrow = narrow
     return made
 
 

@@ -35,6 +35,13 @@ class PatternOperator:
         self.results = Results(pattern.model)
         self._output = pattern.output
 
+    def exchange(self, pattern: Pattern) -> None:
+        """Another pattern: what was open is dropped and counted; what is counted otherwise goes on."""
+        before = self.runner
+        self.dropped += before.open_runs
+        self.begin(pattern)
+        self.runner.take_over(before)
+
     # ── events ──
 
     def offer(self, channel: str, letter: Letter, now: int) -> None:

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.patterns.operator import PatternOperator
 from headwater.channel.patterns.watermark import Look, Watermark
-from headwater.channel.queues.mailbox import dispatch_all
+from headwater.channel.queues.mailbox import Mailbox, dispatch_all
 from headwater.channel.routing.letter import Letter
 from headwater.errors import ClosedError, HeadwaterError
 
 if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
-    from headwater.channel.queues.mailbox import Mailbox
     from headwater.patterns.pattern import Pattern
 
 ROOM = 1024  # events in a stage's mailbox: while one thread offers, others must not publish without end
@@ -68,10 +67,22 @@ class Arrivals(Protocol):
 
 
 class Change:
-    """In the place of an event: from here on the pattern is another."""
+    """In the place of an event: what came for this run of the pattern, and was put off, is offered from here on."""
 
-    def __init__(self, pattern: Pattern) -> None:
-        self.pattern = pattern
+    def __init__(self, pattern: Pattern, run: int) -> None:
+        self.pattern, self.run = pattern, run
+
+
+class StageMailbox(Mailbox):
+    """Where events wait to be offered."""
+
+    def __init__(self, *args: Any, stage: PatternStage, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._stage = stage
+
+    def settle(self) -> None:
+        """The node closes, and its sources have stopped: what waits for its turn has it."""
+        self._stage.nudge()
 
 
 class PatternStage:
@@ -87,6 +98,8 @@ class PatternStage:
         self._due = inf  # when it goes off
         self._closed = False
         self.seen: Look | None = None  # as it was last
+        self._run = 0  # a changed pattern is another run
+        self._deferred: list[Any] = []  # what came for the run that is about to begin
         self.patient_until = -inf  # by the node's clock: before, everybody is waited for
 
     # ── in ──
@@ -99,6 +112,11 @@ class PatternStage:
     def nudge(self) -> None:
         """Sources have promised more, or are gone, or time has passed. Call it without any lock."""
         self._enter(LOOK)
+
+    def change(self, pattern: Pattern, run: int) -> None:
+        """Have another run begin: of this pattern, unless it is the same. Every source has passed the point of change;
+        what came of it since was put off. Call it without any lock."""
+        self._enter(Change(pattern, run))
 
     def do(self, errand: Errand) -> bool:
         """Have something done between two events; whether it will be. Call it without any lock."""
@@ -137,14 +155,16 @@ class PatternStage:
         if letter is LOOK:
             return None
         try:
-            if self.arrivals is not None and attachment is not None:
-                self.arrivals.arrived(attachment, letter)
+            if attachment is not None:
+                if attachment.run > self._run:
+                    self._deferred.append(item)
+                    return None
+                if self.arrivals is not None:
+                    self.arrivals.arrived(attachment, letter)
             if letter.__class__ is Letter:
                 self.operator.offer(attachment.channel.name, letter, self._now())
             elif isinstance(letter, Change):
-                self.operator.begin(letter.pattern)
-                if self.arrivals is not None:
-                    self.arrivals.changed(letter.pattern)
+                self._exchange(letter)
             elif isinstance(letter, Errand):
                 letter.run()
             elif self.operator.order == "arrival":
@@ -155,6 +175,18 @@ class PatternStage:
         except Exception as error:  # what came was no event, or the pattern is at fault
             self._owner._handler_failed(error, letter)
         return None
+
+    def _exchange(self, change: Change) -> None:
+        """What is open is dropped, and counted; what came after the point of change is for the new run."""
+        self._run = change.run
+        if change.pattern is not self.operator.pattern:
+            self.operator.exchange(change.pattern)
+        if self.arrivals is not None:
+            self.arrivals.changed(change.pattern)
+        deferred, self._deferred = self._deferred, []
+        for item in deferred:
+            if (batch := self._take(item)) is not None:
+                self._offer_batch(*batch, None)
 
     def _offer_batch(self, attachment: Any, chunk: Any, look: Look | None) -> None:
         try:
@@ -224,4 +256,4 @@ class PatternStage:
         self._due, self._timer = inf, None
 
 
-__all__ = ["ROOM", "Arrivals", "Change", "Errand", "PatternStage"]
+__all__ = ["ROOM", "Arrivals", "Change", "Errand", "PatternStage", "StageMailbox"]

@@ -9,32 +9,39 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headwater.channel.channel import Channel
+from headwater.channel.dispatch.thread_call import in_thread, nothing
 from headwater.channel.options.config import Inline, Queue
 from headwater.channel.options.subscribe import Asked, Options
+from headwater.channel.patterns.definition import with_params
 from headwater.channel.patterns.operator import PatternOperator, PatternOrder
-from headwater.channel.patterns.stage import ROOM, Errand, PatternStage
+from headwater.channel.patterns.report import PatternReport, pattern_report
+from headwater.channel.patterns.stage import ROOM, Errand, PatternStage, StageMailbox
 from headwater.channel.patterns.watermark import Watermark
 from headwater.channel.queues.forms import Form
-from headwater.channel.queues.mailbox import Mailbox
 from headwater.channel.registration import expression_of
 from headwater.channel.reports.tally import Fates
 from headwater.channel.routing.attachment import Attachment
 from headwater.channel.routing.letter import About, Chunk, Letter
 from headwater.channel.routing.route import Ready
 from headwater.channel.subscription import Subscription
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, ParameterError
+from headwater.patterns.atoms import source_interest
 from headwater.patterns.pattern import Pattern
+from headwater.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
     from headwater.channel.dispatch.dispatcher import Dispatcher
     from headwater.channel.source import Source
+    from headwater.interest import Interest
     from headwater.types import EventType
 
 R = TypeVar("R", covariant=True)
@@ -44,10 +51,12 @@ HAND_OVER_SECONDS = 10.0  # for which a pattern's state is waited for, when it i
 class Matching(Subscription[R], Generic[R]):
     """A subscription to the channels of a pattern, each with what an event must be to matter to it; the rest never
     leaves its source. Where less can be asked for than that, `_stage.arrivals` sees to it; who else changes what
-    channels are asked with holds `_asking`, and says by which `pattern` first."""
+    channels are asked with holds `_asking`, and says by which `pattern` first. `narrow` says what is asked of a
+    channel, given what the pattern wants of it, where its owner lets less through."""
 
     _calm = False
     _narrows = True  # whether events may be asked for by what others have bound
+    narrow: Callable[[str, Interest | None], Interest | None] | None = None
 
     def __init__(
         self,
@@ -64,14 +73,15 @@ class Matching(Subscription[R], Generic[R]):
         self._options = replace(options, priority=None, lifetime=None)
         self._by_time = order == "time"
         self.pattern, self._asking = pattern, threading.RLock()
+        self._run = 0
         self._remarks = tuple(f"pattern: {problem}" for problem in pattern.warnings)
         own_time = [channel.name for channel in pattern.model.channels if channel.time is not None]
         operator = PatternOperator(pattern, order)
         watermark = Watermark(self, lambda: self._stage.operator.runner, own_time if order == "time" else ())
         self._stage = stage = PatternStage(self, operator, watermark)
-        stage.mailbox = Mailbox(
+        stage.mailbox = StageMailbox(
             f"{name}, its pattern", Queue(limit=ROOM), order="arrival", full=node._full, pull=False,
-            deliver=stage.offer,
+            deliver=stage.offer, stage=stage,
         )  # fmt: skip
         stage.mailbox.dispatched_by(node._dispatcher(Inline()))
         self._stages = (stage.mailbox,)
@@ -89,6 +99,7 @@ class Matching(Subscription[R], Generic[R]):
         self._stage.accept(attachment, chunk, len(chunk), ready)
 
     def _began(self, attachment: Attachment) -> None:
+        attachment.run = self._run
         attachment.quick = attachment._quick = None if self._options.history else self._stage.mailbox.put_quick
 
     def _release(self) -> None:
@@ -113,10 +124,66 @@ class Matching(Subscription[R], Generic[R]):
 
     # ── changing it ──
 
+    def change(self, *, params: Mapping[str, Any]) -> dict[str, int]:  # type: ignore[override]
+        """Other values of its parameters, from an exact point of each source's events; the points are returned. Runs
+        that are open are dropped and counted, since they were judged by the old values."""
+        with self._asking:
+            self._must_live("change")
+            unknown = [name for name in params if name not in self.pattern.params]
+            if unknown:
+                hint = did_you_mean(unknown[0], self.pattern.params)
+                raise ParameterError(
+                    f"change: params: expected {', '.join(self.pattern.params) or 'none'}, found {unknown[0]!r}"
+                    + (f"; {hint}" if hint else "")
+                )
+            return self._exchange(with_params(self.pattern, {**self.pattern.params, **params}))
+
+    async def achange(self, *, params: Mapping[str, Any]) -> dict[str, int]:  # type: ignore[override]
+        """As `change`, from a coroutine: its loop goes on. Once it has begun it is done, also if that is cancelled."""
+        return await in_thread(partial(self.change, params=params), stop=nothing)
+
+    def _exchange(self, pattern: Pattern) -> dict[str, int]:
+        """Part by part: what comes of one that has changed is put off until all have. If one cannot be changed, all is
+        as it was."""
+        points: dict[str, int] = {}
+        before = [asked.where for asked in self._asked]
+        changed: list[int] = []
+        self._run += 1
+        self.pattern, old = pattern, self.pattern
+        try:
+            for part, asked in enumerate(list(self._asked)):
+                wanted = self._interest_for(pattern, asked)
+                points |= self.node._change(self, part, where=wanted, params=None, zones=...)
+                changed.append(part)
+        except BaseException:
+            for part in changed:
+                with suppress(HeadwaterError):
+                    self.node._change(self, part, where=before[part], params=None, zones=...)
+            self.pattern = old
+            self._stage.change(old, self._run)
+            raise
+        self._stage.change(pattern, self._run)
+        self._changed(pattern)
+        return points
+
+    def _interest_for(self, pattern: Pattern, asked: Asked) -> Interest | None:
+        """What the events of a channel are asked for with."""
+        wanted = source_interest(pattern.model, asked.name)
+        return wanted if self.narrow is None else self.narrow(asked.name, wanted)
+
+    def _changed(self, pattern: Pattern) -> None:
+        """Its values are others from here on."""
+
     def cancel(self, *, drain: bool = False) -> None:
         """End it: runs that are open are dropped."""
         super().cancel(drain=drain)
         self._stage.close()
+
+    # ── what is going on ──
+
+    def report(self) -> PatternReport:
+        """What came, what was found, what is open, how far the sources have come and who is waited for."""
+        return pattern_report(super().report(), self.pattern, self._stage)
 
 
 class _ResultSource:

@@ -109,7 +109,9 @@ class Watermark:
         here = now // 1000
         holders = [Holder(GAP, place, local=True) for place in list(self._holds.values())]
         if sources.first is not None:
-            holders.append(Holder(sources.first, (here, sources.first), local=True))
+            # When the node closes its sources have stopped: what they have published last waits for nobody.
+            place = (here + 1, "") if self._node.closed else (here, sources.first)
+            holders.append(Holder(sources.first, place, local=True))
         holders += [Holder(source.id, self._promise(source)) for source in sources.remote if not source.closed]
         holders += self._own_times(sources)
         present = self._present(here)

@@ -24,6 +24,7 @@ class Attachment:
 
     width = 1
     local = True
+    run = 0  # of a pattern: which of its runs the events are for
 
     def __init__(
         self,
