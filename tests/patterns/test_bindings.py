@@ -141,7 +141,16 @@ def test_what_was_missed_is_what_later_elements_take() -> None:
     assert found is not None
     past = found.past("Seen", {"open_1": {"ann"}})
     assert past is not None
-    assert [past.test({"who": who, "room": room}) for who, room in (("ann", 1), ("bob", 42))] == [True, False]
+    seen = (("ann", 1), ("bob", 42), ("bob", 1), ("ann", 42))
+    assert [past.test({"who": who, "room": room}) for who, room in seen] == [True, False, False, False]
+
+
+def test_what_crosses_at_any_time_was_not_missed_and_what_cannot_be_judged_was() -> None:
+    channels = {"Seen": "who: text, room: i64?"}
+    found = bindings(Pattern("Seen(P, 42); Seen(P, *)", channels).model)
+    assert found is not None
+    past = found.past("Seen", {"open_1": {"ann"}})
+    assert past is not None and [past.test({"who": "ann", "room": room}) for room in (None, 42)] == [True, False]
 
 
 def test_zeros_are_one_value_and_nan_is_none() -> None:

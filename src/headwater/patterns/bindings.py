@@ -26,6 +26,7 @@ from headwater.ir import walk
 from headwater.ir.interp import EventContext
 from headwater.ir.nodes import (
     Compare,
+    Cond,
     Const,
     Expr,
     InSet,
@@ -130,7 +131,8 @@ class Bindings:
         return self._interest(channel, open or {}, frozenset(narrow), at_any_time=True)
 
     def past(self, channel: str, opened: Mapping[str, Iterable[Any]]) -> Interest | None:
-        """What may have been missed of the channel while these values were not open yet; None: nothing."""
+        """What may have been missed of the channel while these values were not open yet: not what crosses at any time;
+        None: nothing."""
         if not any(each.tests for each in self._asked[channel]):
             return None
         return self._interest(channel, opened, None, at_any_time=False)
@@ -138,8 +140,8 @@ class Bindings:
     def _interest(
         self, channel: str, open: Mapping[str, Iterable[Any]], narrow: frozenset[str] | None, *, at_any_time: bool
     ) -> Interest | None:
-        """What asks for elements that may come at any time, if those are wanted, and for those that have something
-        open; None where one of them cannot be asked for, or every event is."""
+        """What asks for elements that may come at any time, if those are wanted (else for none of them), and for those
+        that have something open; None where one of them cannot be asked for, or every event is."""
         it, terms = channel_of(self.pattern, channel), _Terms()
         always: dict[Expr, None] = {}
         later: dict[Expr, None] = {}
@@ -149,17 +151,17 @@ class Bindings:
         if channel in self._among:
             asked.append((self._among[channel], it.among))
         for tests, condition in asked:
-            if not tests and not at_any_time:
-                continue
             value = _TRUE if condition is None else terms.of(condition, it)
             if value is None or (not tests and value == _TRUE):
                 return None
             (later if tests else always)[_all([*tests, *([] if value == _TRUE else [value])])] = None
-        parts = [*always, *self._later(list(later), narrow)]
+        parts = [*always, *self._later(list(later), narrow)] if at_any_time else list(later)
         terms.add(ParamDecl(self.narrow, "set", TEXT), narrow or frozenset())
         for slot in self.slots:
             terms.add(slot.decl, frozenset(open.get(slot.name, ())))
-        value = parts[0] if len(parts) == 1 else Logic("or", tuple(parts)) if parts else _NONE
+        value = _any(parts) if parts else _NONE
+        if always and not at_any_time:
+            value = Logic("and", (value, Cond(_any(list(always)), _NONE, _TRUE, _TRUE, BOOL)))
         return interest_of(value, it, *terms.read_by(value), self.pattern.limits)
 
     def _later(self, tests: list[Expr], narrow: frozenset[str] | None) -> list[Expr]:
@@ -171,7 +173,7 @@ class Bindings:
         free: Expr = Unary("not", InSet(Meta("node", TEXT), param=self.narrow), BOOL)
         if _TRUE not in freed:
             others = dict.fromkeys(freed)
-            free = Logic("and", (free, next(iter(others)) if len(others) == 1 else Logic("or", tuple(others))))
+            free = Logic("and", (free, _any(list(others))))
         return [*tests, free]
 
 
@@ -425,6 +427,10 @@ def surely_before(pattern: model.Pattern) -> dict[int, frozenset[int]]:
 
 def _all(tests: list[Expr]) -> Expr:
     return tests[0] if len(tests) == 1 else Logic("and", tuple(tests))
+
+
+def _any(tests: list[Expr]) -> Expr:
+    return tests[0] if len(tests) == 1 else Logic("or", tuple(tests))
 
 
 def _conjuncts(expr: Expr) -> tuple[Expr, ...]:

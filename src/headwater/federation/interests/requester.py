@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -60,6 +61,7 @@ class Requester:
         self._control, self._groups = control, groups
         # By channel and peer: the interests that are refused there, with the sinks that say so.
         self._refusals: dict[str, dict[Entry, list[Subscription]]] = {}
+        self._untold: WeakSet[Subscription] = WeakSet()  # whose last change not all nodes had taken up in time
         self._versions = count(1)  # of questions: a later one has a higher one, also to a peer that was forgotten since
 
     # ── keeping in step ──
@@ -403,8 +405,15 @@ class Requester:
         channels = [channel for channel, _ in ahead]
         return lambda: self.settled(channels, barriers=True)
 
+    def taken_up(self, subscription: Subscription) -> bool:
+        """Whether all nodes had taken up its last change when that took effect here: so that its points are exact."""
+        return subscription not in self._untold
+
     def _taken_up(self, subscription: Subscription, everywhere: bool) -> None:
-        if not everywhere:
+        if everywhere:
+            self._untold.discard(subscription)
+        else:
+            self._untold.add(subscription)
             log.warning("node %s: not all nodes have taken up the change of %s", self._node.name, subscription.name)
 
     def _put_back(self, ahead: list[tuple[Channel, Entry]]) -> None:

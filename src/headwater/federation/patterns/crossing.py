@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headwater.channel.patterns.stage import Errand
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.errors import ClosedError, HeadwaterError, Unreachable
-from headwater.federation.patterns.gap import Gap, Missed, read_gap
+from headwater.federation.patterns.gap import Gap, Missed, Points, read_gap
 from headwater.federation.wire.past_requests import Past
 from headwater.federation.wire.requests import pack_params
 from headwater.ir.interp import EventContext
@@ -212,11 +212,13 @@ class Crossing:
                 return  # it is another pattern by now
         runner = self.subscription._stage.operator.runner
         for missed in gap.events:
+            self.counts.read_back += 1
+            self.counts.bytes += len(missed.record)
             at = f"{missed.channel}/{missed.source}@{missed.node}", missed.seq
-            if at not in self._seen:
+            if at in self._seen:
+                self.counts.repeated += 1
+            else:
                 self._seen[at] = missed.stamp // 1000
-                self.counts.read_back += 1
-                self.counts.bytes += len(missed.record)
                 self._offer(runner, missed)
         self._let_go(key)
 
@@ -345,8 +347,8 @@ class Crossing:
                 self._open[name].update(values)
             open = {name: frozenset(values) for name, values in self._open.items()}
         try:
-            self._ask(open, names)
-            gap = self._missed(new, before, since) if new else Gap()
+            points = self._ask(open, names)
+            gap = self._missed(new, before, since, points) if new else Gap()
         except _OtherPattern:
             raise
         except BaseException:
@@ -375,27 +377,51 @@ class Crossing:
         last = self._sure() - window.microseconds
         self._open = {name: {v: t for v, t in values.items() if t >= last} for name, values in self._open.items()}
 
-    def _ask(self, open: Mapping[str, Iterable[Any]], names: frozenset[str]) -> None:
-        """Have all sources asked for these values, and wait until they are."""
+    def _ask(self, open: Mapping[str, Iterable[Any]], names: frozenset[str]) -> Points:
+        """Have all sources asked for these values, and wait until they are: the last event of each source before that,
+        by channel and by the source's number at its node."""
         subscription, node = self.subscription, self._context.node
         channels: list[Any] = []
+        points: Points = {}
         with subscription._asking:
             if subscription.pattern.model is not self.bindings.pattern:
                 raise _OtherPattern
             for part, asked in enumerate(list(subscription._asked)):
                 if asked.name in self.bindings.channels:
                     interest = self.bindings.interest(asked.name, open, names)
-                    node._change(subscription, part, where=interest, params=None, zones=...)
-                    channels.append(asked.target)
+                    ids = node._change(subscription, part, where=interest, params=None, zones=...)
+                    points.update(self._points(asked.name, ids))
+                    if not self._all.requester.taken_up(subscription):
+                        channels.append(asked.target)
             with self._lock:
                 self._narrow = names
+        if not channels:
+            return points
         settled = partial(self._all.requester.settled, channels, barriers=True)
         while not self._context.scheduler.until(settled, SETTLE_SECONDS):
             if self.ended or self._context.closed:
                 raise ClosedError("it has ended")
             log.warning("node %s: %s waits for nodes that do not answer", self._context.name, subscription.name)
+        for channel in channels:  # what came since may be read back as well: it is told apart by its number
+            points.update(self._points(channel.name, {}))
+        return points
 
-    def _missed(self, new: Values, nodes: frozenset[str], since: int) -> Gap:
+    def _points(self, channel: str, ids: Mapping[str, int]) -> Points:
+        """Of the sources of a channel at other nodes. `ids` has them by id, for those that were heard; else it is as
+        far as they have come by now."""
+        points: Points = {}
+        for peer in self._peers.everyone():
+            asked = peer.asked.get(channel)
+            for ad in [ad for ad in peer.sources if ad.channel == channel and not ad.origin]:
+                source = peer.remote_sources.get(ad.sid)
+                there = 0 if asked is None else asked.points.get(ad.sid, 0)
+                here = None if source is None else ids.get(source.id)
+                if here is None:
+                    here = max(there, 0 if source is None else source.seq)
+                points[peer.id, channel, ad.sid] = here
+        return points
+
+    def _missed(self, new: Values, nodes: frozenset[str], since: int, points: Points) -> Gap:
         """What these nodes have published of the values before they were asked for them."""
         gap = Gap()
         values = {name: frozenset(times) for name, times in new.items()}
@@ -404,7 +430,7 @@ class Crossing:
                 for channel in self.bindings.channels:
                     interest = self.bindings.past(channel, values)
                     if interest is not None:
-                        read_gap(gap, peer, self._channel(channel), interest, since * 1000, self._question)
+                        read_gap(gap, peer, self._channel(channel), interest, since * 1000, points, self._question)
         return gap
 
     def _channel(self, name: str) -> Any:
@@ -444,6 +470,7 @@ class Crossing:
             "rounds": counts.rounds,
             "crossed": counts.events,
             "read back": counts.read_back,
+            "repeated": counts.repeated,
             "bytes": counts.bytes,
             "lost": counts.lost,
             "problems": dict(counts.problems),
@@ -451,11 +478,12 @@ class Crossing:
 
 
 class CrossingCounts:
-    """Events of other nodes that came, those that were read back when their values were bound, the bytes of both;
-    events that may be missing, since nobody has them any more; and what nodes said that did not answer."""
+    """Events of other nodes that came, those that were read back when their values were bound (`repeated`: though they
+    had come), the bytes of both; events that may be missing, since nobody has them any more; and what nodes said that
+    did not answer."""
 
     def __init__(self) -> None:
-        self.events = self.read_back = self.bytes = self.rounds = self.lost = self.failures = 0
+        self.events = self.read_back = self.repeated = self.bytes = self.rounds = self.lost = self.failures = 0
         self.too_many = False
         self.problems: dict[str, str] = {}
 

@@ -44,14 +44,13 @@ class Gap:
 
 
 Put = Callable[[Any, Past], Any]
+Points = dict[tuple[str, str, int], int]  # by node, channel and number of a source: the last event before a change
 
 
-def read_gap(gap: Gap, peer: Peer, channel: Any, interest: Interest, since: int, put: Put) -> None:
+def read_gap(gap: Gap, peer: Peer, channel: Any, interest: Interest, since: int, points: Points, put: Put) -> None:
     """Read back what a node's sources of a channel have, from a time on up to where they were asked for it anyway."""
-    asked = peer.asked.get(channel.name)
     for ad in [ad for ad in peer.sources if ad.channel == channel.name and not ad.origin]:
-        source = peer.remote_sources.get(ad.sid)
-        upto = max(0 if source is None else source.seq, 0 if asked is None else asked.points.get(ad.sid, 0))
+        upto = points.get((peer.id, channel.name, ad.sid), 0)
         question = Past(
             channel.name, ad.name, ad.sid, upto, None, since, interest.dumps(), pack_params(interest.params)
         )
