@@ -62,7 +62,7 @@ class Explanation:
     def memory(self) -> int:
         """Bytes at most, by its limits, beside the events themselves."""
         limits, it = self.pattern.model.limits, self.plan
-        held = limits.memory if it.engine == "shared" else limits.runs * it.per_run
+        held = limits.memory if it.engine in ("shared", "linked") else limits.runs * it.per_run
         return held + limits.partitions * it.per_partition
 
     @property
@@ -89,7 +89,7 @@ class Explanation:
             f"conditions: estimated {cost.estimated:,} and at worst {cost.worst:,} operations an event, of "
             f"{limits.worst:,} that are allowed"
         )
-        each = "taken event" if it.engine == "shared" else "partial match"
+        each = "taken event" if it.engine in ("shared", "linked") else "partial match"
         yield f"memory: {it.per_partition:,} bytes a partition and {it.per_run:,} bytes a {each}; {it.limit}"
         yield f"so at most {self.memory:,} bytes beside the events; what is beyond is given up, the oldest first"
 

@@ -12,6 +12,7 @@ from headwater.patterns.automaton import Automaton, automaton
 from headwater.patterns.engine import dag, runs
 from headwater.patterns.engine.index import index_of
 from headwater.patterns.engine.layout import LISTS
+from headwater.patterns.engine.linked import links_of
 from headwater.patterns.engine.separate import can_separate
 from headwater.patterns.engine.shared import can_share
 from headwater.patterns.engine.tapes import Unsupported, registers
@@ -38,7 +39,7 @@ class Plan:
             f"engine     {self.engine}: {self.why}",
             f"a row      {self.row}",
             f"memory     {self.per_partition} bytes a partition, {self.per_run} bytes a "
-            f"{'taken event' if self.engine == 'shared' else 'run'}; {self.limit}",
+            f"{'taken event' if self.engine in ('shared', 'linked') else 'run'}; {self.limit}",
             "automaton",
         ]
         return "\n".join([*lines, *(f"    {line}" for line in self.automaton.show().split("\n"))])
@@ -62,6 +63,19 @@ def plan(pattern: model.Pattern) -> Plan:
             (LISTS + len(states)) * WORD,
             dag.NODE * WORD,
             f"at most {limits.memory:,} bytes of taken events and {limits.partitions:,} partitions",
+            it,
+        )
+    if links_of(pattern, it) is not None:
+        states = it.states
+        assert states is not None
+        return Plan(
+            "linked",
+            "elements that are not next to each other have a value in common: the runs of one value are found by it",
+            f"looks at {len(states) - 1} states at most, once more for each row without that value since it was last "
+            "there; a match costs its events",
+            (LISTS + len(states)) * WORD,
+            dag.NODE * WORD,
+            f"at most {limits.memory:,} bytes of taken events and {limits.partitions:,} values at a time",
             it,
         )
     each = f"goes through the runs that are open in its partition, at most {limits.runs_per_partition:,}"

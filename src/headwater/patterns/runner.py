@@ -32,6 +32,7 @@ from headwater.patterns.automaton import Automaton, automaton
 from headwater.patterns.engine import layout as at_
 from headwater.patterns.engine.apart import ApartEngine
 from headwater.patterns.engine.found import Found
+from headwater.patterns.engine.linked import LinkedEngine, links_of
 from headwater.patterns.engine.partitioned import signed, window_of
 from headwater.patterns.engine.separate import SeparateEngine, can_separate
 from headwater.patterns.engine.shared import SharedEngine, can_share
@@ -43,7 +44,7 @@ from headwater.patterns.record_reading import AMONG, HEAD, KEYED, TIMED, Reading
 from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN
 
 KIND = "pattern"
-EngineName = Literal["shared", "separate", "apart"]
+EngineName = Literal["shared", "linked", "separate", "apart"]
 HELD = 1 << 18  # events; from here on, and whenever they have doubled, those that no run holds are let go
 READ = 1 << 12  # events whose fields are at hand
 DOUBTS = 1_024  # rows that came too late to be waited for, of which the times are kept
@@ -729,8 +730,10 @@ def engine_for(
     ExecutionError say why it cannot."""
     if name in (None, "shared") and can_share(pattern, automaton):
         return SharedEngine(pattern, automaton, mode)
-    if name == "shared":
-        raise ExecutionError("expected a pattern whose runs can be shared, found another")
+    if name in (None, "linked") and links_of(pattern, automaton) is not None:
+        return LinkedEngine(pattern, automaton, mode)
+    if name in ("shared", "linked"):
+        raise ExecutionError(f"expected a pattern whose runs can be {name}, found another")
     if name in (None, "separate") and can_separate(pattern, automaton):
         try:
             return SeparateEngine(pattern, automaton, registers(pattern), mode)

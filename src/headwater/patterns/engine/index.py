@@ -140,6 +140,18 @@ class Index:
         for row in waiting:
             row[columns] = np.searchsorted(kept, row[columns])
 
+    def renumber(self, words: Any, places: list[int], waiting: Any) -> None:
+        """Let go of texts that are neither in these columns of words nor in rows that wait; all get new numbers."""
+        columns = [2 * at for at, column in enumerate(self.columns) if column.type in (TEXT, BYTES)]
+        if not columns:
+            return
+        kept = np.unique(np.concatenate([words[:, places].reshape(-1), *(row[columns] for row in waiting)]))
+        texts = list(self.texts)
+        self.texts = {texts[number]: at for at, number in enumerate(kept.tolist()) if 0 <= number < len(texts)}
+        words[:, places] = np.searchsorted(kept, words[:, places])
+        for row in waiting:
+            row[columns] = np.searchsorted(kept, row[columns])
+
 
 def ordered(floats: Any) -> Any:
     """Doubles as words with their order; -0.0 is 0.0."""
@@ -204,6 +216,19 @@ def _of_condition(pattern: model.Pattern, condition: model.Condition) -> tuple[i
     if one == second:
         return second, _TURNED[test.op], other, right, left
     return second, test.op, one, left, right
+
+
+def equalities(pattern: model.Pattern) -> list[tuple[int, int, Column, Column]] | None:
+    """The conditions between elements, where all say that two values are equal: the element that is asked, the other
+    one, its column, the own one."""
+    found = []
+    for condition in pattern.conditions:
+        it = _of_condition(pattern, condition)
+        if it is None or it[1] != "eq":
+            return None
+        second, _, first, before, now = it
+        found.append((second, first, before, now))
+    return found
 
 
 def _side(pattern: model.Pattern, views: dict[str, model.View], e: Expr) -> tuple[int, Column] | None:
@@ -274,4 +299,4 @@ def _orderly(state: State, first: int, arrivals: Mapping[int, set[int]]) -> bool
     return set(state.skips) <= {state.number, NOWHERE}
 
 
-__all__ = ["Index", "compared", "index_of"]
+__all__ = ["Column", "Index", "compared", "equalities", "index_of"]

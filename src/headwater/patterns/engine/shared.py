@@ -28,12 +28,17 @@ BRIEF_OUT = 1 << 14  # words; writing out so many takes less than changing threa
 
 def can_share(pattern: model.Pattern, automaton: Automaton) -> bool:
     """Whether the shared engine can run a pattern."""
+    return is_shareable(pattern, automaton) and index_of(pattern, automaton) is not None
+
+
+def is_shareable(pattern: model.Pattern, automaton: Automaton) -> bool:
+    """Whether runs in one state could be one, but for conditions between elements."""
     if pattern.after.rule != "no skip" or not pattern.reuse:
         return False
     states = automaton.states
-    if states is None or len(states) > MAX_STATES or sum(len(state.entries) for state in states) > MAX_ENTRIES:
+    if states is None or len(states) > MAX_STATES:
         return False
-    return index_of(pattern, automaton) is not None
+    return sum(len(state.entries) for state in states) <= MAX_ENTRIES
 
 
 class SharedEngine(Partitioned):
@@ -41,7 +46,7 @@ class SharedEngine(Partitioned):
 
     name = "shared"
     idling, taking = dag.idle, dag.one
-    modules = partitions.__name__, dag.__name__
+    modules: tuple[str, ...] = (partitions.__name__, dag.__name__)
     every = True  # match is taken
 
     def __init__(self, pattern: model.Pattern, automaton: Automaton, mode: Mode = "compiled") -> None:
@@ -49,8 +54,7 @@ class SharedEngine(Partitioned):
         assert states is not None
         super().__init__(pattern, automaton, at.LISTS + len(states), mode)
         control = self.memory["control"]
-        index = index_of(pattern, automaton)
-        assert index is not None
+        index = self._index(pattern, automaton)
         self.registers: Index = index
         self.elements = len(automaton.elements)
         entries = sum(len(state.entries) for state in states)
@@ -71,6 +75,12 @@ class SharedEngine(Partitioned):
             self.memory[name] = np.zeros(int(size), np.int64)
         self.memory["automaton"] = table_of(states, index)
         self._rooms()
+
+    def _index(self, pattern: model.Pattern, automaton: Automaton) -> Index:
+        """What is remembered of rows."""
+        index = index_of(pattern, automaton)
+        assert index is not None
+        return index
 
     def _rooms(self) -> None:
         memory, control = self.memory, self.memory["control"]
