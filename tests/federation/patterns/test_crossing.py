@@ -11,7 +11,7 @@ import pytest
 
 from headwater import Config, Node
 from headwater.federation.security.policy import Allow, Deny, Verdict
-from headwater.federation.wire.past_requests import Past, PastPage
+from headwater.federation.wire.past_requests import Past, PastPage, PastPart
 from headwater.federation.wire.requests import Accepted
 from headwater.network import Network
 from headwater.security import Security
@@ -251,21 +251,29 @@ def answer_past(node: Node, answer: Callable[[Past], Any]) -> None:
     assert node._engine is not None
     known = node._engine.requests._known
     decode, honest = known["Past"]
-    known["Past"] = decode, lambda caller, asked: answer(asked) if asked.source else honest(caller, asked)
+    known["Past"] = decode, lambda caller, asked: answer(asked) if asked.sources else honest(caller, asked)
+
+
+def page(asked: Past, off: int, *events: Any) -> PastPage:
+    """Of the first source, up to a number that is off by so many."""
+    return PastPage(True, [PastPart(asked.sources[0].sid, max(0, asked.sources[0].upto + off), *events)])
 
 
 @pytest.mark.parametrize(
     ("answer", "offence"),
     [
-        (lambda asked: PastPage(True, asked.upto + 1), True),
-        (lambda asked: PastPage(True, asked.after or 0), True),
-        (lambda asked: PastPage(True, asked.upto, [1], [asked.since], []), True),
-        (lambda asked: PastPage(True, asked.upto, [1], [asked.since], [b"nonsense"]), True),
-        (lambda asked: PastPage(True, asked.upto, [2, 1], [asked.since] * 2, [b"", b""]), True),
-        (lambda asked: PastPage(True, asked.upto, [1], [1], [b""]), True),
+        (lambda asked: PastPage(True), True),
+        (lambda asked: page(asked, 1), True),
+        (lambda asked: page(asked, -asked.sources[0].upto), True),
+        (lambda asked: page(asked, 0, [1], [asked.since], []), True),
+        (lambda asked: page(asked, 0, [1], [asked.since], [b"nonsense"]), True),
+        (lambda asked: page(asked, 0, [2, 1], [asked.since] * 2, [b"", b""]), True),
+        (lambda asked: page(asked, 0, [1], [1], [b""]), True),
+        (lambda asked: PastPage(True, page(asked, 0).parts * 2), True),
+        (lambda asked: PastPage(True, [PastPart(asked.sources[0].sid, asked.sources[0].upto, error="odd")]), False),
         (lambda asked: Accepted(error="not today"), False),
     ],
-    ids=["beyond", "stands still", "half", "nonsense", "backwards", "older", "refused"],
+    ids=["none", "beyond", "backwards", "half", "nonsense", "no order", "older", "twice", "of none", "refused"],
 )
 def test_a_node_that_answers_half_keeps_nobody_waiting(
     make: Nodes, answer: Callable[[Past], Any], offence: bool

@@ -10,9 +10,17 @@ import pytest
 from headwater import Config, Interest, Node
 from headwater.channel.backlog.contract import Backlog
 from headwater.errors import FederationError
-from headwater.federation.patterns.past import FIRST_LOOK, beginning, read_page
+from headwater.federation.patterns.past import FIRST_LOOK, Room, beginning, read_part
 from headwater.federation.security.policy import Allow, Deny, Restrict, Verdict
-from headwater.federation.wire.past_requests import PAGE_BYTES, PAGE_EVENTS, READ_EVENTS, Past, PastPage
+from headwater.federation.wire.past_requests import (
+    PAGE_BYTES,
+    PAGE_EVENTS,
+    READ_EVENTS,
+    Past,
+    PastOf,
+    PastPage,
+    PastPart,
+)
 from headwater.federation.wire.requests import pack_params
 from headwater.network import Network
 from headwater.security import Security
@@ -75,19 +83,24 @@ def pair(make: Nodes, policy: Rights | None = None, history: int = 1000) -> tupl
 
 
 def asked(source: Any, interest: Interest = SOME, **more: Any) -> Past:
-    more = {"upto": source.seq, "after": 0, **more}
-    return Past(CHANNEL, "door", source.number, program=interest.dumps(), params=pack_params(interest.params), **more)
+    wanted = PastOf("door", source.number, more.get("upto", source.seq), more.get("after", 0))
+    return Past(CHANNEL, [wanted], more.get("since", 0), interest.dumps(), pack_params(interest.params))
+
+
+def only(page: PastPage) -> PastPart:
+    assert page.remembers and len(page.parts) == 1
+    return page.parts[0]
 
 
 def test_what_passes_comes_with_its_number_and_time(make: Nodes) -> None:
     _, source, _, ask = pair(make)
     for n in range(6):
         source.publish(who=("ann", "bob")[n % 2], room=n)
-    page = ask(asked(source, upto=4))
-    assert (page.remembers, page.reached, page.seqs, page.missing) == (True, 4, [1, 3], 0)
+    page = only(ask(asked(source, upto=4)))
+    assert (page.reached, page.seqs, page.missing) == (4, [1, 3], 0)
     type = Interest("true", TYPE).type
     assert [type.decode_raw(record)["room"] for record in page.records] == [0, 2]
-    assert ask(asked(source, since=page.stamps[1], after=None)).seqs == [3, 5]
+    assert only(ask(asked(source, since=page.stamps[1], after=None))).seqs == [3, 5]
     assert ask(Past(CHANNEL)) == PastPage(True)
 
 
@@ -106,7 +119,7 @@ def test_what_a_policy_restricts_stays_restricted(make: Nodes) -> None:
     _, source, _, ask = pair(make, Rights(rooms=True))
     for room in (6, 7, 8):
         source.publish(who="ann", room=room)
-    assert ask(asked(source)).seqs == [2]
+    assert only(ask(asked(source))).seqs == [2]
 
 
 @pytest.mark.parametrize(
@@ -122,26 +135,26 @@ def test_only_filters_are_asked(make: Nodes, interest: Interest, problem: str) -
     with pytest.raises(FederationError, match=problem):
         ask(asked(source, interest))
     with pytest.raises(FederationError):
-        ask(Past(CHANNEL, "door", source.number, 1, 0, program=b"\xc1nonsense"))
-    with pytest.raises(FederationError, match="no source 'door' with the number 99"):
-        ask(Past(CHANNEL, "door", 99, 1, 0, program=interest.dumps() and SOME.dumps(), params=pack_params(SOME.params)))
+        ask(Past(CHANNEL, [PastOf("door", source.number, 1)], program=b"\xc1nonsense"))
+    other = Past(CHANNEL, [PastOf("door", 99, 7)], 0, SOME.dumps(), pack_params(SOME.params))
+    assert "no source 'door' with the number 99" in only(ask(other)).error
 
 
 def test_what_is_gone_is_counted(make: Nodes) -> None:
     lab, source, _, ask = pair(make, history=4)
     for n in range(10):
         source.publish(who="ann", room=n)
-    page = ask(asked(source))
+    page = only(ask(asked(source)))
     assert (page.seqs, page.missing, page.reached) == ([7, 8, 9, 10], 6, 10)
     later = next(iter(lab.channel(CHANNEL).backlog.read("door", 8))).stamps[0]
-    assert ask(asked(source, since=int(later), after=None)).missing == 0
+    assert only(ask(asked(source, since=int(later), after=None))).missing == 0
 
 
 def test_a_node_that_keeps_nothing_says_so(make: Nodes) -> None:
     _, source, _, ask = pair(make, history=0)
     source.publish(who="ann", room=1)
     assert ask(Past(CHANNEL)) == PastPage(False)
-    assert ask(asked(source)) == PastPage(True, 1, missing=1)
+    assert ask(asked(source)) == PastPage(False, [PastPart(source.number, 1, missing=1)])
 
 
 # ── pages ──
@@ -154,13 +167,13 @@ def backlog(events: int, text: str = "x") -> tuple[Node, Backlog]:
     return node, node.channel(CHANNEL).backlog
 
 
-def pages(found: Backlog, upto: int, interest: Interest | None = None) -> Iterator[PastPage]:
+def pages(found: Backlog, upto: int, interest: Interest | None = None) -> Iterator[PastPart]:
     after = 0
     while after < upto:
-        page = read_page(found, Past(CHANNEL, "door", upto=upto, after=after), interest)
-        assert page.reached > after
-        after = page.reached
-        yield page
+        part = read_part(found, PastOf("door", 1, upto, after), 0, interest, Room())
+        assert part.reached > after
+        after = part.reached
+        yield part
 
 
 def test_pages_are_bounded_in_events_bytes_and_work() -> None:
@@ -173,6 +186,20 @@ def test_pages_are_bounded_in_events_bytes_and_work() -> None:
     node, found = backlog(9, "y" * (PAGE_BYTES // 4))
     with node:
         assert [page.seqs for page in pages(found, 9)] == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+
+
+def test_a_page_has_what_fits_of_several_sources(make: Nodes) -> None:
+    lab, first, _, ask = pair(make)
+    second = lab.channel(CHANNEL, TYPE).source("window")
+    for n in range(3):
+        first.publish(who="ann" * (PAGE_BYTES // 8), room=n)
+        second.publish(who="ann", room=n)
+    every = Interest("room >= 0", TYPE)
+    wanted = [PastOf("door", first.number, 3), PastOf("window", second.number, 3)]
+    page = ask(Past(CHANNEL, wanted, 0, every.dumps()))
+    assert [(part.sid, part.reached, part.seqs) for part in page.parts] == [(first.number, 2, [1, 2])]
+    page = ask(Past(CHANNEL, [PastOf("door", first.number, 3, 2), wanted[1]], 0, every.dumps()))
+    assert [(part.reached, part.seqs) for part in page.parts] == [(3, [3]), (3, [1, 2, 3])]
 
 
 def test_the_beginning_is_looked_for_from_the_end() -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from headwater.channel.queues.forms import fitting
-from headwater.errors import FederationError, FrameError, HeadwaterError
+from headwater.errors import ClosedError, FederationError, FrameError, HeadwaterError
 from headwater.federation.arrive.record_check import check_of
-from headwater.federation.wire.past_requests import Past, PastPage
+from headwater.federation.wire.past_requests import MAX_SOURCES, Past, PastOf, PastPage, PastPart
 from headwater.federation.wire.requests import pack_params, unpack_type
 
 if TYPE_CHECKING:
@@ -49,60 +49,71 @@ Points = dict[tuple[str, str, int], int]  # by node, channel and number of a sou
 
 def read_gap(gap: Gap, peer: Peer, channel: Any, interest: Interest, since: int, points: Points, put: Put) -> None:
     """Read back what a node's sources of a channel have, from a time on up to where they were asked for it anyway."""
+    names: dict[int, str] = {}
+    wanted: list[PastOf] = []
     for ad in [ad for ad in peer.sources if ad.channel == channel.name and not ad.origin]:
         upto = points.get((peer.id, channel.name, ad.sid), 0)
-        question = Past(
-            channel.name, ad.name, ad.sid, upto, None, since, interest.dumps(), pack_params(interest.params)
-        )
-        if not upto:
-            continue
-        try:
-            for page, records in _pages(peer, channel, question, put):
-                gap.lost += page.missing
-                gap.events += [
-                    Missed(channel.name, ad.name, peer.name, seq, stamp, record)
-                    for seq, stamp, record in zip(page.seqs, page.stamps, records, strict=True)
-                ]
-        except FrameError as error:  # it is not what a node of ours says
-            gap.offences.append((peer.id, str(error)))
-            gap.lost += 1
-            gap.problems[peer.name] = str(error)
-        except HeadwaterError as error:
-            gap.lost += 1
-            gap.problems[peer.name] = str(error)
+        if upto:
+            names[ad.sid] = ad.name
+            wanted.append(PastOf(ad.name, ad.sid, upto))
+    question = Past(channel.name, wanted, since, interest.dumps(), pack_params(interest.params))
+    try:
+        for part, records in _parts(peer, channel, question, put) if wanted else ():
+            gap.lost += part.missing + bool(part.error)
+            if part.error:
+                gap.problems[peer.name] = part.error
+            gap.events += [
+                Missed(channel.name, names[part.sid], peer.name, seq, stamp, record)
+                for seq, stamp, record in zip(part.seqs, part.stamps, records, strict=True)
+            ]
+    except FrameError as error:  # it is not what a node of ours says
+        gap.offences.append((peer.id, str(error)))
+        gap.lost += 1
+        gap.problems[peer.name] = str(error)
+    except ClosedError:
+        raise
+    except HeadwaterError as error:
+        gap.lost += 1
+        gap.problems[peer.name] = str(error)
 
 
-def _pages(peer: Peer, channel: Any, question: Past, put: Put) -> Iterator[tuple[PastPage, list[bytes]]]:
-    """Page by page, each checked; FrameError if a node says what cannot be."""
+def _parts(peer: Peer, channel: Any, question: Past, put: Put) -> Iterator[tuple[PastPart, list[bytes]]]:
+    """Part by part, each checked, until all sources were read; FrameError if a node says what cannot be."""
     convert = _converter(peer, channel)
-    after, read = -1, 0
-    while True:
-        page: PastPage = put(peer, question)
-        _check(page, question, after)
-        read += len(page.seqs)
-        if read > MOST_EVENTS:
-            raise FederationError(f"expected at most {MOST_EVENTS:,} events of {question.source}, found more")
-        yield page, convert(page.records)
-        after = page.reached
-        if after >= question.upto:
-            return
-        question = replace(question, after=after)
+    left, read = question.sources, 0
+    while left:
+        page: PastPage = put(peer, replace(question, sources=left[:MAX_SOURCES]))
+        if not page.parts:
+            raise FrameError(f"expected events of {left[0].source}, or that there are none, found nothing")
+        left = list(left)
+        for part in page.parts:
+            if not left:
+                raise FrameError("expected the sources that were asked for, found more")
+            asked = left.pop(0)
+            _check(part, asked, question.since)
+            read += len(part.seqs)
+            if read > MOST_EVENTS:
+                raise FederationError(f"expected at most {MOST_EVENTS:,} events in a gap, found more")
+            yield part, convert(part.records)
+            if part.reached < asked.upto:
+                left.insert(0, replace(asked, after=part.reached))
+                break
 
 
-def _check(page: PastPage, question: Past, after: int) -> None:
-    """That a page goes on from the one before, and has what was asked for."""
-    first = -1 if after < 0 else after
-    if not len(page.seqs) == len(page.stamps) == len(page.records):
-        raise FrameError(f"expected a number, a time and a record for each event of {question.source}, found others")
-    if page.reached <= first or page.reached > question.upto:
-        raise FrameError(f"expected a page of {question.source} after {first}, found one up to {page.reached}")
-    numbers = [first, *page.seqs]
-    if any(one >= other for one, other in zip(numbers, page.seqs, strict=False)) or (
-        page.seqs and page.seqs[-1] > page.reached
+def _check(part: PastPart, asked: PastOf, since: int) -> None:
+    """That it is of the source that was asked for, goes on from where it was, and has what was wanted."""
+    first = -1 if asked.after is None else asked.after
+    if part.sid != asked.sid or not len(part.seqs) == len(part.stamps) == len(part.records):
+        raise FrameError(f"expected a number, a time and a record for each event of {asked.source}, found others")
+    if part.reached <= first or part.reached > asked.upto:
+        raise FrameError(f"expected events of {asked.source} after {first}, found some up to {part.reached}")
+    numbers = [first, *part.seqs]
+    if any(one >= other for one, other in zip(numbers, part.seqs, strict=False)) or (
+        part.seqs and part.seqs[-1] > part.reached
     ):
-        raise FrameError(f"expected ascending numbers of {question.source} up to {page.reached}, found {page.seqs[:8]}")
-    if any(stamp < question.since for stamp in page.stamps):
-        raise FrameError(f"expected events of {question.source} since {question.since}, found older ones")
+        raise FrameError(f"expected ascending numbers of {asked.source} up to {part.reached}, found {part.seqs[:8]}")
+    if any(stamp < since for stamp in part.stamps):
+        raise FrameError(f"expected events of {asked.source} since {since}, found older ones")
 
 
 def _converter(peer: Peer, channel: Any) -> Callable[[list[bytes]], list[bytes]]:

@@ -8,12 +8,22 @@ at most, and so many are in it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterError
 from headwater.federation.control_events import owns
 from headwater.federation.interests.admission import Granting, Refused
-from headwater.federation.wire.past_requests import PAGE_BYTES, PAGE_EVENTS, READ_EVENTS, Past, PastPage
+from headwater.federation.wire.past_requests import (
+    PAGE_BYTES,
+    PAGE_EVENTS,
+    READ_EVENTS,
+    Past,
+    PastOf,
+    PastPage,
+    PastPart,
+)
 from headwater.federation.wire.requests import Accepted, Wish
 
 if TYPE_CHECKING:
@@ -40,15 +50,24 @@ class PastReader:
         if channel is None or not decision:  # who may not know of a channel does not learn whether there is one
             return Accepted(error=f"not allowed, or no channel: {request.channel!r}")
         try:
-            interest = self._granted(caller, channel, request) if request.source or request.program else None
+            interest = self._granted(caller, channel, request) if request.sources or request.program else None
         except (Refused, HeadwaterError) as error:
             return Accepted(error=str(error))
-        if not request.source:
-            return PastPage(channel.backlog.remembers)
-        source = channel.sources.get(request.source)
-        if source is None or not source.local or source.number != request.sid:
-            return Accepted(error=f"no source {request.source!r} with the number {request.sid} in {request.channel!r}")
-        return read_page(channel.backlog, request, interest)
+        return PastPage(channel.backlog.remembers, list(self._parts(channel, request, interest)))
+
+    def _parts(self, channel: Channel, request: Past, interest: Interest | None) -> Iterator[PastPart]:
+        """Of the first sources, as many as fit into a page."""
+        room = Room()
+        for wanted in request.sources:
+            source = channel.sources.get(wanted.source)
+            if source is None or not source.local or source.number != wanted.sid:
+                why = f"no source {wanted.source!r} with the number {wanted.sid} in {request.channel!r}"
+                yield PastPart(wanted.sid, wanted.upto, error=why)
+                continue
+            part = read_part(channel.backlog, wanted, request.since, interest, room)
+            yield part
+            if room.full or part.reached < wanted.upto:
+                return
 
     def _channel(self, name: str) -> Channel | None:
         if owns(name):
@@ -67,38 +86,59 @@ class PastReader:
         return granted
 
 
-def read_page(backlog: Backlog, request: Past, interest: Interest | None) -> PastPage:
-    """What a backlog has of it, as much as fits into a page."""
-    upto = min(request.upto, backlog.last(request.source))
-    after = request.after
+@dataclass
+class Room:
+    """What a page may still take."""
+
+    events: int = PAGE_EVENTS
+    size: int = PAGE_BYTES  # bytes
+    reads: int = READ_EVENTS  # events that may be judged for it
+
+    @property
+    def full(self) -> bool:
+        return self.events <= 0 or self.size <= 0 or self.reads <= 0
+
+    def takes(self, record: bytes) -> bool:
+        """Whether there is room for a record: for the first one there always is."""
+        fits = self.events == PAGE_EVENTS or (self.events > 0 and len(record) <= self.size)
+        if fits:
+            self.events -= 1
+            self.size -= len(record)
+        return fits
+
+
+def read_part(backlog: Backlog, wanted: PastOf, since: int, interest: Interest | None, room: Room) -> PastPart:
+    """What a backlog has of one source, as much as there is room for."""
+    upto = min(wanted.upto, backlog.last(wanted.source))
+    after = wanted.after
     if after is None:
-        after = beginning(backlog, request.source, request.since, upto)
-    end = min(upto, after + READ_EVENTS)
-    reading = backlog.read(request.source, after, end, interest)
-    missing = _missing(backlog, request, reading.gap)
+        after = beginning(backlog, wanted.source, since, upto)
+    end = min(upto, after + room.reads)
+    room.reads -= max(0, end - after)
+    reading = backlog.read(wanted.source, after, end, interest)
+    missing = _missing(backlog, wanted.source, since, reading.gap)
     seqs: list[int] = []
     stamps: list[int] = []
     records: list[bytes] = []
-    size = 0
     for stretch in reading:
         for seq, stamp, record in stretch.events():
-            if stamp < request.since:
+            if stamp < since:
                 continue
-            if seqs and (len(seqs) == PAGE_EVENTS or size + len(record) > PAGE_BYTES):
-                return PastPage(True, seqs[-1], seqs, stamps, records, missing)
+            if not room.takes(record):
+                reached = seqs[-1] if seqs else max(after, seq - 1)
+                return PastPart(wanted.sid, reached, seqs, stamps, records, missing)
             seqs.append(seq)
             stamps.append(stamp)
             records.append(bytes(record))
-            size += len(record)
-    return PastPage(True, end if end < upto else request.upto, seqs, stamps, records, missing)
+    return PastPart(wanted.sid, end if end < upto else wanted.upto, seqs, stamps, records, missing)
 
 
-def _missing(backlog: Backlog, request: Past, gap: tuple[int, int] | None) -> int:
+def _missing(backlog: Backlog, source: str, since: int, gap: tuple[int, int] | None) -> int:
     """How many of the events that are wanted are gone: none, if what comes after them is older than those."""
     if gap is None:
         return 0
-    first = next(iter(backlog.read(request.source, gap[1], gap[1] + 1)), None)
-    if first is not None and len(first) and int(first.stamps[0]) < request.since:
+    first = next(iter(backlog.read(source, gap[1], gap[1] + 1)), None)
+    if first is not None and len(first) and int(first.stamps[0]) < since:
         return 0
     return gap[1] - gap[0] + 1
 
@@ -119,4 +159,4 @@ def beginning(backlog: Backlog, source: str, since: int, upto: int) -> int:
     return 0
 
 
-__all__ = ["PastReader", "beginning", "read_page"]
+__all__ = ["PastReader", "Room", "beginning", "read_part"]
