@@ -28,6 +28,7 @@ from headwater import Event, Interest, Log, State, Subscription, i32, i64, u32
 from headwater.channel.options.delivery import BestEffort, Reliable
 from headwater.federation.network import Network
 from headwater.federation.node import Node
+from headwater.patterns.pattern import Pattern
 
 GUARD = 240.0
 PAUSE = 0.004  # seconds between two bursts of a flow
@@ -144,6 +145,7 @@ class Worker:
         self.sinks: dict[str, Any] = {}
         self.flows: dict[str, Flow] = {}
         self.sources: dict[str, Any] = {}
+        self.patterns: dict[str, Any] = {}
 
     # ── the node ──
 
@@ -363,6 +365,28 @@ class Worker:
 
     def cancel(self, name: str) -> Any:
         self.sinks[name].subscription.cancel()
+        return True
+
+    # ── patterns over counts ──
+
+    def pattern(self, name: str, text: str, at: str | None = None) -> Any:
+        """A named pattern; its matches have `maker` and `n`."""
+        self.node.channel("test.count", Count)
+        self.patterns[name] = self.node.pattern(name, text, at=at)
+        return True
+
+    def keep(self, name: str) -> Any:
+        """Have its state written, and wait until it is."""
+        made = self.patterns[name].local
+        before = made.keeping()["written"]
+        made.keep()
+        return self.node.until(lambda: made.keeping()["written"] != before, GUARD)
+
+    def matches(self, name: str, text: str, path: str, durable: bool = True) -> Any:
+        """A sink of its matches, here or elsewhere."""
+        sink = self.sinks[name] = Sink(path)
+        channel = self.node.channel(name, Pattern(text, {"test.count": Count}).output)
+        sink.subscription = channel.subscribe(sink, name=f"{name} sink", delivery=Reliable(durable=durable))
         return True
 
     def wishes(self, channel: str, timeout: float = GUARD, wanted: int | None = None) -> Any:

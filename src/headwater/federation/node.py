@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from os import PathLike
 from time import monotonic
 from typing import TYPE_CHECKING, Any, overload
@@ -21,9 +22,10 @@ from headwater.channel.services import Service
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.channel.time.clock import Clock
-from headwater.errors import ChannelError, ConfigError, ConfigProblem
+from headwater.errors import ChannelError, ConfigError, ConfigProblem, FederationError
 from headwater.extras import require
 from headwater.federation.order.sequencers import Sequencers
+from headwater.federation.patterns.placement import Placements
 from headwater.federation.patterns.service import PatternService
 from headwater.federation.patterns.sources import is_gone
 from headwater.store import NodeState
@@ -33,14 +35,18 @@ if TYPE_CHECKING:
     import builtins
 
     from headwater.channel.options.subscribe import Asked, Options
+    from headwater.channel.patterns.operator import PatternOrder
+    from headwater.channel.patterns.subscription import NamedPattern
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.federation.engine import Engine
     from headwater.federation.logs.server import LogReads
     from headwater.federation.network import Network
     from headwater.federation.order.contract import Federated
     from headwater.federation.order.sequencer import Sequencer
+    from headwater.federation.patterns.placed import PlacedPattern
     from headwater.federation.report import FederationReport, RemoteCounts
     from headwater.federation.security.settings import Security
+    from headwater.patterns.model import Limits
     from headwater.types import EventType
 
 READY_SECONDS = 10.0  # seconds
@@ -67,6 +73,7 @@ class Node(LocalNode):
     """
 
     _engine: Engine | None = None  # of a node that has a network
+    _placements: Placements | None = None
 
     def __init__(
         self,
@@ -103,6 +110,8 @@ class Node(LocalNode):
             engine.requests.register_all(each for service in self.services for each in service.requests())
             self.services.add(engine.control)
             self._patterns = self.services.add(PatternService(self, engine.context, engine.peers))
+            in_force = partial(engine.requester.settled, barriers=True)
+            self._placements = Placements(engine.context, engine.peers, engine.dialogue, in_force, self._patterns)
             if self._logs is not None:
                 own = OwnLogs(self._logs.settings.folder, self._logs.node)
                 self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))
@@ -210,6 +219,26 @@ class Node(LocalNode):
         return self._sequencers.sequence(self.channel(channel) if isinstance(channel, str) else channel)
 
     # ── patterns ──
+
+    def pattern(  # type: ignore[override]
+        self,
+        name: str,
+        pattern: Any,
+        *,
+        to: str | Channel | None = None,
+        params: Mapping[str, Any] | None = None,
+        aliases: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        order: PatternOrder = "time",
+        at: str | None = None,
+    ) -> NamedPattern | PlacedPattern:
+        """As at any node. In a federation it has one home: the node that all its sources are at, or this one, or the
+        one that `at` names."""
+        if self._placements is None:
+            if at not in (None, self.name):
+                raise FederationError(f"pattern {name!r}: at: expected this node, which has no network, found {at!r}")
+            return super().pattern(name, pattern, to=to, params=params, aliases=aliases, limits=limits, order=order)
+        return self._placements.make(name, pattern, to, params, aliases, limits, order, at)
 
     def _is_gone(self, position_key: str) -> bool:
         """As far as the node it was at has said; one that is away may come back with it."""

@@ -100,6 +100,7 @@ class PatternStage:
         self.seen: Look | None = None  # as it was last
         self._run = 0  # a changed pattern is another run
         self._deferred: list[Any] = []  # what came for the run that is about to begin
+        self.stopped = False  # another one goes on from here
         self.patient_until = -inf  # by the node's clock: before, everybody is waited for
 
     # ── in ──
@@ -136,8 +137,8 @@ class PatternStage:
 
     def offer(self, item: Any) -> None:
         """What waited in the mailbox."""
-        batch = self._take(item)
-        if batch is None and self.mailbox.items:
+        batch = None if self.stopped else self._take(item)
+        if self.stopped or (batch is None and self.mailbox.items):
             return  # who offers that looks
         look = self.seen = self.watermark.look()
         while (more := self.mailbox.pop()) is not None:

@@ -281,7 +281,7 @@ class NamedPattern(Matching[Any]):
 
         def take() -> None:
             found.append(keeping.state(self._stage.operator))
-            self._stage.mailbox.hold()  # what comes now is for the other one
+            self._stage.stopped = True  # what comes now is for the other one
 
         self._in_turn(take, timeout)
         self.close(forget=True)
