@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 
 from headwater.logs import LogFiles
@@ -27,6 +28,13 @@ def seen(path: Path) -> list[tuple[str, int, int]]:
     """Maker, number, and whether it may have come before."""
     lines = [line.split() for line in path.read_text().splitlines()]
     return [(maker, int(n), int(again)) for _, _, maker, n, _, again in lines]
+
+
+def doubles(path: Path) -> list[str]:
+    """The lines of what came more than once."""
+    lines = path.read_text().splitlines()
+    counts = Counter(" ".join(line.split()[2:4]) for line in lines)
+    return [f"{at}: {line}" for at, line in enumerate(lines) if counts[" ".join(line.split()[2:4])] > 1]
 
 
 def begin(made: World, name: str) -> None:
@@ -72,7 +80,7 @@ def test_every_match_comes_once_through_kills_of_either_side() -> None:
             made[name]("close")
         came = seen(Path(made.path("desk.log")))
         sure = [(maker, n) for maker, n, again in came if not again]
-        assert len(set(sure)) == len(sure)
+        assert len(set(sure)) == len(sure), doubles(Path(made.path("desk.log")))
         first = min(n for maker, n, _ in came if maker == "m1")
         there = {(maker, n) for maker, n in expected(Path(made.path("events"))) if maker != "m1" or n >= first}
         assert {(maker, n) for maker, n, _ in came} == there

@@ -51,6 +51,8 @@ class KeptPattern(NamedPattern):
         self._timer: Any = None
         self._reached: dict[str, int] | None = None  # where own sources were when it was asked to keep its state
         self._settings = self.node.config.patterns
+        self._waits_until = self.node.clock.now() + self._settings.wait  # for sources that it was with
+        self._stage.watermark.patient = self._settings.wait
         self._hold_back("start")
         for key in self._absent:
             self._hold_back(key)
@@ -66,6 +68,7 @@ class KeptPattern(NamedPattern):
         others = self._keeping.of_others(operator.positions)
         self._progress = PatternProgress(self, others)
         self._heard = set(operator.positions)
+        self._came = dict(self._keeping.floor)  # of each source, the last event
         self._absent = set() if self._awaiting is not None else set(others)
 
     def go_on(self, state: bytes | None) -> None:
@@ -136,18 +139,20 @@ class KeptPattern(NamedPattern):
 
     def _take_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
         first, last = int(chunk.seqs[0]), int(chunk.seqs[-1])
+        floor = self._came.get(_key(chunk.source), 0)
         if not self._is_new(attachment, chunk, first, last):
             return
-        floor = self._keeping.floor.get(_key(chunk.source), 0)
         if first <= floor:
             chunk = chunk.part(int(chunk.seqs.searchsorted(floor, "right")), len(chunk))
         super()._accept_chunk(attachment, chunk, ready)
 
     def _is_new(self, attachment: Attachment, letter: Any, first: int, last: int) -> bool:
-        """Whether something of it is not in the state that it went on from; under the lock of its source."""
+        """Whether something of it has not come before, or is not in the state that it went on from: after a node was
+        started again, sources send what it may have had. Under the lock of its source."""
         key = _key(letter.source)
-        if last <= self._keeping.floor.get(key, 0):
+        if last <= self._came.get(key, 0):
             return False
+        self._came[key] = last
         if key not in self._heard:
             self._heard.add(key)
             if letter.source.local:
@@ -249,8 +254,9 @@ class KeptPattern(NamedPattern):
             for source in list(getattr(asked.target, "sources", {}).values())
             if not source.local
         }
+        late = self.node.clock.now() > self._waits_until
         for key in list(self._absent):
-            if key in there or self.node._is_gone(key):
+            if key in there or late or self.node._is_gone(key):
                 self._absent.discard(key)
                 self._stage.watermark.let_go(key)
                 self._stage.nudge()

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from headwater.channel.queues.position_keys import LOGGED
 from headwater.patterns.events import source_id
 from headwater.patterns.runner import FOR_EVER, Place, Runner
 
@@ -63,6 +64,10 @@ class _Sources(NamedTuple):
     remote: list[RoutedSource]
     own: list[tuple[str, RoutedSource]]  # with their channel: those whose events say their time
 
+    def away(self) -> list[RoutedSource]:
+        """All of other nodes."""
+        return [*self.remote, *(source for _, source in self.own if not source.local)]
+
 
 class Watermark:
     """Of one pattern's sources. It is looked at by one thread at a time, which holds no lock."""
@@ -74,6 +79,8 @@ class Watermark:
         self._sources = _Sources(-1, [], None, [], [])
         self._latest = 0  # nanoseconds: the latest time that was said to be the present
         self._holds: dict[Any, Place] = {}
+        self.patient = 0.0  # seconds for which sources that are logged, and have left, are waited for
+        self._missing: dict[str, tuple[float, Holder]] = {}  # those, by position key, and since when
         self._heard: tuple[int, float] | None = None  # the latest time that events said of themselves, and when
 
     # ── for those who close gaps ──
@@ -114,6 +121,8 @@ class Watermark:
             holders.append(Holder(sources.first, place, local=True))
         holders += [Holder(source.id, self._promise(source)) for source in sources.remote if not source.closed]
         holders += self._own_times(sources)
+        if self._missing:
+            holders += self._expected()
         present = self._present(here)
         least = min(holders, key=lambda each: each.place, default=None)
         if least is None:  # nobody is there: as far as time has come
@@ -125,9 +134,10 @@ class Watermark:
         return max(self._node._stamp(), self._latest)
 
     def _promise(self, source: RoutedSource) -> Place:
-        if source.promise is None or (source.place is not None and self._subscription._begins(source.place)):
+        promise = getattr(source, "vowed", source.promise)  # of a node that is away: what it had said before
+        if promise is None or (source.place is not None and self._subscription._begins(source.place)):
             return NOWHERE
-        return source.promise // 1000, source_id(source.name, source.node)
+        return promise // 1000, source_id(source.name, source.node)
 
     def _own_times(self, sources: _Sources) -> list[Holder]:
         """What is promised by events that say their own time."""
@@ -171,8 +181,28 @@ class Watermark:
         local = [source for source in others.values() if source.local]
         remote = [source for source in others.values() if not source.local]
         first = min((source_id(source.name, source.node) for source in local), default=None)
-        found = self._sources = _Sources(version, local, first, remote, list(own.values()))
-        return found
+        made = _Sources(version, local, first, remote, list(own.values()))
+        self._miss(found, made)
+        self._sources = made
+        return made
+
+    def _miss(self, before: _Sources, now: _Sources) -> None:
+        """Sources of other nodes that are logged come back with all that they have published, when their node does:
+        what they had promised holds for a while, unless it is known that they do not."""
+        there = {source.position_key for source in now.away()}
+        for source in before.away() if self.patient else ():
+            key = source.position_key or ""
+            if key.startswith(LOGGED) and key not in there:
+                self._missing[key] = self._node.clock.now(), Holder(source.id, self._promise(source))
+        self._missing = {key: found for key, found in self._missing.items() if key not in there}
+
+    def _expected(self) -> list[Holder]:
+        """Those that are still missed."""
+        long_ago = self._node.clock.now() - self.patient
+        for key, (since, _) in list(self._missing.items()):
+            if since <= long_ago or self._node._is_gone(key):
+                del self._missing[key]
+        return [holder for _, holder in self._missing.values()]
 
 
 __all__ = ["NOWHERE", "Holder", "Look", "Watermark"]

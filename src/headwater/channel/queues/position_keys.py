@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+LOGGED = "log/"  # what keys of sources begin with that are logged
+
 
 def logs_of(node: str) -> str:
     """What keys of all sources begin with that a node logs."""
-    return f"log/{quote(node, safe='')}/"
+    return f"{LOGGED}{quote(node, safe='')}/"
 
 
 def prefix_of(node: str, log: str) -> str:
@@ -20,4 +22,4 @@ def key_of(node: str, log: str, source: str) -> str:
     return prefix_of(node, log) + quote(source, safe="")
 
 
-__all__ = ["key_of", "logs_of", "prefix_of"]
+__all__ = ["LOGGED", "key_of", "logs_of", "prefix_of"]

@@ -105,6 +105,7 @@ class RemoteSource(AcknowledgedSource):
         self.over = False  # its node has said that it is no more
         self.track: Track | None = None  # what comes of it from a multicast group
         self.promise: int | None = None  # no later event is older; None while that is not known
+        self.vowed: int | None = None  # the same as it has said itself, for those who wait while its node is away
         self.repeated = 0  # frames that came again
         self.gap = (0, -1)  # on which link, and after which frame, one was missing last
         self.rereads = bool(ad.log) and not ad.origin  # what a sink could not keep can be had again
@@ -137,6 +138,8 @@ class RemoteSource(AcknowledgedSource):
     def promised(self, time: int | None) -> None:
         """How far time has come at the source; None if it is not there any more, and so holds nothing back."""
         self.promise = FOREVER if time is None else max(time, self.promise or 0)
+        if time is not None:
+            self.vowed = max(time, self.vowed or 0)
         self._release()
 
     def passed_by(self, seq: int) -> None:
@@ -271,6 +274,7 @@ class RemoteSource(AcknowledgedSource):
                             accept(letter, ready)
             if records:
                 self.promise = max(self.promise or 0, events.stamps[-1])
+                self.vowed = max(self.vowed or 0, events.stamps[-1])
         dispatch_all(list(dict.fromkeys(ready)))  # handlers, with no lock held
         self._release()
 
@@ -495,6 +499,7 @@ class RemoteSource(AcknowledgedSource):
                 elif rows:
                     self._hand_on_rows(_some(chunk, rows), tag, ready)
             self.promise = max(self.promise or 0, frame.stamp)
+            self.vowed = max(self.vowed or 0, frame.stamp)
         dispatch_all(ready)
         self._release()
 
