@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.patterns.keeping import Keeping, PatternProgress
@@ -18,6 +19,7 @@ from headwater.errors import ClosedError, HeadwaterError, StoreError
 
 if TYPE_CHECKING:
     from headwater.channel.patterns.operator import PatternOperator
+    from headwater.channel.patterns.report import PatternReport
     from headwater.channel.routing.attachment import Attachment
     from headwater.channel.routing.letter import Chunk
     from headwater.channel.routing.route import Ready
@@ -291,6 +293,10 @@ class KeptPattern(NamedPattern):
     def close(self, *, forget: bool = False) -> None:
         """End it, and its source; with `forget`, so that one of this name begins anew."""
         self.cancel(forget=forget)
+
+    def report(self) -> PatternReport:
+        """As of any pattern, with what is kept of it."""
+        return replace(super().report(), kept=self.keeping())
 
     def keeping(self) -> Mapping[str, Any]:
         """What is kept, for reports."""

@@ -25,7 +25,8 @@ class PatternReport(SubscriptionReport):
     source had gone further; `contradicted` after nobody waited for them any longer (`patience`), and `uncertain` are
     matches that were not waited for. `given_up` are partial matches for which there was no room, `dropped` those that
     were open when the pattern was changed. `watermark` is the time that every source has reached, and `held_by` who
-    holds it there. `crossing` is what other nodes are asked for, where that is less than all."""
+    holds it there. `crossing` is what other nodes are asked for, where that is less than all. `home` is the node that
+    it runs at, and `why` there; `kept` says when its state was last written, and what a restart has lost."""
 
     pattern: str = ""
     by: str = "time"  # the order of its events
@@ -45,6 +46,9 @@ class PatternReport(SubscriptionReport):
     watermark: datetime | None = None
     held_by: str | None = None
     crossing: Mapping[str, Any] = field(default_factory=dict)
+    home: str = ""
+    why: str = ""
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lost = [("late", self.late), ("without a time", self.timeless), ("of no partition", self.keyless)]
@@ -59,6 +63,8 @@ class PatternReport(SubscriptionReport):
             f"lost       {self.given_up:,} runs for want of room, {self.dropped:,} by changes",
             f"watermark  {reached}" + (f", held by {self.held_by}" if self.held_by else ""),
             *(f"{what:<10} {value}" for what, value in self.crossing.items()),
+            *([f"runs       at node {self.home}: {self.why}"] if self.home else []),
+            *(f"kept       {what}: {value}" for what, value in self.kept.items() if value),
         ]
         return "\n".join([SubscriptionReport.__str__(self), "", *lines])
 

@@ -145,6 +145,8 @@ class PatternStage:
             if batch is not None:
                 self._offer_batch(*batch, None)
             batch = self._take(more)
+            if self.stopped:
+                return
         if batch is not None:
             self._offer_batch(*batch, look)
         self._advance(look)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.dispatch.thread_call import in_thread, nothing
@@ -12,6 +12,7 @@ from headwater.errors import ClosedError
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.patterns.operator import PatternOrder
+    from headwater.channel.patterns.report import PatternReport
     from headwater.channel.patterns.subscription import NamedPattern
     from headwater.patterns.pattern import Pattern
 
@@ -23,6 +24,24 @@ class Home:
     node: str
     why: str
     far: bool = False  # another node than the one that wants it
+
+
+@dataclass(frozen=True, slots=True)
+class FarReport:
+    """Of a pattern that runs at another node: where, why, and what that node says of it, by name."""
+
+    name: str
+    home: str
+    why: str
+    values: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {**self.values, "name": self.name, "home": self.home, "why": self.why}
+
+    def __str__(self) -> str:
+        lines = [f"{what:<10} {value}" for what, value in self.values.items() if not isinstance(value, dict | list)]
+        return "\n".join([f"pattern {self.name} runs at node {self.home}: {self.why}", *lines])
 
 
 class Placing(Protocol):
@@ -71,12 +90,12 @@ class PlacedPattern:
         """As `change`, from a coroutine: its loop goes on. Once begun it is done."""
         return await in_thread(lambda: self.change(params=params), stop=nothing)
 
-    def report(self) -> Any:
-        """What is going on in it, where it runs, and why there."""
-        found = {} if self.local is None else self.local.report().to_dict()
-        if self.local is None and not self.closed:
-            found = self._placing.values(self)
-        return {**found, "home": self.home.node, "why": self.home.why, "moves": self.moves, "problem": self.problem}
+    def report(self) -> PatternReport | FarReport:
+        """What is going on in it, where it runs, and why there. What runs at another node is asked for there."""
+        if self.local is not None:
+            return replace(self.local.report(), home=self.home.node, why=self.problem or self.home.why)
+        values = {} if self.closed else self._placing.values(self)
+        return FarReport(self.name, self.home.node, self.problem or self.home.why, values)
 
     def close(self, *, forget: bool = False) -> None:
         """End it, wherever it runs. What is kept of it stays for when it is made again, unless it is to `forget`."""
@@ -100,4 +119,4 @@ class PlacedPattern:
         return f"<{'closed ' if self.closed else ''}pattern {self.name!r} at node {self.home.node}>"
 
 
-__all__ = ["Home", "PlacedPattern"]
+__all__ = ["FarReport", "Home", "PlacedPattern"]

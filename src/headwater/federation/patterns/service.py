@@ -218,10 +218,9 @@ class PatternService(Service):
 
     def _change(self, caller: Caller, request: ChangePattern) -> PatternChanged:
         found = self._of(caller, request.name)
-        before = found.made.dropped
         points = found.made.change(params=unpack_params(request.params))
         found.params = request.params
-        return PatternChanged(points, found.made.dropped - before)
+        return PatternChanged(points)
 
     def _tell(self, caller: Caller, request: PatternReport) -> PatternIs:
         """How a pattern is, to its node; to others, only that there is one, and since when."""
@@ -231,7 +230,7 @@ class PatternService(Service):
             return PatternIs(since is not None, "", b"", since or 0)
         if found.owner != caller.peer.id:
             return PatternIs(True, found.owner, b"", found.since)
-        values = found.made.report().to_dict()
+        values = {name: _plain(value) for name, value in found.made.report().to_dict().items()}
         return PatternIs(True, found.owner, found.fingerprint, found.since, pack_values(values))
 
     def _stop(self, caller: Caller, request: StopPattern) -> PatternStopped:
@@ -284,6 +283,15 @@ class PatternService(Service):
         """Nothing runs for anybody any more."""
         self._foreign.clear()
         self._states.clear()
+
+
+def _plain(value: Any) -> Any:
+    """As it can travel: numbers and texts, what consists of them, and else in words."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, int | float | str | bytes | None) else str(value)
 
 
 __all__ = ["PATTERN", "PatternService"]

@@ -42,10 +42,9 @@ class PatternRuns(msgspec.Struct, frozen=True, tag=True):
 
 
 class PatternChanged(msgspec.Struct, frozen=True, tag=True):
-    """The last event of each source before the new values, and how many partial matches were dropped for that."""
+    """The last event of each source before the new values."""
 
     points: _Points = {}
-    dropped: Number = 0
 
 
 class PatternIs(msgspec.Struct, frozen=True, tag=True):
