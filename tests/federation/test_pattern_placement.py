@@ -1,4 +1,4 @@
-"""Where a pattern runs in a federation: at the one node that has its events, if that lets it; else where it is wanted."""
+"""Where a pattern runs in a federation: at the one node that has its events, if that lets it, or where it is wanted."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_it_moves_with_what_is_open_when_sources_come_to_be_elsewhere(make: Node
 
 
 def test_the_user_says_where(make: Nodes) -> None:
-    lab, desk, source = lab_and_desk(make)
+    _, desk, _ = lab_and_desk(make)
     with pytest.raises(
         FederationError, match=r"expected a node that is there \(desk, lab\), found 'lob'; did you mean"
     ):
