@@ -134,10 +134,9 @@ class Watermark:
         return max(self._node._stamp(), self._latest)
 
     def _promise(self, source: RoutedSource) -> Place:
-        promise = getattr(source, "vowed", source.promise)  # of a node that is away: what it had said before
-        if promise is None or (source.place is not None and self._subscription._begins(source.place)):
+        if source.said is None or (source.place is not None and self._subscription._begins(source.place)):
             return NOWHERE
-        return promise // 1000, source_id(source.name, source.node)
+        return source.said // 1000, source_id(source.name, source.node)
 
     def _own_times(self, sources: _Sources) -> list[Holder]:
         """What is promised by events that say their own time."""

@@ -105,7 +105,7 @@ class RemoteSource(AcknowledgedSource):
         self.over = False  # its node has said that it is no more
         self.track: Track | None = None  # what comes of it from a multicast group
         self.promise: int | None = None  # no later event is older; None while that is not known
-        self.vowed: int | None = None  # the same as it has said itself, for those who wait while its node is away
+        self.said: int | None = None  # the same, as it has said itself: of a node that has vanished, no more than that
         self.repeated = 0  # frames that came again
         self.gap = (0, -1)  # on which link, and after which frame, one was missing last
         self.rereads = bool(ad.log) and not ad.origin  # what a sink could not keep can be had again
@@ -137,10 +137,14 @@ class RemoteSource(AcknowledgedSource):
 
     def promised(self, time: int | None) -> None:
         """How far time has come at the source; None if it is not there any more, and so holds nothing back."""
-        self.promise = FOREVER if time is None else max(time, self.promise or 0)
-        if time is not None:
-            self.vowed = max(time, self.vowed or 0)
+        if time is None:
+            self.promise = FOREVER
+        else:
+            self._has_come_to(time)
         self._release()
+
+    def _has_come_to(self, time: int) -> None:
+        self.promise, self.said = max(time, self.promise or 0), max(time, self.said or 0)
 
     def passed_by(self, seq: int) -> None:
         """Of its events up to this one no more will come: those that did not were not wanted."""
@@ -273,8 +277,7 @@ class RemoteSource(AcknowledgedSource):
                         else:
                             accept(letter, ready)
             if records:
-                self.promise = max(self.promise or 0, events.stamps[-1])
-                self.vowed = max(self.vowed or 0, events.stamps[-1])
+                self._has_come_to(events.stamps[-1])
         dispatch_all(list(dict.fromkeys(ready)))  # handlers, with no lock held
         self._release()
 
@@ -498,8 +501,7 @@ class RemoteSource(AcknowledgedSource):
                     self.way_in.hold(int(seqs[-1]), tag, len(seqs), partial(self._late_rows, chunk, tag))
                 elif rows:
                     self._hand_on_rows(_some(chunk, rows), tag, ready)
-            self.promise = max(self.promise or 0, frame.stamp)
-            self.vowed = max(self.vowed or 0, frame.stamp)
+            self._has_come_to(frame.stamp)
         dispatch_all(ready)
         self._release()
 

@@ -1,0 +1,110 @@
+"""Patterns over sources of other nodes: promises are asked for, who vanishes is waited for, or not for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headwater import Network
+from headwater.errors import PatternError
+from tests.federation.nodes import GUARD, Nodes, eventually, nodes
+
+DOOR = "who: text, n: u32"
+PAIR = "a: door{n = 1}; b: door{n = 2} within 1 hour measures a.who as first, b.who as second"
+ABSENT = "a: door{n = 1}; without door{n = 2} within 200 milliseconds measures a.who as who"
+
+
+def _got(watch: Any) -> Any:
+    found = watch.get(timeout=GUARD)
+    assert found is not None, f"nothing in {GUARD} s: {watch.report()}"
+    return found
+
+
+def _door(made: Nodes, name: str) -> tuple[Any, Any]:
+    node = made(name)
+    return node, node.channel("door", DOOR).source(name)
+
+
+def _vanish(node: Any, desk: Any) -> None:
+    """Without a goodbye."""
+    engine = node._engine
+    engine.context.closed = True  # it calls nobody any more
+    engine.fabric.close()
+    if engine.listener is not None:
+        engine.listener.close()
+    for peer in engine.everyone():
+        if peer.link is not None:
+            peer.link.close("cut by the test")
+    assert desk.until(lambda: node.name not in desk.peers, GUARD)
+    engine.context.closed = False
+
+
+def test_events_of_two_other_nodes_are_put_in_order_and_absence_waits_for_both() -> None:
+    with nodes() as made:
+        desk = made("desk")
+        (_, east), (_, west) = _door(made, "east"), _door(made, "west")
+        made.together()
+        assert desk.until(lambda: len(desk.remote_sources("door")) == 2, GUARD)
+        watch, silent = desk.match(PAIR), desk.match(ABSENT)  # of a channel that only others have
+        made.ready(desk)
+        east.publish(who="ann", n=1)
+        west.publish(who="bob", n=3)
+        west.publish(who="cy", n=2)
+        found = _got(watch)
+        assert (found.first, found.second) == ("ann", "cy")
+        assert not found.match.uncertain
+        east.publish(who="di", n=1)
+        found = _got(silent)
+        assert (found.who, found.match.uncertain) == ("di", False)
+        assert watch.report().late == silent.report().late == 0
+        with pytest.raises(PatternError, match=r"dor"):
+            desk.match("a: dor")
+
+
+def test_a_node_that_vanished_is_waited_for_unless_there_is_patience() -> None:
+    with nodes() as made:
+        desk = made("desk", network=Network(listen="tcp/127.0.0.1:0", lease=1.0), listen=None)
+        near = desk.channel("door", DOOR).source("near")
+        east_node, _ = _door(made, "east")
+        made.together()
+        sure, hasty = desk.match(ABSENT), desk.match(f"{ABSENT} patience 100 milliseconds")
+        made.ready(desk)
+        _vanish(east_node, desk)
+        near.publish(who="ann", n=1)
+        found = _got(hasty)
+        assert (found.who, found.match.uncertain) == ("ann", True)
+        assert hasty.report().uncertain == 1
+        assert sure.poll() is None and sure.report().held_by is not None
+
+
+def test_a_source_that_is_closed_holds_nothing_back() -> None:
+    with nodes() as made:
+        desk = made("desk")
+        near = desk.channel("door", DOOR).source("near")
+        _, east = _door(made, "east")
+        made.together()
+        watch = desk.match(ABSENT)
+        made.ready(desk)
+        east.close()
+        near.publish(who="ann", n=1)
+        assert _got(watch).who == "ann"
+
+
+def test_other_values_hold_at_all_nodes_from_a_point_of_each_source() -> None:
+    with nodes() as made:
+        desk = made("desk")
+        _, east = _door(made, "east")
+        made.together()
+        assert desk.until(lambda: bool(desk.remote_sources("door")), GUARD)
+        watch = desk.match("a: door{n > :least} measures a.n as n", params={"least": 5})
+        made.ready(desk)
+        east.publish(who="ann", n=3)
+        east.publish(who="ann", n=6)
+        assert _got(watch).n == 6
+        points = watch.change(params={"least": 2})
+        assert set(points.values()) == {2}
+        east.publish(who="ann", n=1)
+        east.publish(who="ann", n=3)
+        assert _got(watch).n == 3
+        eventually(lambda: watch.report().rows == 2)
