@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -26,18 +28,21 @@ def _door(made: Nodes, name: str) -> tuple[Any, Any]:
     return node, node.channel("door", DOOR).source(name)
 
 
-def _vanish(node: Any, desk: Any) -> None:
-    """Without a goodbye."""
+@contextmanager
+def _vanished(node: Any, desk: Any) -> Iterator[None]:
+    """Gone without a goodbye."""
     engine = node._engine
-    engine.context.closed = True  # it calls nobody any more
     engine.fabric.close()
-    if engine.listener is not None:
-        engine.listener.close()
+    engine.listener.close()
+    engine.context.closed = True  # it calls nobody any more
     for peer in engine.everyone():
         if peer.link is not None:
             peer.link.close("cut by the test")
-    assert desk.until(lambda: node.name not in desk.peers, GUARD)
-    engine.context.closed = False
+    try:
+        assert desk.until(lambda: node.name not in desk.peers, GUARD)
+        yield
+    finally:
+        engine.context.closed = False
 
 
 def test_events_of_two_other_nodes_are_put_in_order_and_absence_waits_for_both() -> None:
@@ -70,12 +75,12 @@ def test_a_node_that_vanished_is_waited_for_unless_there_is_patience() -> None:
         made.together()
         sure, hasty = desk.match(ABSENT), desk.match(f"{ABSENT} patience 100 milliseconds")
         made.ready(desk)
-        _vanish(east_node, desk)
-        near.publish(who="ann", n=1)
-        found = _got(hasty)
-        assert (found.who, found.match.uncertain) == ("ann", True)
-        assert hasty.report().uncertain == 1
-        assert sure.poll() is None and sure.report().held_by is not None
+        with _vanished(east_node, desk):
+            near.publish(who="ann", n=1)
+            found = _got(hasty)
+            assert (found.who, found.match.uncertain) == ("ann", True)
+            assert hasty.report().uncertain == 1
+            assert sure.poll() is None and sure.report().held_by == "door/east@east"
 
 
 def test_a_source_that_is_closed_holds_nothing_back() -> None:

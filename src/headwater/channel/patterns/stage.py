@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ROOM = 1024  # events in a stage's mailbox: while one thread offers, others must not publish without end
 TICK = 0.002  # seconds until it is looked again whether an event of this very moment may go
+RECHECK = 0.25  # seconds until it is looked again whether a source of another node is still there, should nobody tell
 LATER = 3600.0  # seconds: a timer that would be later goes off then, and is set again
 LOOK = object()  # in the place of an event: see how far the sources have come
 
@@ -227,10 +228,11 @@ class PatternStage:
         when = inf
         waiting, due = self.operator.waiting, self.operator.due
         local = look.holder is None or look.holder.local
-        if waiting is not None and local:
-            when = TICK
-        if due is not None and local:
-            when = min(when, max(TICK, (due - look.present) / 1e6))
+        soon = TICK if local else RECHECK
+        if waiting is not None:
+            when = soon
+        if due is not None:
+            when = min(when, max(soon, (due - look.present) / 1e6))
         patience = self.operator.pattern.model.patience
         if patience is not None and (waiting is not None or due is not None):
             first = min(each for each in (due, None if waiting is None else waiting[0]) if each is not None)
