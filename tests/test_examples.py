@@ -42,6 +42,15 @@ PROMISES = {
         "3 of 1,005 sightings have left their nodes",
         "lost: 0",
     ],
+    "equipment_at_night.py": [
+        "○── seen ─▶(1)── -> gone without lent ─▶((2))\n22:05 the oscilloscope of the lab has left the building",
+        "23:27 the drill of the lab has left",
+        "the log says so 2 times; 10 of 11 events would cross",
+    ],
+    "tanks.py": [
+        "raven and bison meet among the mines at (98, 79)\na new minefield, from event 7\nrhino and badger meet",
+        "2 meetings in 14 moves",
+    ],
     "measuring.py": ["Running it on one event", "evaluate: ", "comparisons"],
     "log.py": [
         "nothing of that is lost: True",
