@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,18 @@ PROMISES = {
 }
 
 
-IN_ONE = ["four_executions.py", "ingest.py", "spark_stream.py", "study.py"]  # processes: Java is started once
+# Those that run one after the other in one process, which starts Java once, or loads everything once.
+SPARK = ("four_executions.py", "ingest.py", "spark_stream.py", "study.py")
+PLAIN = (
+    "backtest.py",
+    "dispatching.py",
+    "eco_world.py",
+    "event_types.py",
+    "interests.py",
+    "service.py",
+    "service_asyncio.py",
+    "typed.py",
+)
 RUN = """
 import runpy, sys
 for given in sys.argv[1:]:
@@ -95,10 +107,10 @@ def run(*arguments: str) -> str:
     return ran.stdout
 
 
-@pytest.fixture(scope="module")
-def in_one() -> dict[str, str]:
-    """What the examples say that run one after the other in one process."""
-    given = ["|".join([str(FOLDER / name), *ARGUMENTS.get(name, [])]) for name in IN_ONE]
+@cache
+def in_one(names: tuple[str, ...]) -> dict[str, str]:
+    """What these examples say that run one after the other in one process."""
+    given = ["|".join([str(FOLDER / name), *ARGUMENTS.get(name, [])]) for name in names]
     parts = run("-c", RUN, *given).split("\n>>>>")[1:]
     return {Path(part.partition("\n")[0]).name: part.partition("\n")[2] for part in parts}
 
@@ -109,12 +121,18 @@ def check(name: str, said: str) -> None:
 
 
 @pytest.mark.timeout(660)  # on machines that do other work
-@pytest.mark.parametrize("name", IN_ONE)
-def test_example_with_spark_runs(name: str, in_one: dict[str, str]) -> None:
-    check(name, in_one[name])
+@pytest.mark.parametrize("name", SPARK)
+def test_example_with_spark_runs(name: str) -> None:
+    check(name, in_one(SPARK)[name])
+
+
+@pytest.mark.timeout(660)
+@pytest.mark.parametrize("name", PLAIN)
+def test_example_without_processes_runs(name: str) -> None:
+    check(name, in_one(PLAIN)[name])
 
 
 @pytest.mark.timeout(660)  # some start Spark several times
-@pytest.mark.parametrize("name", [path.name for path in EXAMPLES if path.name not in IN_ONE])
+@pytest.mark.parametrize("name", [path.name for path in EXAMPLES if path.name not in (*SPARK, *PLAIN)])
 def test_example_runs(name: str) -> None:
     check(name, run(str(FOLDER / name), *ARGUMENTS.get(name, [])))

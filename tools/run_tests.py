@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 COSTS = ROOT / "tests" / "costs.json"
-SIDE_BY_SIDE = 1 + (os.cpu_count() or 2)
+SIDE_BY_SIDE = 2 + (os.cpu_count() or 2)  # most processes wait half of their time
 BATCH = 120.0  # seconds that a process shall take
 SESSIONS = 2  # processes that have a Spark session: starting one takes a quarter of a minute
 NOTHING = 5  # pytest's exit code where no test was chosen
@@ -158,7 +158,7 @@ def run(batch: Batch, pytest: list[str], running: set[subprocess.Popen[str]]) ->
             process = subprocess.Popen(
                 [*pytest, *batch.files],
                 cwd=ROOT,
-                env={**os.environ, "HEADWATER_COSTS": str(costs)},
+                env=environment(costs),
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -170,6 +170,12 @@ def run(batch: Batch, pytest: list[str], running: set[subprocess.Popen[str]]) ->
         batch.seconds = time.monotonic() - started
         if costs.exists():
             batch.costs = json.loads(costs.read_text(encoding="utf-8"))
+
+
+def environment(costs: Path) -> dict[str, str]:
+    """Modules of the tests are kept compiled: a hundred processes load some of them."""
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**given, "HEADWATER_COSTS": str(costs)}
 
 
 def show(costs: Costs) -> None:

@@ -296,7 +296,7 @@ def test_memory_is_bounded_under_endless_publishing() -> None:
             go(500)
             gc.collect()
             before, _ = tracemalloc.get_traced_memory()
-            go(examples(1500))
+            go(examples(2500))
             gc.collect()
             after, _ = tracemalloc.get_traced_memory()
         finally:

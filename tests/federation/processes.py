@@ -39,8 +39,8 @@ class Process:
         self.name = name
         self._process: subprocess.Popen[bytes] | Forked
         with log.open("ab") as errors:
-            if AVAILABLE and module == WORKER and not more:
-                self._process = Forked(errors)
+            if AVAILABLE and not more:
+                self._process = Forked(errors.fileno(), module)
             else:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", module],

@@ -26,6 +26,7 @@ from headwater.native.subset import (
     trailing_zeros,
     u8s,
 )
+from tests.effort import examples
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 SIZE = 8  # elements of each array; a power of two, so that any index can be cut to fit
@@ -157,7 +158,7 @@ HEAD = "def f(a: i64s, b: f64s, c: i32s, d: u8s, n: i64, u: f64) -> i64:\n    x 
 TAIL = "\n    a[0] = y\n    b[0] = v\n    return x\n"
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_random_programs_do_the_same_in_both_executions(data: st.DataObject) -> None:
     text = HEAD + "\n".join(data.draw(block(2, "    "))) + TAIL

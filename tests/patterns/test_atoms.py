@@ -13,6 +13,7 @@ from headwater.ir.interp import EventContext
 from headwater.patterns import model, written
 from headwater.patterns.atoms import source_interest
 from headwater.patterns.pattern import Pattern
+from tests.effort import examples
 from tests.patterns import oracle
 from tests.patterns.strategies import patterns, streams
 
@@ -36,13 +37,13 @@ def found(pattern: model.Pattern, events: Events, promised: int | None = None) -
     return sorted((m.events, m.time, m.deadline, m.key) for m in oracle.matches(pattern, events, promised))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(patterns(), streams(), st.sampled_from((None, 3, 50)))
 def test_what_is_rejected_changes_no_match(pattern: model.Pattern, events: Events, promised: int | None) -> None:
     assert found(pattern, passing(pattern, events), promised) == found(pattern, events, promised)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(patterns(selections=("strict",), windows=(written.Window(rows=4),)), streams())
 def test_rows_are_counted_as_before(pattern: model.Pattern, events: Events) -> None:
     assert found(pattern, passing(pattern, events)) == found(pattern, events)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from headwater.patterns import model
 from headwater.patterns.automaton import NOWHERE, automaton, mask
+from tests.effort import examples
 from tests.patterns import oracle
 from tests.patterns.strategies import patterns
 
@@ -26,7 +27,7 @@ def _plain(ways: list[Any], first: bool) -> list[Any]:
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(patterns())
 def test_points_go_on_as_the_definition_does(pattern: model.Pattern) -> None:
     it = automaton(pattern)
@@ -49,7 +50,7 @@ def test_points_go_on_as_the_definition_does(pattern: model.Pattern) -> None:
     compare(pattern.root, 0, DEPTH)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(patterns())
 def test_states_hold_what_points_hold(pattern: model.Pattern) -> None:
     it = automaton(pattern)

@@ -12,6 +12,7 @@ from headwater.ir.interp import EventContext
 from headwater.patterns import model
 from headwater.patterns.bindings import Bindings, Opener, bindings
 from headwater.patterns.pattern import Pattern
+from tests.effort import examples
 from tests.patterns import oracle
 from tests.patterns.strategies import patterns, streams
 
@@ -42,7 +43,7 @@ def matches(pattern: model.Pattern, events: Events) -> list[Any]:
     return sorted((m.events, m.time, m.deadline, m.key) for m in oracle.matches(pattern, events))
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(patterns(), streams(), st.sampled_from((frozenset({"n1", "n2"}), frozenset({"n2"}), frozenset[str]())))
 def test_what_is_not_open_changes_no_match(pattern: model.Pattern, events: Events, narrow: frozenset[str]) -> None:
     found = bindings(pattern)

@@ -9,10 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from headwater.ir.interp import EventContext
 from headwater.patterns import model
 from headwater.patterns.runner import Runner
+from tests.effort import examples
 from tests.patterns import oracle
 from tests.patterns.strategies import OPERATORS, SOURCES, patterns, streams
 
-_SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+_SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 _ENDLESS = tuple(operator for operator in OPERATORS if operator != "absent")
 
 

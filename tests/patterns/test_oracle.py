@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from headwater.patterns import model, written
 from headwater.patterns.check import check
+from tests.effort import examples
 from tests.patterns import oracle
 from tests.patterns.strategies import patterns, streams
 
-_EXAMPLES = settings(max_examples=150, deadline=None)
+_EXAMPLES = settings(max_examples=examples(150), deadline=None)
 
 
 def _marks(pattern: model.Pattern, events: list[dict[str, Any]]) -> list[Any]:
@@ -95,7 +96,7 @@ def _grown(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(strict, either, repeat, optional)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.recursive(_ATOM, _grown, max_leaves=5), st.text(_LETTERS, max_size=9))
 def test_adjacent_rows_past_the_last_are_what_a_regular_expression_finds(form: Any, text: str) -> None:
     root, expression = form
@@ -107,7 +108,7 @@ def test_adjacent_rows_past_the_last_are_what_a_regular_expression_finds(form: A
     assert found == [match.span() for match in re.finditer(expression, text)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.sampled_from(_LETTERS), min_size=1, max_size=3), st.text(_LETTERS, max_size=7), st.integers(0, 6))
 def test_any_is_every_subsequence_within_the_window(letters: list[str], text: str, length: int) -> None:
     atoms = tuple(

@@ -13,6 +13,7 @@ from headwater.patterns.description import expression
 from headwater.patterns.notation.python import atom, seq
 from headwater.patterns.notation.text import parse
 from headwater.patterns.pattern import Pattern
+from tests.effort import examples
 from tests.patterns.strategies import CHANNELS, patterns
 
 DOOR = {"hall.door": "door: i64, who: text, action: text", "repair": "machine: i64", "failure": "machine: i64"}
@@ -119,7 +120,7 @@ def _named(pattern: model.Pattern, node: Any) -> Any:
     raise AssertionError(node)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(patterns(between=False, variables=False))
 def test_the_expression_that_is_shown_has_the_same_tree(pattern: model.Pattern) -> None:
     again = check(parse(f"{expression(pattern)} within 100 us"), CHANNELS)

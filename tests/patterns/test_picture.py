@@ -16,6 +16,7 @@ from headwater.patterns.picture import svg, text
 from headwater.patterns.picture.graph import Graph, graph
 from headwater.patterns.picture.layout import Item, Layout, layout
 from tests.browser import Browser
+from tests.effort import examples
 from tests.patterns.strategies import patterns
 
 CHANNELS = {"x": "who: text, level: f64", "y": "who: text", "z": "who: text"}
@@ -68,7 +69,7 @@ def test_what_is_too_large_is_a_list() -> None:
     assert wide.picture.startswith("0\n") and wide.svg() is not None
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(patterns())
 def test_nothing_covers_anything(pattern: model.Pattern) -> None:
     found = graph(pattern, automaton(pattern))

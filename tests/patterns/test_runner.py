@@ -18,6 +18,7 @@ from headwater.patterns.engine.separate import SeparateEngine
 from headwater.patterns.engine.shared import SharedEngine
 from headwater.patterns.engine.tapes import Unsupported
 from headwater.patterns.runner import EngineName, Runner
+from tests.effort import examples
 from tests.patterns import oracle
 from tests.patterns.strategies import SOURCES, patterns, streams
 
@@ -95,7 +96,7 @@ def fed(pattern: model.Pattern, events: Events, engine: EngineName | None = None
     return runner
 
 
-@settings(max_examples=150, report_multiple_bugs=False)
+@settings(max_examples=examples(150), report_multiple_bugs=False)
 @given(patterns(after=("no skip",), between=False, rounds=False, variables=False), streams())
 def test_shared_runs_find_the_matches_of_the_definition(pattern: model.Pattern, events: Events) -> None:
     pattern = replace(pattern, reuse=True)
@@ -104,7 +105,7 @@ def test_shared_runs_find_the_matches_of_the_definition(pattern: model.Pattern, 
     assert plain(runner.matches()) == expected(pattern, events)
 
 
-@settings(max_examples=25, report_multiple_bugs=False, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(25), report_multiple_bugs=False, suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     patterns(operators=("sequence", "absent"), selections=("any",), after=("no skip",), rounds=False),
     streams(12),
@@ -127,7 +128,7 @@ def test_values_that_compare_are_found_by_their_order(
     assert plain(runner.matches()) == expected(pattern, events)
 
 
-@settings(max_examples=150, report_multiple_bugs=False)
+@settings(max_examples=examples(150), report_multiple_bugs=False)
 @given(patterns(), streams())
 def test_runs_that_are_kept_apart_find_the_matches_of_the_definition(pattern: model.Pattern, events: Events) -> None:
     found = fed(pattern, events, "apart")
@@ -136,7 +137,7 @@ def test_runs_that_are_kept_apart_find_the_matches_of_the_definition(pattern: mo
     assert found.counts.unskipped == judged.unskipped
 
 
-@settings(max_examples=100, report_multiple_bugs=False)
+@settings(max_examples=examples(100), report_multiple_bugs=False)
 @given(patterns(), streams(), st.data())
 def test_events_come_in_any_pieces_and_runs_go_on_from_snapshots(
     pattern: model.Pattern, events: Events, data: st.DataObject
@@ -163,7 +164,7 @@ def test_events_come_in_any_pieces_and_runs_go_on_from_snapshots(
     assert len({match.identity for match in found}) == len(found)
 
 
-@settings(max_examples=150, report_multiple_bugs=False)
+@settings(max_examples=examples(150), report_multiple_bugs=False)
 @given(patterns(), streams())
 def test_separate_runs_find_the_matches_of_the_definition(pattern: model.Pattern, events: Events) -> None:
     pattern = replace(pattern, reuse=True)

@@ -14,6 +14,7 @@ from headwater.interest import Interest
 from headwater.patterns import model
 from headwater.patterns.pattern import Pattern
 from headwater.patterns.serial import MAGIC, dumps, loads
+from tests.effort import examples
 from tests.patterns import oracle
 from tests.patterns.fixtures import cases
 from tests.patterns.strategies import patterns
@@ -36,7 +37,7 @@ def bytes_of(form: Any) -> bytes:
     return MAGIC + msgspec.msgpack.encode(form)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(patterns())
 def test_it_comes_back_as_it_was(pattern: model.Pattern) -> None:
     back = loads(dumps(pattern))
@@ -175,7 +176,7 @@ def test_deep_and_large_forms_are_refused_quickly() -> None:
         loads("text")  # type: ignore[arg-type]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_changed_bytes_are_a_pattern_or_refused(rich: bytes, data: st.DataObject) -> None:
     changed = bytearray(rich)
@@ -199,7 +200,7 @@ def _places(form: Any, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
 _ANYTHING = [None, 0, 1, -1, 2**63 - 1, "", "a", "b", b"", [], [[]], True, 3.5, "any", "strict"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_changed_parts_are_a_pattern_or_refused(rich: bytes, data: st.DataObject) -> None:
     whole = form(rich)

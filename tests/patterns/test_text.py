@@ -11,6 +11,7 @@ from headwater.patterns import written as w
 from headwater.patterns.notation.show import show
 from headwater.patterns.notation.text import parse, read
 from headwater.patterns.pattern import Pattern
+from tests.effort import examples
 from tests.patterns.strategies import CHANNELS, written_patterns
 
 A, B, C, D = (w.Atom(name) for name in "abcd")
@@ -91,7 +92,7 @@ def test_conditions_know_their_place() -> None:
     assert text[key.span.start : key.span.end] == "k"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(written_patterns())
 def test_what_is_shown_says_the_same(pattern: w.Pattern) -> None:
     assert parse(show(pattern)) == pattern
@@ -197,7 +198,7 @@ _CLAUSES = ["->", "without", "within", "1 s", "partition by", "measures", "as", 
 _WORDS = _MARKS + _CLAUSES
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.one_of(st.text(max_size=40), st.lists(st.sampled_from(_WORDS), max_size=25).map(" ".join)))
 @example("a;'")
 def test_any_text_is_a_pattern_or_a_pattern_error(text: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from headwater_studies.fleet.worker import workers
 from headwater_studies.harness.bench import Bench
 from tests.spark.conftest import spark
+from tests.studies.forked import ForkedWorker
 
 __all__ = ["bench", "spark"]
 
@@ -16,6 +17,6 @@ __all__ = ["bench", "spark"]
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """One for all: federations that one part has run another need not run again."""
-    with workers() as start:
+    with workers(ForkedWorker) as start:
         folder = tmp_path_factory.mktemp("bench")
         yield Bench(start=start, say=lambda _: None, folder=folder, quick=True, rounds=1, master="local[2]")

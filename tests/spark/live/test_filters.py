@@ -123,7 +123,7 @@ def column_of(filter: ds.Filter) -> Any:
 
 def test_translated_filters_say_the_same_as_spark(spark: Any) -> None:
     data = ROW.to_arrow(sample(rows(), 120))
-    wanted = sample(filters(), examples(260))
+    wanted = sample(filters(), examples(430))
     frame = spark.createDataFrame(
         pa.Table.from_batches([to_spark_arrow(data, ROW.record)]), schema=spark_schema(ROW.record)
     ).coalesce(1)

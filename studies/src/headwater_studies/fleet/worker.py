@@ -47,16 +47,20 @@ class Worker:
     def __init__(self, module: str, *arguments: str, inside: Sequence[str] = ()) -> None:
         self.name = " ".join((module.rpartition(".")[2], *arguments))
         self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._process = subprocess.Popen(
+        self._process = self._start(module, arguments, inside)
+        self.pid = self._process.pid
+        self._reader = Supervised(self._read, f"headwater-study-{self.pid}")
+        self._reader.start()
+
+    @staticmethod
+    def _start(module: str, arguments: Sequence[str], inside: Sequence[str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             [*inside, sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,  # an interrupt from the keyboard is for the parent, which ends its children
         )
-        self.pid = self._process.pid
-        self._reader = Supervised(self._read, f"headwater-study-{self.pid}")
-        self._reader.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -111,12 +115,12 @@ class Worker:
 
 
 @contextmanager
-def workers() -> Iterator[Callable[..., Worker]]:
+def workers(kind: type[Worker] = Worker) -> Iterator[Callable[..., Worker]]:
     """Starts workers, and ends all of them in the end."""
     started: list[Worker] = []
 
     def start(module: str, *arguments: str, inside: Sequence[str] = ()) -> Worker:
-        started.append(Worker(module, *arguments, inside=inside))
+        started.append(kind(module, *arguments, inside=inside))
         return started[-1]
 
     try:
