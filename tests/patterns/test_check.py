@@ -118,6 +118,7 @@ def test_aggregates_are_of_elements_and_prev_is_of_repetitions() -> None:
     assert only("a: x; b: x{a.prev.v > 1} within 1 s") == "prev of 'a' | a.prev"
     assert only("a: x+ ; b: x{sum(a.s) > 1} within 1 s") == "sum() | sum(a.s)"
     assert only("a: x+ ; b: x{sum(a) > 1} within 1 s") == "sum() of whole events | sum(a)"
+    assert only("a: x+ ; b: x{sum(a.v * a.v) > 1} within 1 s") == "sum() of an expression | sum(a.v * a.v)"
     assert only("a: x+ ; b: x{count(v + 1) > 1} within 1 s") == "count() takes an element | count(v + 1)"
     assert only("a: x+ ; b: x{median(a.v) > 1} within 1 s") == "no function 'median' | median"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headwater.patterns import model
 from headwater.patterns.automaton import Automaton, automaton
-from headwater.patterns.engine import dag, runs
+from headwater.patterns.engine import run_lists, trees
 from headwater.patterns.engine.index import index_of
 from headwater.patterns.engine.layout import LISTS
 from headwater.patterns.engine.linked import links_of
@@ -61,7 +61,7 @@ def plan(pattern: model.Pattern) -> Plan:
             f"{what}, and all matches are taken: runs share what they have in common",
             f"looks at {len(states) - 1} states at most, {open}; a match costs its events",
             (LISTS + len(states)) * WORD,
-            dag.NODE * WORD,
+            trees.NODE * WORD,
             f"at most {limits.memory:,} bytes of taken events and {limits.partitions:,} partitions",
             it,
         )
@@ -74,7 +74,7 @@ def plan(pattern: model.Pattern) -> Plan:
             f"looks at {len(states) - 1} states at most, once more for each row without that value since it was last "
             "there; a match costs its events",
             (LISTS + len(states)) * WORD,
-            dag.NODE * WORD,
+            trees.NODE * WORD,
             f"at most {limits.memory:,} bytes of taken events and {limits.partitions:,} values at a time",
             it,
         )
@@ -87,8 +87,8 @@ def plan(pattern: model.Pattern) -> Plan:
         except Unsupported as error:
             why = f"{why}, and machine code does not have one of them: {error}"
         else:
-            size = (runs.RUN + runs.NODE + runs.GROUP + held.size) * WORD
-            return Plan("separate", why, f"{each}, in machine code", runs.PARTITION * WORD, size, limit, it)
+            size = (run_lists.RUN + run_lists.NODE + run_lists.GROUP + held.size) * WORD
+            return Plan("separate", why, f"{each}, in machine code", run_lists.PARTITION * WORD, size, limit, it)
     elif not pattern.reuse:
         why = "events may not be used again, so what counts is known only when earlier matches are"
     return Plan("apart", why, f"{each}, in Python", PLAIN_RUN, PLAIN_RUN, limit, it)

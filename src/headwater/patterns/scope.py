@@ -164,6 +164,9 @@ class ScopedBuilder(Builder):
         if name in FUNCTIONS and over is None:
             expected = f"{name}(b)" if name == "count" else f"{name}(b.level), with a field of an element"
             return self.problem(span, f"{name}() takes an element", expected=expected)
+        if over is None and name in AGGREGATES and len(args) == 1 and self._reads_an_element(args[0]):
+            hint = "only fields are added up and compared so: give the event one that has this value"
+            return self.problem(span, f"{name}() of an expression", expected="one field, e.g. b.level", hint=hint)
         if over is None or name not in AGGREGATES | FUNCTIONS:
             return super().call(name, args, span)
         element, load = over
@@ -172,6 +175,9 @@ class ScopedBuilder(Builder):
         if isinstance(load.stored, Array | List):
             return super().call(name, args, span)
         return self._aggregate(name, element, load, span)
+
+    def _reads_an_element(self, arg: Expr) -> bool:
+        return any(isinstance(e, Load) and self._summed(e) is not None for e in walk.expressions(arg))
 
     def _summed(self, arg: Expr) -> tuple[str, Load] | None:
         """An element, or a field of its last event."""

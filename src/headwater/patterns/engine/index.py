@@ -15,12 +15,12 @@ from headwater.ir.nodes import Binary, Compare, Const, Expr, Load, Path, Return
 from headwater.late import np, pc
 from headwater.patterns import model
 from headwater.patterns.automaton import NOWHERE, Automaton, State
-from headwater.patterns.engine import dag
+from headwater.patterns.engine import trees
 from headwater.patterns.engine.keys import words_of
 from headwater.types.model import BOOL, BYTES, F64, I64, TEXT, TIMESTAMP, Enum, Record, Type, promote
 
 CROWDED = 1 << 16  # texts; beyond so many, those that nothing holds are let go
-_COMPARES = {"lt": dag.LESS, "le": dag.AT_MOST, "eq": dag.EQUAL, "ge": dag.AT_LEAST, "gt": dag.GREATER}
+_COMPARES = {"lt": trees.LESS, "le": trees.AT_MOST, "eq": trees.EQUAL, "ge": trees.AT_LEAST, "gt": trees.GREATER}
 _TURNED = {"lt": "gt", "le": "ge", "eq": "eq", "ge": "le", "gt": "lt"}
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 

@@ -14,7 +14,7 @@ from headwater.native.subset import Mode
 from headwater.patterns import model
 from headwater.patterns.automaton import Automaton
 from headwater.patterns.engine import layout as at
-from headwater.patterns.engine import partitions, runs
+from headwater.patterns.engine import partitions, run_lists, runs
 from headwater.patterns.engine.found import Found
 from headwater.patterns.engine.partitioned import ROWS_AT_ONCE, Partitioned, signed
 from headwater.patterns.engine.registers import STACK
@@ -24,7 +24,7 @@ MAX_WAYS = 63  # of a point: sets of them are words
 SMALLEST = 1 << 10
 LARGEST_OUT = 1 << 20
 BRIEF_OUT = 1 << 14  # words; writing out so many takes less than changing threads
-_SELECTIONS = {"any": runs.ANY, "next": runs.NEXT_FITTING, "strict": runs.STRICT}
+_SELECTIONS = {"any": run_lists.ANY, "next": run_lists.NEXT_FITTING, "strict": run_lists.STRICT}
 _RULES = {
     "no skip": runs.NO_SKIP,
     "next": runs.TO_NEXT,
@@ -50,7 +50,7 @@ class SeparateEngine(Partitioned):
     def __init__(
         self, pattern: model.Pattern, automaton: Automaton, registers: Registers, mode: Mode = "compiled"
     ) -> None:
-        super().__init__(pattern, automaton, runs.PARTITION, mode)
+        super().__init__(pattern, automaton, run_lists.PARTITION, mode)
         self.registers = registers
         self.elements = len(automaton.elements)
         control = self.memory["control"]
@@ -68,10 +68,10 @@ class SeparateEngine(Partitioned):
         control[at.RUNS_LIMIT], control[at.ALL_RUNS] = pattern.limits.runs_per_partition, pattern.limits.runs
         room = SMALLEST + 8 * ways
         sizes = {
-            "nodes": room * runs.NODE,
+            "nodes": room * run_lists.NODE,
             "regs": room * max(1, registers.size),
-            "cells": 4 * room * runs.RUN,
-            "groups": SMALLEST * runs.GROUP,
+            "cells": 4 * room * run_lists.RUN,
+            "groups": SMALLEST * run_lists.GROUP,
             "found": 4 * room * runs.FOUND,
             "out": SMALLEST,
             "matches": SMALLEST * runs.OUT_MATCH,
@@ -86,9 +86,9 @@ class SeparateEngine(Partitioned):
 
     def _rooms(self) -> None:
         memory, control = self.memory, self.memory["control"]
-        control[at.NODE_ROOM] = len(memory["nodes"]) // runs.NODE
-        control[at.CELL_ROOM] = len(memory["cells"]) // runs.RUN
-        control[at.GROUP_ROOM] = len(memory["groups"]) // runs.GROUP
+        control[at.NODE_ROOM] = len(memory["nodes"]) // run_lists.NODE
+        control[at.CELL_ROOM] = len(memory["cells"]) // run_lists.RUN
+        control[at.GROUP_ROOM] = len(memory["groups"]) // run_lists.GROUP
         control[at.FINAL_ROOM] = len(memory["found"]) // runs.FOUND
         control[at.OUT_ROOM], control[at.MATCH_ROOM] = len(memory["out"]), len(memory["matches"]) // runs.OUT_MATCH
 
@@ -116,7 +116,7 @@ class SeparateEngine(Partitioned):
         found: list[Found] = []
         for partition in self._due(until):
             parts = self._parts()
-            self.memory.grow("found", (control[at.FINALS] + int(parts[partition, runs.RUNS]) + 1) * runs.FOUND)
+            self.memory.grow("found", (control[at.FINALS] + int(parts[partition, run_lists.RUNS]) + 1) * runs.FOUND)
             self.memory.short(runs.pass_time)(partition, time)
             if control[at.FINALS] > SMALLEST:
                 found += self._taken_out()
@@ -126,8 +126,8 @@ class SeparateEngine(Partitioned):
         """Nothing more will come."""
         found = self.promise(at.MOST)
         control = self.memory["control"]
-        for partition in np.flatnonzero(self._parts()[:, runs.HEAD]).tolist():
-            need = int(control[at.FINALS]) + int(self._parts()[partition, runs.RUNS]) + 1
+        for partition in np.flatnonzero(self._parts()[:, run_lists.HEAD]).tolist():
+            need = int(control[at.FINALS]) + int(self._parts()[partition, run_lists.RUNS]) + 1
             self.memory.grow("found", need * runs.FOUND)
             self.memory.call(runs.end_rows, partition)
         return found + self._taken_out()
@@ -188,19 +188,19 @@ class SeparateEngine(Partitioned):
 
     def _room(self, found: list[Found]) -> None:
         memory, control = self.memory, self.memory["control"]
-        most = int(self._parts()[:, runs.RUNS].max(initial=0)) + 1
+        most = int(self._parts()[:, run_lists.RUNS].max(initial=0)) + 1
         nodes, need = int(control[at.NODE_ROOM]), most * int(control[at.NODE_NEED])
         if int(control[at.NODES]) + need > nodes:
             memory.grow("marks", nodes, keep=False)
             left = memory.call(runs.compact_runs)
             if 2 * left + need > nodes:
                 more = max(2 * nodes, 2 * left + need)
-                self._check_memory(more * (runs.NODE + self.registers.size))
-                memory.grow("nodes", more * runs.NODE)
+                self._check_memory(more * (run_lists.NODE + self.registers.size))
+                memory.grow("nodes", more * run_lists.NODE)
                 memory.grow("regs", more * max(1, self.registers.size))
         cells = most * int(control[at.CELL_NEED])
         if int(control[at.USED_CELLS]) + cells >= int(control[at.CELL_ROOM]):
-            memory.grow("cells", 2 * (int(control[at.USED_CELLS]) + cells) * runs.RUN)
+            memory.grow("cells", 2 * (int(control[at.USED_CELLS]) + cells) * run_lists.RUN)
         if control[at.FREE_GROUP] == 0 and control[at.GROUPS] >= control[at.GROUP_ROOM]:
             memory.grow("groups", 2 * len(memory["groups"]))
         memory.grow("found", (cells + SMALLEST) * runs.FOUND)
@@ -209,13 +209,13 @@ class SeparateEngine(Partitioned):
     def _check_memory(self, words: int) -> None:
         """Give up the oldest half where there is not to be so much room."""
         if words * 8 > self.limits.memory:
-            self._give_up(max(1, int((self._parts()[:, runs.HEAD] != 0).sum()) // 2), forget=False)
+            self._give_up(max(1, int((self._parts()[:, run_lists.HEAD] != 0).sum()) // 2), forget=False)
             self.memory.grow("marks", int(self.memory["control"][at.NODES]), keep=False)
             self.memory.call(runs.compact_runs)
 
     def _oldest(self, count: int, forget: bool) -> Any:
         parts = self._parts()
-        wanted = (parts[:, at.LIVE] != 0) & (forget | (parts[:, runs.HEAD] != 0))
+        wanted = (parts[:, at.LIVE] != 0) & (forget | (parts[:, run_lists.HEAD] != 0))
         age = np.where(wanted, parts[:, at.DUE], at.MOST)
         return np.argsort(age, kind="stable")[: min(count, int(wanted.sum()))]
 
@@ -240,7 +240,7 @@ class SeparateEngine(Partitioned):
     def _let_go(self, partitions: list[int]) -> None:
         parts = self._parts()
         for partition in partitions:
-            while parts[partition, runs.HEAD]:
+            while parts[partition, run_lists.HEAD]:
                 self.memory.call(runs.give_up_first, partition)
 
     def compact(self) -> None:
@@ -249,7 +249,9 @@ class SeparateEngine(Partitioned):
 
     def live_events(self) -> Any:
         count = int(self.memory["control"][at.NODES])
-        return np.unique(self.memory["nodes"][: count * runs.NODE].reshape(-1, runs.NODE)[1:, runs.EVENT])
+        return np.unique(
+            self.memory["nodes"][: count * run_lists.NODE].reshape(-1, run_lists.NODE)[1:, run_lists.EVENT]
+        )
 
     # ── what is kept of it ──
 
@@ -269,10 +271,10 @@ class SeparateEngine(Partitioned):
         nodes = int(control[at.NODES])
         words = {
             "parts": self.keys.count * self.stride,
-            "nodes": nodes * runs.NODE,
+            "nodes": nodes * run_lists.NODE,
             "regs": nodes * self.registers.size,
-            "cells": int(control[at.CELLS]) * runs.RUN,
-            "groups": int(control[at.GROUPS]) * runs.GROUP,
+            "cells": int(control[at.CELLS]) * run_lists.RUN,
+            "groups": int(control[at.GROUPS]) * run_lists.GROUP,
         }
         kept = [int(control[name]) for name in self._WORDS]
         return [kept, self.keys.dump(), memory.dump(words), self.given_up, list(self.registers.texts)]
@@ -289,10 +291,10 @@ class SeparateEngine(Partitioned):
             raise ExecutionError("snapshot: expected the counts of nodes, runs and groups, found others")
         sizes = {
             "parts": count * self.stride,
-            "nodes": nodes * runs.NODE,
+            "nodes": nodes * run_lists.NODE,
             "regs": nodes * self.registers.size,
-            "cells": cells * runs.RUN,
-            "groups": groups * runs.GROUP,
+            "cells": cells * run_lists.RUN,
+            "groups": groups * run_lists.GROUP,
         }
         for name, size in sizes.items():
             if size * 8 > self.limits.memory or memory.load(name, arrays[name], size) != size:
@@ -300,8 +302,8 @@ class SeparateEngine(Partitioned):
         for word, value in zip(self._WORDS, kept, strict=True):
             control[word] = value
         self._check(nodes, cells, groups, count)
-        memory.grow("nodes", 2 * nodes * runs.NODE)
-        memory.grow("regs", (len(memory["nodes"]) // runs.NODE) * max(1, self.registers.size))
+        memory.grow("nodes", 2 * nodes * run_lists.NODE)
+        memory.grow("regs", (len(memory["nodes"]) // run_lists.NODE) * max(1, self.registers.size))
         self.registers.texts.clear()
         for text in texts:
             self.registers.number(text)
@@ -311,43 +313,45 @@ class SeparateEngine(Partitioned):
     def _check(self, nodes: int, cells: int, groups: int, partitions: int) -> None:
         """Refuse a snapshot whose numbers would lead kernels outside their arrays or round in circles."""
         memory, control = self.memory, self.memory["control"]
-        table = memory["nodes"][: nodes * runs.NODE].reshape(-1, runs.NODE)
-        run = memory["cells"][: cells * runs.RUN].reshape(-1, runs.RUN)
-        group = memory["groups"][: groups * runs.GROUP].reshape(-1, runs.GROUP)
+        table = memory["nodes"][: nodes * run_lists.NODE].reshape(-1, run_lists.NODE)
+        run = memory["cells"][: cells * run_lists.RUN].reshape(-1, run_lists.RUN)
+        group = memory["groups"][: groups * run_lists.GROUP].reshape(-1, run_lists.GROUP)
         parts = memory["parts"][: partitions * self.stride].reshape(-1, self.stride)
         points = len(memory["automaton"])
         within = [
-            (table[:, runs.PREV], nodes),
-            (table[:, runs.LABEL], self.elements),
-            (run[:, runs.NODE_OF], nodes),
-            (run[:, runs.NEXT], cells),
-            (run[:, runs.POINT] * runs.POINT_SIZE, points),
-            (run[:, runs.WAITS], 4),
-            (group[:, runs.GROUP_RUNS], cells),
-            (group[:, runs.GROUP_NEXT], groups),
-            (parts[:, runs.HEAD : runs.TAIL + 1], groups),
+            (table[:, run_lists.PREV], nodes),
+            (table[:, run_lists.LABEL], self.elements),
+            (run[:, run_lists.NODE_OF], nodes),
+            (run[:, run_lists.NEXT], cells),
+            (run[:, run_lists.POINT] * run_lists.POINT_SIZE, points),
+            (run[:, run_lists.WAITS], 4),
+            (group[:, run_lists.GROUP_RUNS], cells),
+            (group[:, run_lists.GROUP_NEXT], groups),
+            (parts[:, run_lists.HEAD : run_lists.TAIL + 1], groups),
             (control[[at.FREE_CELL]], cells),
             (control[[at.FREE_GROUP]], groups),
         ]
         bad = any(((links < 0) | (links >= most)).any() for links, most in within)
-        if bad or (table[1:, runs.PREV] >= np.arange(1, nodes)).any() or _circular(run[:, runs.NEXT]):
+        if bad or (table[1:, run_lists.PREV] >= np.arange(1, nodes)).any() or _circular(run[:, run_lists.NEXT]):
             raise ExecutionError("snapshot: expected links to runs of its own, found others")
-        if _circular(group[:, runs.GROUP_NEXT]):
+        if _circular(group[:, run_lists.GROUP_NEXT]):
             raise ExecutionError("snapshot: expected lists of groups, found a circle")
-        lists = np.concatenate([run[:, runs.NEXT], group[:, runs.GROUP_RUNS], control[[at.FREE_CELL]]])
-        chains = np.concatenate([group[:, runs.GROUP_NEXT], parts[:, runs.HEAD], control[[at.FREE_GROUP]]])
+        lists = np.concatenate([run[:, run_lists.NEXT], group[:, run_lists.GROUP_RUNS], control[[at.FREE_CELL]]])
+        chains = np.concatenate([group[:, run_lists.GROUP_NEXT], parts[:, run_lists.HEAD], control[[at.FREE_GROUP]]])
         if (np.bincount(lists)[1:] > 1).any() or (np.bincount(chains)[1:] > 1).any():
             raise ExecutionError("snapshot: expected each run and group in one list, found one in several")
         used = 0
-        for partition in np.flatnonzero(parts[:, runs.HEAD] + parts[:, runs.TAIL] + parts[:, runs.RUNS]).tolist():
-            count, last, g = 0, 0, int(parts[partition, runs.HEAD])
+        for partition in np.flatnonzero(
+            parts[:, run_lists.HEAD] + parts[:, run_lists.TAIL] + parts[:, run_lists.RUNS]
+        ).tolist():
+            count, last, g = 0, 0, int(parts[partition, run_lists.HEAD])
             while g:
-                last, cell = g, int(group[g, runs.GROUP_RUNS])
+                last, cell = g, int(group[g, run_lists.GROUP_RUNS])
                 while cell:
-                    count, cell = count + 1, int(run[cell, runs.NEXT])
-                g = int(group[g, runs.GROUP_NEXT])
+                    count, cell = count + 1, int(run[cell, run_lists.NEXT])
+                g = int(group[g, run_lists.GROUP_NEXT])
             used += count
-            if count != parts[partition, runs.RUNS] or last != parts[partition, runs.TAIL]:
+            if count != parts[partition, run_lists.RUNS] or last != parts[partition, run_lists.TAIL]:
                 raise ExecutionError("snapshot: expected the runs that a partition has, found other counts")
         if used != control[at.USED_CELLS]:
             raise ExecutionError("snapshot: expected the runs that there are, found another count")
@@ -364,14 +368,14 @@ def _circular(after: Any) -> bool:
 
 def table_of(automaton: Automaton) -> Any:
     """The points as words: their heads, then their ways."""
-    words = [0] * (len(automaton.points) * runs.POINT_SIZE)
+    words = [0] * (len(automaton.points) * run_lists.POINT_SIZE)
     for point in automaton.points:
-        head = point.number * runs.POINT_SIZE
-        words[head + runs.WAYS_AT], words[head + runs.WAY_COUNT] = len(words), len(point.ways)
-        words[head + runs.ENDS], words[head + runs.FITTING] = int(point.ends), signed(point.fitting)
+        head = point.number * run_lists.POINT_SIZE
+        words[head + run_lists.WAYS_AT], words[head + run_lists.WAY_COUNT] = len(words), len(point.ways)
+        words[head + run_lists.ENDS], words[head + run_lists.FITTING] = int(point.ends), signed(point.fitting)
         late = sum(1 << number for number, way in enumerate(point.ways) if point.ends and way.after_end)
-        words[head + runs.AFTER] = late
-        words[head + runs.BEFORE] = ((1 << len(point.ways)) - 1) & ~late
+        words[head + run_lists.AFTER] = late
+        words[head + run_lists.BEFORE] = ((1 << len(point.ways)) - 1) & ~late
         for way in point.ways:
             words += [way.element, _SELECTIONS[way.selection], signed(way.forbidden), way.target]
     return np.array(words, np.int64)

@@ -14,7 +14,7 @@ from headwater.late import np
 from headwater.native.subset import Mode
 from headwater.patterns import model
 from headwater.patterns.automaton import Automaton, State
-from headwater.patterns.engine import dag, partitions
+from headwater.patterns.engine import dag, partitions, trees
 from headwater.patterns.engine import layout as at
 from headwater.patterns.engine.found import Found
 from headwater.patterns.engine.index import Index, index_of
@@ -62,8 +62,8 @@ class SharedEngine(Partitioned):
         control[at.COLUMNS] = 2 * len(index.columns)
         control[at.STATES], control[at.NODE_NEED], control[at.FINAL_NEED] = len(states), need, entries + 3
         sizes = {
-            "nodes": (SMALLEST_NODES + 2 * need) * dag.NODE,
-            "work": dag.EDGES + 2 * (2 * entries + 2 * len(states)) + 2,
+            "nodes": (SMALLEST_NODES + 2 * need) * trees.NODE,
+            "work": trees.EDGES + 2 * (2 * entries + 2 * len(states)) + 2,
             "finals": (SMALLEST_OUT + entries + 3) * dag.FINAL,
             "values": ROWS_AT_ONCE * 2 * len(index.columns) + 1,
             "stack": SMALLEST_OUT,
@@ -84,7 +84,7 @@ class SharedEngine(Partitioned):
 
     def _rooms(self) -> None:
         memory, control = self.memory, self.memory["control"]
-        control[at.NODE_ROOM] = len(memory["nodes"]) // dag.NODE
+        control[at.NODE_ROOM] = len(memory["nodes"]) // trees.NODE
         control[at.FINAL_ROOM] = len(memory["finals"]) // dag.FINAL
         control[at.STACK_ROOM], control[at.PATH_ROOM] = len(memory["stack"]), len(memory["path"])
         control[at.OUT_ROOM], control[at.MATCH_ROOM] = len(memory["out"]), len(memory["matches"]) // dag.MATCH
@@ -194,8 +194,8 @@ class SharedEngine(Partitioned):
         left = memory.call(dag.compact, self.keys.count)
         if 2 * left + need <= before:
             return
-        if (2 * before * dag.NODE * 8) <= self.limits.memory:
-            memory.grow("nodes", 2 * before * dag.NODE)
+        if (2 * before * trees.NODE * 8) <= self.limits.memory:
+            memory.grow("nodes", 2 * before * trees.NODE)
             self._rooms()
             return
         while left + need > before:
@@ -212,8 +212,8 @@ class SharedEngine(Partitioned):
     def trim(self, values: Any = None) -> None:
         super().trim()
         nodes = int(self.memory["control"][at.NODES])
-        table = self.memory["nodes"][: nodes * dag.NODE].reshape(-1, dag.NODE)
-        self.registers.trim(table[:, dag.LABEL], table[:, dag.VALUE], values or ())
+        table = self.memory["nodes"][: nodes * trees.NODE].reshape(-1, trees.NODE)
+        self.registers.trim(table[:, trees.LABEL], table[:, trees.VALUE], values or ())
 
     def compact(self) -> None:
         """Let go of all that no run can use any more."""
@@ -223,13 +223,13 @@ class SharedEngine(Partitioned):
     def live_events(self) -> Any:
         """The events that runs may still hand over, in order, after `compact`."""
         count = int(self.memory["control"][at.NODES])
-        return np.unique(self.memory["nodes"][: count * dag.NODE].reshape(-1, dag.NODE)[1:, dag.EVENT])
+        return np.unique(self.memory["nodes"][: count * trees.NODE].reshape(-1, trees.NODE)[1:, trees.EVENT])
 
     # ── what is kept of it ──
 
     def dump(self) -> list[Any]:
         count = self.keys.count
-        words = {"parts": count * self.stride, "nodes": int(self.memory["control"][at.NODES]) * dag.NODE}
+        words = {"parts": count * self.stride, "nodes": int(self.memory["control"][at.NODES]) * trees.NODE}
         kept = [int(self.memory["control"][name]) for name in (at.NODES, at.LATEST)]
         return [kept, self.keys.dump(), self.memory.dump(words), self.given_up, list(self.registers.texts)]
 
@@ -243,10 +243,10 @@ class SharedEngine(Partitioned):
         self._grow_parts()
         memory.load("parts", arrays["parts"], count * self.stride)
         most = self.limits.memory // 8
-        if memory.load("nodes", arrays["nodes"], most) != nodes * dag.NODE or nodes < 1:
+        if memory.load("nodes", arrays["nodes"], most) != nodes * trees.NODE or nodes < 1:
             raise ExecutionError(f"snapshot: expected {nodes} nodes, found {len(arrays['nodes']):,} bytes")
         self._check(nodes, count)
-        while len(memory["nodes"]) < (nodes + int(control[at.NODE_NEED])) * dag.NODE:
+        while len(memory["nodes"]) < (nodes + int(control[at.NODE_NEED])) * trees.NODE:
             memory.grow("nodes", 2 * len(memory["nodes"]))
         control[at.NODES], control[at.LATEST] = nodes, latest
         self.given_up = given_up
@@ -254,14 +254,14 @@ class SharedEngine(Partitioned):
         self.keys.renew(self._parts()[:, at.LIVE])
 
     def _check(self, nodes: int, partitions: int) -> None:
-        table = self.memory["nodes"][: nodes * dag.NODE].reshape(-1, dag.NODE)
-        links = table[:, dag.PREV : dag.RIGHT + 1]
+        table = self.memory["nodes"][: nodes * trees.NODE].reshape(-1, trees.NODE)
+        links = table[:, trees.PREV : trees.RIGHT + 1]
         parts = self.memory["parts"][: partitions * self.stride].reshape(-1, self.stride)
         roots = np.concatenate([parts[:, at.LISTS :].reshape(-1), parts[:, at.TRAIL]])
         own = np.arange(nodes).reshape(-1, 1)
         bad = (links < 0).any() or (links[1:] >= own[1:]).any() or (roots < 0).any() or (roots >= nodes).any()
-        bad = bad or (((table[:, dag.LABEL] < 0) | (table[:, dag.LABEL] >= self.elements)).any())
-        if bad or ((table[:, dag.RANK] < 0) | (table[:, dag.RANK] > 63)).any():
+        bad = bad or (((table[:, trees.LABEL] < 0) | (table[:, trees.LABEL] >= self.elements)).any())
+        if bad or ((table[:, trees.RANK] < 0) | (table[:, trees.RANK] > 63)).any():
             raise ExecutionError("snapshot: expected links to nodes of its own, found others")
 
 

@@ -25,24 +25,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from typing import Any
 
 from headwater.errors import PatternError, Problem
 from headwater.ir.nodes import Span
-from headwater.ir.notes import MAX_DEPTH, locate
+from headwater.ir.notes import MAX_DEPTH
 from headwater.lang.source import MAX_RECOVERED, NESTED, NESTED_HINT, check_text
-from headwater.patterns.notation.durations import UNITS, micros
+from headwater.patterns.notation.characters import CLAUSES, NUMBER, Characters, Fault
+from headwater.patterns.notation.clauses import Clauses
 from headwater.patterns.written import (
     SELECTIONS,
-    After,
     Argument,
     Atom,
     Both,
     Condition,
     Either,
-    Measure,
     Node,
     Pattern,
     Repeat,
@@ -51,29 +50,17 @@ from headwater.patterns.written import (
     Value,
     Variable,
     Wildcard,
-    Window,
     Without,
 )
 
 NOTATION = "text"
 UNREADABLE = ""  # the channel of an atom that could not be read: of it, nothing more is said
-CLAUSES = ("within", "partition", "among", "time", "lateness", "patience", "after", "no", "measures")
-MAX_PROBLEMS = 100
 MAX_DIGITS = 30  # of a number in a template
 
-_BLANK = re.compile(r"(?:\s+|--[^\n]*)*")
-_WORD = re.compile(r"[^\W\d]\w*")
 _SEGMENT = r"(?:\*\*|\*|\w+(?:-(?!>)\w+)*)"
 _CHANNEL = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _ROUNDS = re.compile(r"\{\s*(\d*)\s*(?:(,)\s*(\d*)\s*)?\}")
-_QUOTES = "'\"`"
 _STEPS: dict[str, Selection] = {"->": "next", ";": "any", ",": "strict"}
-_AFTER_OPERAND = {"and", "or", "not", "in", "like", "between", "is", "div", "when", "then", "else", "as", "case"}
-
-
-class _Fault(Exception):
-    """A problem has been noted; reading goes on elsewhere."""
 
 
 def parse(text: str, aliases: Mapping[str, str] | None = None) -> Pattern:
@@ -93,111 +80,8 @@ def read(text: str, aliases: Mapping[str, str] | None = None) -> tuple[Pattern |
     return pattern, sorted(dict.fromkeys(reader.problems), key=lambda problem: (problem.line, problem.column))
 
 
-@dataclass
-class _Reader:
-    text: str
-    at: int = 0
-    depth: int = 0
-    problems: list[Problem] = field(default_factory=list)
-
-    # ── characters ──
-
-    def blank(self) -> None:
-        found = _BLANK.match(self.text, self.at)
-        self.at = found.end() if found else self.at
-
-    def sees(self, *marks: str) -> str | None:
-        """Which of these marks comes next, after blanks."""
-        self.blank()
-        return next((mark for mark in marks if self.text.startswith(mark, self.at)), None)
-
-    def takes(self, *marks: str) -> str | None:
-        mark = self.sees(*marks)
-        self.at += len(mark or "")
-        return mark
-
-    def word(self) -> str | None:
-        """The word that comes next; it is not taken."""
-        self.blank()
-        found = _WORD.match(self.text, self.at)
-        return found[0] if found else None
-
-    def takes_word(self, *words: str) -> str | None:
-        word = self.word()
-        if word is None or (words and word not in words):
-            return None
-        self.at += len(word)
-        return word
-
-    def here(self) -> Span:
-        """The word or character that comes next."""
-        self.blank()
-        found = _WORD.match(self.text, self.at)
-        return Span(self.at, found.end() if found else min(self.at + 1, len(self.text)))
-
-    def since(self, start: int) -> Span:
-        """What has been taken since, without the blanks after it."""
-        return Span(start, max(start, len(self.text[start : self.at].rstrip()) + start))
-
-    def found(self) -> str:
-        span = self.here()
-        return self.text[span.start : span.end][:30] or "the end"
-
-    # ── problems ──
-
-    def note(self, span: Span, message: str, **more: str | None) -> None:
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(locate(self.text, span, message, **more))
-
-    def fail(self, message: str, span: Span | None = None, **more: str | None) -> NoReturn:
-        self.note(span or self.here(), message, **more)
-        raise _Fault
-
-    def expected(self, what: str, hint: str | None = None) -> NoReturn:
-        self.fail("this is not expected here", expected=what, found=self.found(), hint=hint)
-
-    def closing(self, opening: int, close: str) -> int:
-        """Where a bracket that opens there is closed; quotes are passed over."""
-        depth, at = 0, opening
-        while at < len(self.text):
-            character = self.text[at]
-            if character in _QUOTES:
-                end = self.text.find(character, at + 1)
-                if end < 0:
-                    self.fail("this quote is never closed", Span(at, at + 1), expected="the same quote at the end")
-                at = end
-            elif character in "([{":
-                depth += 1
-            elif character in ")]}":
-                depth -= 1
-                if depth == 0:
-                    if character != close:
-                        break
-                    return at
-            at += 1
-        return self.fail("this is never closed", Span(opening, opening + 1), expected=close)
-
-    def skip(self) -> None:
-        """After an error: to the next step, alternative, closing bracket or clause."""
-        while self.at < len(self.text):
-            self.blank()
-            character = self.text[self.at : self.at + 1]
-            if not character or character in ";,|&)" or self.text.startswith("->", self.at):
-                return
-            word = self.word()
-            if word in CLAUSES or word == "without":
-                return
-            if character in "([{":
-                try:
-                    self.at = self.closing(self.at, {"(": ")", "[": "]", "{": "}"}[character]) + 1
-                except _Fault:
-                    self.problems.pop()  # it has been told, or is of no account any more
-                    self.at = len(self.text)
-            elif character in _QUOTES:
-                end = self.text.find(character, self.at + 1)
-                self.at = len(self.text) if end < 0 else end + 1
-            else:
-                self.at += len(word or character)
+class _Reader(Characters):
+    """The expression, by descent."""
 
     # ── the whole ──
 
@@ -210,7 +94,7 @@ class _Reader:
         root = self.either()
         if self.problems and len(self.text) > MAX_RECOVERED:
             return None
-        clauses = _Clauses(self)
+        clauses = Clauses(self)
         while self.at < len(self.text):
             self.blank()
             if self.at >= len(self.text):
@@ -268,14 +152,14 @@ class _Reader:
             if self.takes_word("without"):
                 return Without(self.unit(), span=self.since(start))
             node = self.repeated()
-        except _Fault:
+        except Fault:
             self.skip()
             return Atom(UNREADABLE, name, span=self.since(start))
         try:
             while self.takes_word("without"):
                 node = Without(self.unit(), node, self.since(start))
             self.check_end()
-        except _Fault:
+        except Fault:
             self.skip()
         return node
 
@@ -383,9 +267,9 @@ class _Reader:
         opening = self.at
         try:
             return self.arguments_from(opening, channel)
-        except _Fault:
+        except Fault:
             told = len(self.problems)
-            with suppress(_Fault):  # go on after them
+            with suppress(Fault):  # go on after them
                 self.at = self.closing(opening, ")") + 1
             del self.problems[told:]
             raise
@@ -435,7 +319,7 @@ class _Reader:
 
     def number(self, start: int) -> Value:
         sign = self.takes("-", "+")
-        found = _NUMBER.match(self.text, self.at)
+        found = NUMBER.match(self.text, self.at)
         if found is None:
             self.expected("a value, a variable or *")
         self.at = found.end()
@@ -458,185 +342,3 @@ class _Reader:
             if not self.text.startswith("'", self.at):
                 return "'".join(parts)
             self.at += 1
-
-
-@dataclass
-class _Clauses:
-    """What comes after the expression, in any order, each once."""
-
-    reader: _Reader
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def read(self) -> None:
-        r = self.reader
-        start = r.here()
-        word = r.takes_word(*CLAUSES)
-        try:
-            if word is None:
-                hint = "a pattern ends, or goes on with within, partition by, among, time, after match or measures"
-                close = get_close_matches((r.word() or "").lower(), CLAUSES, 1, 0.7)
-                r.expected("a clause or the end", f"did you mean {close[0]}?" if close else hint)
-            name = {"no": "reuse", "within": "window"}.get(word, word)
-            if name in self.options:
-                r.fail(f"{word} is there twice", start, hint="leave one out")
-            self.options[name] = getattr(self, f"_{word}")(start)
-        except _Fault:
-            r.at = max(r.at, start.start + 1)
-            self.skip()
-
-    def skip(self) -> None:
-        """To the next clause."""
-        r = self.reader
-        while r.at < len(r.text):
-            r.skip()
-            if r.word() in CLAUSES or r.at >= len(r.text):
-                return
-            r.at += 1
-
-    def _within(self, start: Span) -> Window:
-        r = self.reader
-        if r.takes(":"):
-            name = r.takes_word()
-            if name is None:
-                r.expected("a parameter, e.g. :limit")
-            return Window(parameter=name, span=r.since(start.start))
-        r.blank()
-        number = _NUMBER.match(r.text, r.at)
-        after = re.compile(r"\s*(events?|rows?)\b").match(r.text, number.end()) if number else None
-        if number and after:
-            if not number[0].isdecimal() or len(number[0]) > 15:
-                r.expected("a whole number of events")
-            r.at = after.end()
-            return Window(rows=int(number[0]), span=r.since(start.start))
-        return Window(microseconds=self.duration(), span=r.since(start.start))
-
-    def duration(self) -> int:
-        r = self.reader
-        total, seen = 0, False
-        while True:
-            r.blank()
-            number = _NUMBER.match(r.text, r.at)
-            if number is None:
-                if not seen:
-                    r.expected("a time, e.g. 10 seconds")
-                return total
-            span = Span(r.at, number.end())
-            r.at = number.end()
-            unit = r.takes_word(*UNITS)
-            if unit is None:
-                close = get_close_matches(r.word() or "", UNITS, 1)
-                r.expected("a unit: seconds, minutes, hours …", f"did you mean {close[0]}?" if close else None)
-            found = micros(number[0], unit) if number[0].replace(".", "", 1).isdecimal() else None
-            if found is None:
-                r.fail("this is no whole number of microseconds", Span(span.start, r.at))
-            total, seen = total + found, True
-
-    def _lateness(self, start: Span) -> int:
-        return self.duration()
-
-    _patience = _lateness
-
-    def _partition(self, start: Span) -> tuple[Condition, ...]:
-        if not self.reader.takes_word("by"):
-            self.reader.expected("by after partition")
-        return tuple(self.expressions())
-
-    def _among(self, start: Span) -> Condition:
-        return self.expression(",")[0]
-
-    def _time(self, start: Span) -> Condition:
-        return self.expression(",")[0]
-
-    def _no(self, start: Span) -> bool:
-        if not self.reader.takes_word("reuse"):
-            self.reader.expected("reuse after no", "no reuse: an event of a match is in no later one")
-        return False
-
-    def _after(self, start: Span) -> After:
-        r = self.reader
-        if not r.takes_word("match"):
-            r.expected("match after after", "e.g. after match past last")
-        rules = ("no skip", "next", "past last", "first", "last")
-        first = r.takes_word("no", "next", "past", "first", "last", "to")
-        if first == "to":
-            first = r.takes_word("next", "first", "last")
-        second = {"no": "skip", "past": "last"}.get(first or "")
-        if first is None or (second is not None and not r.takes_word(second)):
-            r.expected(", ".join(rules[:3]) + ", first a or last a")
-        element = None
-        if first in ("first", "last"):
-            element = r.takes_word()
-            if element is None or element in CLAUSES:
-                r.expected("an element to go on from")
-        rule: Any = f"{first} {second}" if second else first
-        return After(rule, element, r.since(start.start))
-
-    def _measures(self, start: Span) -> tuple[Measure, ...]:
-        r = self.reader
-        found = []
-        while True:
-            condition, end = self.expression(",", "as")
-            if end != "as":
-                r.expected("as and the name of a field", "e.g. measures count(b) as n")
-            name_at = r.here()
-            name = r.takes_word()
-            if name is None:
-                r.expected("the name of a field")
-            found.append(Measure(name, condition, Span(condition.span.start, name_at.end)))
-            if not r.takes(","):
-                return tuple(found)
-
-    # ── expressions ──
-
-    def expressions(self) -> list[Condition]:
-        found = []
-        while True:
-            condition, end = self.expression(",")
-            found.append(condition)
-            if end != ",":
-                return found
-
-    def expression(self, *ends: str) -> tuple[Condition, str]:
-        """Up to a comma (or `as`) outside of brackets, a clause, or the end; and which of these it was. A clause's word
-        ends it only where an operator would have to come: elsewhere it is a field of that name."""
-        r = self.reader
-        r.blank()
-        start = end = r.at
-        operand = False
-        while True:
-            r.blank()
-            character = r.text[r.at : r.at + 1]
-            word = r.word()
-            if not character or (character == "," and "," in ends):
-                stop = character
-                break
-            if word is not None and operand and (word in CLAUSES or word in ends):
-                stop = word if word in ends else ""
-                break
-            operand = self.one(character, word)
-            end = r.at
-        if start == end:
-            r.expected("an expression")
-        if stop:
-            r.at += len(stop)
-        return Condition(r.text[start:end], Span(start, end)), stop
-
-    def one(self, character: str, word: str | None) -> bool:
-        """Past one word, bracket or mark; whether an operand has ended with it."""
-        r = self.reader
-        if word is not None:
-            r.at += len(word)
-            before = r.text[: r.at - len(word)].rstrip()
-            return word.lower() not in _AFTER_OPERAND or before.endswith(".")
-        if character in "([{":
-            r.at = r.closing(r.at, {"(": ")", "[": "]", "{": "}"}[character]) + 1
-            return True
-        if character in _QUOTES:
-            end = r.text.find(character, r.at + 1)
-            if end < 0:
-                r.fail("this quote is never closed", Span(r.at, r.at + 1), expected="the same quote at the end")
-            r.at = end + 1
-            return True
-        number = _NUMBER.match(r.text, r.at)
-        r.at = number.end() if number else r.at + 1
-        return number is not None
