@@ -22,7 +22,7 @@ class Moved(Event, name="game.Moved"):
 FIELD = "x > :left and x < :left + 10 and y > :bottom and y < :bottom + 10"
 MEETING = f"""
     (red: game.moved{{side = 'red' and {FIELD}}} & blue: game.moved{{side = 'blue' and {FIELD}
-        and abs(x - red.x) <= 2 and abs(y - red.y) <= 2}}) within 5 seconds after match past last
+        and abs(x - red.x) <= 2 and abs(y - red.y) <= 2}}) within 5 seconds
     measures red.tank as red, blue.tank as blue, blue.x as x, blue.y as y
 """
 MOVES = (  # side, tank, and where it is a second later
