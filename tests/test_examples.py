@@ -68,6 +68,10 @@ PROMISES = {
         "published to weather.archive in the log: 48 events",
         "together 26 of 59 events cross",
     ],
+    "pattern_restart.py": [
+        "killed after two failures of machine 7\nthe factory goes on",
+        "machine 7 has failed three times, from 1 to 4\nmachine 8 has failed three times, from 3 to 8\neach once: True",
+    ],
     "durable.py": ["the archive was killed while it handled order 200", "each once and in order: True"],
     "dispatching.py": ["slow sinks: stuck", "broken is paused with 1 event waiting", "['fire', 'post', 'tea']"],
 }
