@@ -122,7 +122,7 @@ def test_what_holds_can_be_shown() -> None:
         '[dispatch]\nstrategy = "pool"\nminimum = 1\nmaximum = 4\nlow = 0\nhigh = 0\nidle = 5.0\n\n'
         '[queue]\nlimit = 1024\npolicy = "block"\nwait = 30.0\n\n'
         "[patterns]\npartitions = 100000\nruns_per_partition = 10000\nruns = 1000000\nmemory = 268435456\n"
-        "foreign = 100\nlease = 30.0\nwait = 60.0\nkeep_events = 10000\nkeep_seconds = 5.0\n"
+        "foreign = 100\nlease = 30.0\ngrace = 60.0\nkeep_events = 10000\nkeep_seconds = 5.0\n"
     )
     assert "wait" not in str(Config(queue=Queue(policy="fail")))
 
@@ -190,7 +190,7 @@ def test_no_field_is_left_out() -> None:
               rest_seconds=6.0, keep_seconds=4.0, keep_bytes=5)  # fmt: skip
     queue = Queue(limit=7, policy="block", wait=1.5)
     pool = ByPriority(minimum=2, maximum=5, low=1, high=3, idle=0.5)
-    patterns = Patterns(partitions=1, runs_per_partition=2, runs=3, memory=1 << 20, foreign=5, lease=6, wait=9,
+    patterns = Patterns(partitions=1, runs_per_partition=2, runs=3, memory=1 << 20, foreign=5, lease=6, grace=9,
                         keep_events=7, keep_seconds=8)  # fmt: skip
     config = Config(
         name="n", dispatch=pool, queue=queue, failures=3, history=77, close_timeout=1.25, log=log, patterns=patterns

@@ -22,7 +22,7 @@ class Patterns:
     (`limits=`), those of other nodes always.
 
     `foreign`: how many patterns of other nodes may run here at once; 0: none. `lease`: seconds for which one of those
-    goes on while the node that wants it is not there. `wait`: seconds for which a pattern that was started again waits
+    goes on while the node that wants it is not there. `grace`: seconds for which a pattern that was started again waits
     for the sources that it was with. `keep_events`, `keep_seconds`: after so many events, and after so
     long, the state of a named pattern is written to the node's state, whatever comes first.
     """
@@ -33,7 +33,7 @@ class Patterns:
     memory: int = 256 << 20
     foreign: int = 100
     lease: float = 30.0
-    wait: float = 60.0
+    grace: float = 60.0
     keep_events: int = 10_000
     keep_seconds: float = 5.0
 
@@ -44,7 +44,7 @@ class Patterns:
         memory=Count(1 << 16, 1 << 40),
         foreign=Count(0, 100_000),
         lease=Seconds(above=True),
-        wait=Seconds(),
+        grace=Seconds(),
         keep_events=Count(1),
         keep_seconds=Seconds(above=True),
     )
@@ -53,7 +53,7 @@ class Patterns:
         problems = self.settings.problems({name: getattr(self, name) for name in self.settings}, "Patterns:")
         if problems:
             raise ConfigError(problems)
-        for name in ("lease", "wait", "keep_seconds"):
+        for name in ("lease", "grace", "keep_seconds"):
             object.__setattr__(self, name, float(getattr(self, name)))
 
     @staticmethod

@@ -53,8 +53,8 @@ class KeptPattern(NamedPattern):
         self._timer: Any = None
         self._reached: dict[str, int] | None = None  # where own sources were when it was asked to keep its state
         self._settings = self.node.config.patterns
-        self._waits_until = self.node.clock.now() + self._settings.wait  # for sources that it was with
-        self._stage.watermark.patient = self._settings.wait
+        self._waits_until = self.node.clock.now() + self._settings.grace  # for sources that it was with
+        self._stage.watermark.patient = self._settings.grace
         self._hold_back("start")
         for key in self._absent:
             self._hold_back(key)
