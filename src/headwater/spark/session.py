@@ -43,7 +43,10 @@ _HERE = {  # a session on this machine has no business on the network
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-_LOCAL = {"spark.sql.shuffle.partitions": "2"}
+_LOCAL = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.python.authenticate.socketTimeout": "120s",  # a busy machine takes longer than 15 s to start a worker
+}
 _LOOPBACK = re.compile(r"spark://(127(\.\d+){3}|localhost|\[::1\])(:\d+)?$")
 
 
