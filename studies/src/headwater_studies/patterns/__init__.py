@@ -1,0 +1,1 @@
+"""Patterns, measured: on Spark, and what of their events crosses a federation."""
