@@ -162,7 +162,7 @@ STUDIES = "headwater_studies"
 STUDIES_ROOMS: tuple[tuple[str, ...], ...] = (
     ("fleet", "flink", "scale"),
     ("harness",),
-    ("latency", "filters", "overhead", "growth", "peers"),
+    ("latency", "filters", "overhead", "growth", "patterns", "peers"),
     ("model",),
     ("command",),
     ("extension",),

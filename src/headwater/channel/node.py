@@ -447,7 +447,7 @@ class Node:
         none."""
         return None
 
-    def _crossing_to(self, matching: Any) -> Any:
+    def _narrowing_of(self, matching: Any) -> Any:
         """Who sees to it that only what a pattern can use comes from other nodes; None where nobody has to."""
         return None
 

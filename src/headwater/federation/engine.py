@@ -50,7 +50,7 @@ from headwater.federation.multicast.groups import Groups
 from headwater.federation.network import Network
 from headwater.federation.order.contract import Federated
 from headwater.federation.order.election import Ballots
-from headwater.federation.patterns.crossing import Crossings
+from headwater.federation.patterns.narrowing import Narrowings
 from headwater.federation.patterns.past import PastReader
 from headwater.federation.peers.barriers import Barriers
 from headwater.federation.peers.connections import Connections
@@ -139,7 +139,7 @@ class Engine:
             self.control,
             self.groups,
         )
-        self.crossings = Crossings(context, self.peers, self.requester, self.dialogue)
+        self.narrowings = Narrowings(context, self.peers, self.requester, self.dialogue)
         self.discovery = ChannelDiscovery(context, self.peers, self.permissions, self.requester)
         parts.registrar, parts.requests = self.membership, self.requester
         self.ballots = Ballots(context, self.peers, self.origins.fence)
@@ -307,7 +307,7 @@ class Engine:
         if self.groups is not None:
             self.groups.close()
         self.scheduler.wake()
-        self.crossings.close()
+        self.narrowings.close()
         if self.listener is not None:
             self.listener.close()
         self.fabric.close()
@@ -390,7 +390,7 @@ class Engine:
         for channel in touched:
             self._attempt(channel.name, [channel], partial(self._sync_channel, channel))
         self._attempt("what other nodes do not list", touched, partial(self.permissions.touched, touched))
-        self._attempt("patterns", (), self.crossings.look)
+        self._attempt("patterns", (), self.narrowings.look)
 
     def _sync_channel(self, channel: Channel) -> None:
         with self.node._wiring.lock:
@@ -428,7 +428,7 @@ class Engine:
         guarded(self.installer.granting.measure)
         guarded(self.membership.look_around)
         guarded(self.renew_security)
-        guarded(self.crossings.look)
+        guarded(self.narrowings.look)
         for peer in self.everyone():
             guarded(peer.date)
 

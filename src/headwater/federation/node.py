@@ -189,8 +189,8 @@ class Node(LocalNode):
         async with self._engine.requester.achanging(subscription, part, **what):
             return await super()._achange(subscription, part, **what)
 
-    def _crossing_to(self, matching: Any) -> Any:
-        return None if self._engine is None else self._engine.crossings.make(matching)
+    def _narrowing_of(self, matching: Any) -> Any:
+        return None if self._engine is None else self._engine.narrowings.make(matching)
 
     def _remote(self, channel: RoutedChannel) -> bool:
         assert self._engine is not None

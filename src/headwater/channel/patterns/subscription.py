@@ -85,7 +85,7 @@ class Matching(Subscription[R], Generic[R]):
         )  # fmt: skip
         stage.mailbox.dispatched_by(node._dispatcher(Inline()))
         self._stages = (stage.mailbox,)
-        stage.arrivals = node._crossing_to(self) if self._narrows and order == "time" else None
+        stage.arrivals = node._narrowing_of(self) if self._narrows and order == "time" else None
 
     # ── in ──
 

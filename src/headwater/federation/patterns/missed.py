@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_EVENTS = 1_000_000  # of one source, in one gap
 
 
-class Missed(NamedTuple):
+class MissedEvent(NamedTuple):
     """An event that was read back; `stamp` is in nanoseconds."""
 
     channel: str
@@ -34,10 +34,10 @@ class Missed(NamedTuple):
 
 
 @dataclass
-class Gap:
+class Missed:
     """What all nodes together had; `lost`: events that may have been wanted, and that nobody has any more."""
 
-    events: list[Missed] = field(default_factory=list)
+    events: list[MissedEvent] = field(default_factory=list)
     lost: int = 0
     problems: dict[str, str] = field(default_factory=dict)  # by node
     offences: list[tuple[str, str]] = field(default_factory=list)  # of whom, and what
@@ -47,7 +47,9 @@ Put = Callable[[Any, Past], Any]
 Points = dict[tuple[str, str, int], int]  # by node, channel and number of a source: the last event before a change
 
 
-def read_gap(gap: Gap, peer: Peer, channel: Any, interest: Interest, since: int, points: Points, put: Put) -> None:
+def read_missed(
+    found: Missed, peer: Peer, channel: Any, interest: Interest, since: int, points: Points, put: Put
+) -> None:
     """Read back what a node's sources of a channel have, from a time on up to where they were asked for it anyway."""
     names: dict[int, str] = {}
     wanted: list[PastOf] = []
@@ -59,22 +61,22 @@ def read_gap(gap: Gap, peer: Peer, channel: Any, interest: Interest, since: int,
     question = Past(channel.name, wanted, since, interest.dumps(), pack_params(interest.params))
     try:
         for part, records in _parts(peer, channel, question, put) if wanted else ():
-            gap.lost += part.missing + bool(part.error)
+            found.lost += part.missing + bool(part.error)
             if part.error:
-                gap.problems[peer.name] = part.error
-            gap.events += [
-                Missed(channel.name, names[part.sid], peer.name, seq, stamp, record)
+                found.problems[peer.name] = part.error
+            found.events += [
+                MissedEvent(channel.name, names[part.sid], peer.name, seq, stamp, record)
                 for seq, stamp, record in zip(part.seqs, part.stamps, records, strict=True)
             ]
     except FrameError as error:  # it is not what a node of ours says
-        gap.offences.append((peer.id, str(error)))
-        gap.lost += 1
-        gap.problems[peer.name] = str(error)
+        found.offences.append((peer.id, str(error)))
+        found.lost += 1
+        found.problems[peer.name] = str(error)
     except ClosedError:
         raise
     except HeadwaterError as error:
-        gap.lost += 1
-        gap.problems[peer.name] = str(error)
+        found.lost += 1
+        found.problems[peer.name] = str(error)
 
 
 def _parts(peer: Peer, channel: Any, question: Past, put: Put) -> Iterator[tuple[PastPart, list[bytes]]]:
@@ -132,4 +134,4 @@ def _converter(peer: Peer, channel: Any) -> Callable[[list[bytes]], list[bytes]]
     return convert
 
 
-__all__ = ["Gap", "Missed", "read_gap"]
+__all__ = ["Missed", "MissedEvent", "read_missed"]

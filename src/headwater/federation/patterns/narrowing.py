@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headwater.channel.patterns.stage import Errand
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.errors import ClosedError, HeadwaterError, Unreachable
-from headwater.federation.patterns.gap import Gap, Missed, Points, read_gap
+from headwater.federation.patterns.missed import Missed, MissedEvent, Points, read_missed
 from headwater.federation.wire.past_requests import Past
 from headwater.federation.wire.requests import pack_params
 from headwater.ir.interp import EventContext
@@ -63,37 +63,37 @@ class Life(NamedTuple):
     channel: str
 
 
-class Crossings:
+class Narrowings:
     """Of all patterns that run at a node."""
 
     def __init__(self, context: Context, peers: Peers, requester: Requester, dialogue: Dialogue) -> None:
         self.context, self.peers, self.requester, self.dialogue = context, peers, requester, dialogue
-        self._all: list[Crossing] = []
+        self._all: list[Narrowing] = []
         self._lock = threading.Lock()
         self._worker: Worker | None = None
 
-    def make(self, subscription: Matching[Any]) -> Crossing | None:
+    def make(self, subscription: Matching[Any]) -> Narrowing | None:
         """For a pattern that is about to run; None where none of its events can be asked for by what is bound."""
         found = bindings(subscription.pattern.model)
         if found is None:
             return None
-        made = Crossing(self, subscription, found)
+        made = Narrowing(self, subscription, found)
         with self._lock:
             self._all = [each for each in self._all if not each.ended] + [made]
         return made
 
     def look(self) -> None:
         """Nodes, or their sources, may have come or gone. Quick: what takes time is left to a thread."""
-        for crossing in self._all:
-            crossing.look()
+        for narrowing in self._all:
+            narrowing.look()
 
-    def work(self, crossing: Crossing) -> None:
+    def work(self, narrowing: Narrowing) -> None:
         with self._lock:
             if self._worker is None:
-                name = f"headwater-{self.context.name}-crossing"
+                name = f"headwater-{self.context.name}-narrowing"
                 self._worker = Worker(name, crashes=self.context.node._crashes)
                 self._worker.start()
-        self._worker.put(crossing.run, always=True)
+        self._worker.put(narrowing.run, always=True)
 
     def close(self) -> None:
         """The node leaves the federation."""
@@ -101,12 +101,12 @@ class Crossings:
             self._worker.stop()
 
 
-class Crossing:
+class Narrowing:
     """Of one pattern. Events are shown to it by the thread that offers them to the pattern; rounds are another's."""
 
-    def __init__(self, crossings: Crossings, subscription: Matching[Any], found: Bindings) -> None:
-        self._all, self.subscription = crossings, subscription
-        self._context, self._peers = crossings.context, crossings.peers
+    def __init__(self, narrowings: Narrowings, subscription: Matching[Any], found: Bindings) -> None:
+        self._all, self.subscription = narrowings, subscription
+        self._context, self._peers = narrowings.context, narrowings.peers
         self._lock = threading.Lock()
         self._working = self._wanted = False
         self._keys = count(1)
@@ -116,7 +116,7 @@ class Crossing:
             tuple[str, int], int
         ] = {}  # events of other nodes that may not have been released: their times
         self._sweep = SEEN
-        self.counts = CrossingCounts()
+        self.counts = NarrowingCounts()
 
     def _set(self, found: Bindings) -> None:
         """Nothing is open, and nobody was asked for that."""
@@ -205,13 +205,13 @@ class Crossing:
         look = self.subscription._stage.seen
         return -1 if look is None else look.sure[0]
 
-    def offer_missed(self, key: Any, gap: Gap) -> None:
-        """What a gap had is offered, in its place among the events; then the watermark may go on."""
+    def offer_missed(self, key: Any, found: Missed) -> None:
+        """What was missed is offered, in its place among the events; then the watermark may go on."""
         with self._lock:
             if key not in self._holds:
                 return  # it is another pattern by now
         runner = self.subscription._stage.operator.runner
-        for missed in gap.events:
+        for missed in found.events:
             self.counts.read_back += 1
             self.counts.bytes += len(missed.record)
             at = f"{missed.channel}/{missed.source}@{missed.node}", missed.seq
@@ -233,7 +233,7 @@ class Crossing:
         with self._lock:
             return not self._working and not self._holds and not any(self._pending.values())
 
-    def _offer(self, runner: Any, missed: Missed) -> None:
+    def _offer(self, runner: Any, missed: MissedEvent) -> None:
         meta = EventContext(missed.source, missed.node, missed.seq, missed.stamp // 1000)
         opened = self._opener(missed.channel, missed.record, meta)
         if opened:
@@ -300,7 +300,7 @@ class Crossing:
             return str(error)
         return "" if answer.remembers else "it keeps no past: Config(history=…), or a log"
 
-    # ── rounds: by the thread of the crossings ──
+    # ── rounds: by the thread of the narrowings ──
 
     def run(self) -> None:
         """Rounds, until nothing is left to be asked for."""
@@ -316,7 +316,7 @@ class Crossing:
                 break
             except Exception as error:  # whatever it is, the watermark must not be held for ever
                 self.counts.failures += 1
-                self._context.failures.failed(f"crossing of {self.subscription.name}", error)
+                self._context.failures.failed(f"narrowing of {self.subscription.name}", error)
                 log.warning("node %s: %s: %s", self._context.name, self.subscription.name, error, exc_info=error)
                 with self._lock:
                     self._wanted = True
@@ -348,7 +348,7 @@ class Crossing:
             open = {name: frozenset(values) for name, values in self._open.items()}
         try:
             points = self._ask(open, names)
-            gap = self._missed(new, before, since, points) if new else Gap()
+            found = self._missed(new, before, since, points) if new else Missed()
         except _OtherPattern:
             raise
         except BaseException:
@@ -362,11 +362,11 @@ class Crossing:
             self._let_go(key)
             raise
         self.counts.rounds += 1
-        self.counts.lost += gap.lost
-        self.counts.problems.update(gap.problems)
-        for who, what in gap.offences:
+        self.counts.lost += found.lost
+        self.counts.problems.update(found.problems)
+        for who, what in found.offences:
             self._context.offences.note(who, what)
-        self.subscription._stage.do(Errand(partial(self.offer_missed, key, gap)))
+        self.subscription._stage.do(Errand(partial(self.offer_missed, key, found)))
         return True
 
     def _forget_expired(self) -> None:
@@ -421,17 +421,17 @@ class Crossing:
                 points[peer.id, channel, ad.sid] = here
         return points
 
-    def _missed(self, new: Values, nodes: frozenset[str], since: int, points: Points) -> Gap:
+    def _missed(self, new: Values, nodes: frozenset[str], since: int, points: Points) -> Missed:
         """What these nodes have published of the values before they were asked for them."""
-        gap = Gap()
+        found = Missed()
         values = {name: frozenset(times) for name, times in new.items()}
         for peer in self._peers.everyone():
             if peer.name in nodes and peer.gone is None:
                 for channel in self.bindings.channels:
                     interest = self.bindings.past(channel, values)
                     if interest is not None:
-                        read_gap(gap, peer, self._channel(channel), interest, since * 1000, points, self._question)
-        return gap
+                        read_missed(found, peer, self._channel(channel), interest, since * 1000, points, self._question)
+        return found
 
     def _channel(self, name: str) -> Any:
         return next(asked.target for asked in self.subscription._asked if asked.name == name)
@@ -477,7 +477,7 @@ class Crossing:
         }
 
 
-class CrossingCounts:
+class NarrowingCounts:
     """Events of other nodes that came, those that were read back when their values were bound (`repeated`: though they
     had come), the bytes of both; events that may be missing, since nobody has them any more; and what nodes said that
     did not answer."""
@@ -488,4 +488,4 @@ class CrossingCounts:
         self.problems: dict[str, str] = {}
 
 
-__all__ = ["Crossing", "CrossingCounts", "Crossings"]
+__all__ = ["Narrowing", "NarrowingCounts", "Narrowings"]

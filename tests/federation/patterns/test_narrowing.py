@@ -49,7 +49,7 @@ class Building:
         return self.watching
 
     @property
-    def crossing(self) -> Any:
+    def narrowing(self) -> Any:
         return self.watching._stage.arrivals
 
     def narrow(self, *names: str) -> None:
@@ -59,12 +59,12 @@ class Building:
 
     @property
     def report(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.crossing.report()
+        found: dict[str, Any] = self.narrowing.report()
         return found
 
     @property
     def idle(self) -> bool:
-        return bool(self.crossing.idle)
+        return bool(self.narrowing.idle)
 
     def results(self, count: int) -> list[tuple[str, int]]:
         """Who was seen where afterwards, once there are so many."""
@@ -92,12 +92,12 @@ def test_only_those_who_were_there_cross(make: Nodes) -> None:
 
 
 class Held:
-    """A step of a crossing that waits, before it is done or after, until it is let go."""
+    """A step of a narrowing that waits, before it is done or after, until it is let go."""
 
-    def __init__(self, crossing: Any, name: str, *, after: bool = False) -> None:
-        self._done, self.reached, self.go = getattr(crossing, name), threading.Event(), threading.Event()
+    def __init__(self, narrowing: Any, name: str, *, after: bool = False) -> None:
+        self._done, self.reached, self.go = getattr(narrowing, name), threading.Event(), threading.Event()
         self._after = after
-        setattr(crossing, name, self)
+        setattr(narrowing, name, self)
 
     def __call__(self, *args: Any) -> Any:
         made = self._done(*args) if self._after else None
@@ -111,7 +111,7 @@ def test_what_is_published_while_a_value_is_being_asked_for_is_found(make: Nodes
     building = Building(make, "east west")
     building.watch()
     building.narrow()
-    held = Held(building.crossing, "_ask", after=after)
+    held = Held(building.narrowing, "_ask", after=after)
     building.see("west", "ann", 1)  # before she was there
     building.see("east", "ann", 42)
     assert held.reached.wait(GUARD)
@@ -132,7 +132,7 @@ def test_values_that_are_bound_meanwhile_go_together(make: Nodes) -> None:
     building.watch()
     building.narrow()
     before = building.report["rounds"]
-    held = Held(building.crossing, "_ask")
+    held = Held(building.narrowing, "_ask")
     building.see("east", "p0", 42)
     assert held.reached.wait(GUARD)
     for n in range(1, 9):
@@ -163,7 +163,7 @@ def test_what_is_gone_by_then_is_counted(make: Nodes) -> None:
     building = Building(make, "east west", config=Config(history=4))
     building.watch()
     building.narrow()
-    held = Held(building.crossing, "_ask")
+    held = Held(building.narrowing, "_ask")
     building.see("east", "ann", 42)
     assert held.reached.wait(GUARD)
     for n in range(10):
@@ -181,10 +181,10 @@ def test_values_are_forgotten_when_their_window_has_passed(make: Nodes) -> None:
     eventually(lambda: building.report["open"] == {"P of the key": 1} and building.idle)
     building.see("west", "ann", 1)
     assert building.results(1) == [("ann", 1)]
-    first = building.crossing._open["open_1"]["ann"]
-    eventually(lambda: building.crossing._sure() > first + 1_100_000)
+    first = building.narrowing._open["open_1"]["ann"]
+    eventually(lambda: building.narrowing._sure() > first + 1_100_000)
     building.see("east", "bob", 42)
-    eventually(lambda: building.idle and list(building.crossing._open["open_1"]) == ["bob"])
+    eventually(lambda: building.idle and list(building.narrowing._open["open_1"]) == ["bob"])
     building.see("west", "ann", 2)
     building.see("west", "bob", 3)
     assert building.results(2) == [("ann", 1), ("bob", 3)]
