@@ -54,7 +54,8 @@ def linked(draw: Any) -> str:
         if draw(st.integers(0, 4)) == 0:
             text += f"; without {atom('w' + name)}"
         text += draw(st.sampled_from(("; ", " -> "))) + part(name)
-    text += f"; z: seen{{kind >= 1 and {SAME['seen'][which]}}}"
+    if draw(st.integers(0, 4)):
+        text += f"; z: seen{{kind >= 1 and {SAME['seen'][which]}}}"
     return f"{text} within {draw(st.sampled_from((4, 9, 1000)))} microseconds"
 
 
@@ -122,6 +123,9 @@ OTHERS = {
     "a: seen{kind = 0}; b: seen; c: seen{who = b.who and n = a.n} within 1 minute": "separate",
     "a: seen; c: seen{who = a.who} within 1 minute": "shared",
     "a: seen; b: alarm; c: left{person = a.who}; without w: alarm within 1 minute": "separate",
+    "a: seen; b: left{person = a.who}; c: alarm within 1 minute": "shared",
+    "a: seen; b: alarm; c: left{person = a.who}; d: alarm within 1 minute": "separate",
+    "a: seen; without w: left{person = a.who}; b: alarm within 1 minute": "separate",
 }
 
 

@@ -60,7 +60,10 @@ def links_of(pattern: model.Pattern, automaton: Automaton) -> Links | None:
     channels = [{name for e in some for name in pattern.elements[e].channels} for some in grouped.values()]
     if sum(map(len, channels)) > len(set().union(*channels)):
         return None  # an event could have two values
-    return found if automaton.first & ~found.elements == 0 else None
+    assert automaton.states is not None
+    last = {entry.element for state in automaton.states for entry in state.entries if entry.ends}
+    begins_and_ends = automaton.first | sum(1 << element for element in last)
+    return found if begins_and_ends & ~found.elements == 0 else None  # a row of any other finds no run at once
 
 
 def _members(pattern: model.Pattern, automaton: Automaton) -> dict[int, dict[Any, Column]] | None:
