@@ -52,6 +52,14 @@ PROMISES = {
         "raven and bison meet among the mines at (98, 79)\na new minefield, from event 7\nrhino and badger meet",
         "2 meetings in 14 moves",
     ],
+    "silent_sensor.py": [
+        "after 60 s: nothing from the boiler since it said 2\nand then nothing from pump and valve",
+        "the boiler once more, certain: True",
+    ],
+    "tailgating.py": [
+        "Bob came in behind Ann at door 1\nten seconds from event 7 on\nHal came in behind Gus",
+        "9 passages, 8 of interest, 3 matches",
+    ],
     "measuring.py": ["Running it on one event", "evaluate: ", "comparisons"],
     "log.py": [
         "nothing of that is lost: True",
