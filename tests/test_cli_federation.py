@@ -138,15 +138,16 @@ def test_an_interest_that_is_refused_is_said(tmp_path: Path) -> None:
     assert "no source of ie.tcd.level takes the interest: not allowed" in ran.stderr.splitlines()[-1]
 
 
-def test_lines_that_are_not_events() -> None:
-    with hub() as (_, endpoint):
+def test_lines_that_are_not_events(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with Node("hub", listen="tcp/127.0.0.1:0") as node:
+        arguments = ["publish", "x", "--type", TYPE, "--connect", node.endpoints[0], "--wait", "0", "--allow-nobody"]
         for bad, why in (("{", "expected JSON"), ('{"level": "loud"}', "level"), ("[1]", "expected a JSON object")):
-            ran = subprocess.run(
-                command("publish", "x", "--type", TYPE, "--connect", endpoint, "--wait", "0", "--allow-nobody"),
-                input=f'{{"level": 1}}\n{bad}\n', capture_output=True, text=True, timeout=GUARD, check=False,
-            )  # fmt: skip
-            assert ran.returncode == 2 and "line 2: " in ran.stderr and why in ran.stderr, ran.stderr
-            assert "Traceback" not in ran.stderr
+            given = io.BytesIO(f'{{"level": 1}}\n{bad}\n'.encode())
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given, encoding="utf-8"))
+            assert main(arguments) == 2
+            said = capsys.readouterr().err
+            assert "line 2: " in said and why in said, said
+            assert "Traceback" not in said
 
 
 def publish_lines(monkeypatch: pytest.MonkeyPatch, lines: list[bytes], *arguments: str) -> tuple[int, list[Any]]:

@@ -28,6 +28,7 @@ import headwater
 _ROOT = Path(__file__).parents[2]
 _PID = struct.Struct("i")
 _REQUEST = 4096  # bytes that a request may have
+_ENDING = 60.0  # seconds in which a thread that is about to end has ended
 _LOCK = threading.Lock()
 AVAILABLE = hasattr(os, "pidfd_open") and hasattr(socket, "send_fds")
 
@@ -159,12 +160,15 @@ def _run(command: list[str]) -> NoReturn:
 
 def _warm(kind: type[headwater.Event]) -> None:
     """Whatever a node makes when it is first used (machine code that is the same for all, parsers) is made here once.
-    No thread may be left of it: a fork has none but its own."""
+    No thread may be left of it, whatever it was at: a fork has none but its own."""
     with headwater.Node("nursery") as node:
         channel = node.channel("nursery.count", kind)
         channel.subscribe(lambda _: None, "level < 30")
         channel.source("nursery").publish(maker="nursery", n=3)
-    assert threading.active_count() == 1, threading.enumerate()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(_ENDING)
+            assert not thread.is_alive(), thread
 
 
 def _reap(*_: object) -> None:

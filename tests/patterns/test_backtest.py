@@ -23,6 +23,7 @@ from headwater.spark.backtest.patterns import history
 from headwater.spark.backtest.patterns.report import sparkline
 from headwater.store.log.reader import ChannelReader
 from headwater.testing import ManualClock
+from tests.effort import examples
 from tests.patterns import oracle
 from tests.patterns.strategies import CHANNELS, patterns
 
@@ -70,7 +71,7 @@ def recorded(log: Path) -> list[dict[str, Any]]:
     return found
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(pattern=patterns())
 def test_matches_are_those_of_the_definition(log: Path, pattern: model.Pattern) -> None:
     before, history.ROWS = history.ROWS, 3  # so that pieces end where they should not

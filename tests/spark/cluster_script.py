@@ -36,7 +36,9 @@ def raw(folder: Path) -> int:
 
 
 def main(master: str, folder: Path) -> None:
-    spark = session("headwater-cluster", master, **{"spark.executor.memory": "512m"})
+    # Two cores have no use for Spark's two hundred partitions, of which most would be empty.
+    conf = {"spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "4"}
+    spark = session("headwater-cluster", master, **conf)
     assert spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() >= 1
     good = raw(folder / "raw")
     log = folder / "events"
