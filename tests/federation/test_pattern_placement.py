@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from headwater.errors import ChannelError, ClosedError, FederationError
 from headwater.federation.security.policy import Allow, Deny, Restrict
 from headwater.federation.security.settings import Security
 from headwater.federation.wire.pattern_requests import PatternReport, PatternState, RunPattern, StopPattern
-from headwater.federation.wire.requests import pack_params
+from headwater.federation.wire.requests import Install, Wish, pack_params
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 
 TYPE = "who: text, n: i64"
@@ -229,3 +230,52 @@ def test_bytes_of_anybody_are_refused_or_harmless(make: Nodes) -> None:
     assert engine.dialogue.ask(peer, PatternReport("never"), GUARD).here is False
     assert lab.report().services["patterns"]["foreign"] == {}
     assert ask() == ""
+
+
+def test_a_wish_of_that_kind_is_refused_by_itself(make: Nodes) -> None:
+    lab, desk, _ = lab_and_desk(make)
+    made = desk.pattern("found", TEXT, params=WHEN, at="desk")
+    engine = desk._engine
+    assert engine is not None
+    wishes = [Wish(1, made.pattern.dumps(), pack_params(WHEN), kind="pattern"), Wish(2, None)]
+    told = engine.dialogue.ask(engine.peers[lab.id], Install("t.door", 1 << 40, wishes), GUARD)
+    assert set(told.refused) == {1} and "does not run at a source" in told.refused[1]
+
+
+@pytest.mark.parametrize("who", ["lab", "desk"])
+def test_it_goes_on_where_it_runs_when_either_node_is_started_again(make: Nodes, tmp_path: Path, who: str) -> None:
+    def lab() -> tuple[Node, Any]:
+        there = make("lab", state=tmp_path / "lab", log=tmp_path / "log", listen="tcp/127.0.0.1:0")
+        return there, there.channel("t.door", TYPE).source("east")
+
+    def desk(lab: Node) -> tuple[Node, Any]:
+        here = make("desk", state=tmp_path / "desk", connect=lab.endpoints[0])
+        make.together(lab, here)
+        see(here, lab)
+        return here, here.pattern("found", TEXT, params=WHEN)
+
+    there, source = lab()
+    here, made = desk(there)
+    assert made.home.node == "lab"
+    found, _ = numbers(here)
+    make.ready(here)
+    publish(source, 1, 12)
+    eventually(lambda: found == [4])
+    (there if who == "lab" else here).close(drain=False, timeout=0)
+    if who == "lab":
+        make.opened.remove(there)
+        here.close(drain=False, timeout=0)  # it reaches the lab at another endpoint
+        make.opened.remove(here)
+        there, source = lab()
+    else:
+        make.opened.remove(here)
+        publish(source, 13, 14)  # while nobody is there for it, for less than its lease
+    here, made = desk(there)
+    found, _ = numbers(here)
+    make.ready(here)
+    assert made.home.node == "lab"
+    eventually(lambda: list(there.report().services["patterns"]["foreign"]) == ["found"])
+    publish(source, 13 if who == "lab" else 21, 24)
+    eventually(lambda: found[-1:] == [24])
+    logged = there.channel("found").backlog.read("found")
+    assert [n for part in logged for n in part.rows.column("n").to_pylist()] == [4, 14, 24]
