@@ -68,6 +68,7 @@ PROMISES = {
         ": sound",
         "those are all above 0.9: True",
     ],
+    "pattern_stream.py": ["left open: attic", "as over the log at rest: True"],
     "spark_stream.py": ["a batch of all of them: 200", "published as alarms: 18", "the same query again: 19"],
     "ingest.py": ["quarantined                 4", "monday.csv, line 5: temperature", "in the log: {"],
     "declarative_pipeline.py": [
@@ -86,7 +87,7 @@ PROMISES = {
 
 
 # Those that run one after the other in one process, which starts Java once, or loads everything once.
-SPARK = ("four_executions.py", "ingest.py", "spark_stream.py", "study.py")
+SPARK = ("four_executions.py", "ingest.py", "pattern_stream.py", "spark_stream.py", "study.py")
 PLAIN = (
     "backtest.py",
     "dispatching.py",

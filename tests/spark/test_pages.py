@@ -36,7 +36,9 @@ def logged(channel: str, type: str, *events: dict[str, Any]) -> None:
             source.publish(**event)
 
 
-def test_interests_on_frames(folder: Path) -> None:
+def test_interests_on_frames(spark: Any, folder: Path) -> None:
+    doors = spark.range(3).selectExpr("0L AS door", "string(id) AS who", "timestamp_millis(id) AS at")
+    doors.createOrReplaceTempView("doors")
     (folder / "events").mkdir()
     table = pa.table({"level": [0.2, 0.7, 0.9], "zone": pa.array([3, 3, 4], pa.int32())})
     pq.write_table(table, folder / "events" / "part.parquet")

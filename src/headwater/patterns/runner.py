@@ -415,6 +415,11 @@ class Runner:
             if self.pattern.absent:
                 self._found += self.engine.promise(int(fed[-1, 3]))
 
+    @property
+    def timed(self) -> bool:
+        """Whether time alone, without a further event, may show a match."""
+        return self._promising
+
     def _words(self, judged: Any, at: Any) -> Any:
         """The words of the keys of some rows."""
         width = self.engine.keys.words
@@ -692,6 +697,7 @@ class Runner:
                 self._waiting.append(Waiting(time, source, seq, channel, letter, number, words, values))
             self._found = [Found(tuple(e), tuple(by), t, d, tuple(k)) for e, by, t, d, k in matches]
             self.counts = Counts(*counts)
+            self._read.clear()  # other events have these numbers now
             self._check()
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, msgspec.MsgspecError) as error:
             raise ExecutionError(f"snapshot: expected the state of a pattern, found something else: {error}") from None

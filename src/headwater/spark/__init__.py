@@ -4,6 +4,7 @@ where(frame, interest)      the rows that pass
 derive(frame, interest)     the output events of a transformation
 outcome(frame, interest)    every row, and true, false or null (undecided)
 match(frame, pattern)       the matches of a pattern, by window functions or by runners in the workers
+sql(spark, text)            a statement with MATCH_RECOGNIZE in it, over tables and views that Spark knows
 pattern_choice(pattern)     which of the two, and why
 declared(frame, type)       a DataFrame with its columns told, for where Spark must not be asked (pipelines)
 choice(interest)            how it runs, and why
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from headwater.spark.log import events
     from headwater.spark.log_columns import LOG_META
     from headwater.spark.patterns.matching import match, pattern_choice
+    from headwater.spark.patterns.statement import sql
     from headwater.spark.schema import from_dataframe, from_spark_arrow, spark_schema, to_dataframe, to_spark_arrow
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "register",
     "session",
     "spark_schema",
+    "sql",
     "to_dataframe",
     "to_spark_arrow",
     "where",
@@ -67,6 +70,7 @@ _MODULES = {
     "headwater.spark.log": "events",
     "headwater.spark.log_columns": "LOG_META",
     "headwater.spark.patterns.matching": "match pattern_choice",
+    "headwater.spark.patterns.statement": "sql",
     "headwater.spark.schema": "from_dataframe from_spark_arrow spark_schema to_dataframe to_spark_arrow",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}

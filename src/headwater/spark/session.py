@@ -47,6 +47,11 @@ _LOCAL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.python.authenticate.socketTimeout": "120s",  # a busy machine takes longer than 15 s to start a worker
 }
+_STATE = {  # where patterns over streams can keep theirs; a checkpoint stays with what it was made with
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    )
+}
 _LOOPBACK = re.compile(r"spark://(127(\.\d+){3}|localhost|\[::1\])(:\d+)?$")
 
 
@@ -61,7 +66,7 @@ def session(app: str = "headwater", master: str = "local[*]", *, remote: str | N
 
     local = master.startswith("local") if remote is None else remote.startswith("local")
     here = local or (remote is None and _LOOPBACK.match(master) is not None)
-    settings: dict[str, str] = {}
+    settings: dict[str, str] = dict(_STATE)
     if remote is None or local:  # Java runs here
         settings |= _QUIET
         os.environ["JAVA_HOME"] = str(find_java())

@@ -28,18 +28,19 @@ def put(
     seqs: Sequence[int] | None = None,
     segment: int = 1,
     channel: str = CHANNEL,
+    start: int = NOON,
 ) -> list[Path]:
-    """Put events to rest, one file a day: one a minute, numbered from 1 unless `seqs` are given."""
+    """Put events to rest, one file a day: one a minute after `start`, numbered from 1 unless `seqs` are given."""
     numbers = list(seqs) if seqs is not None else list(range(1, len(events) + 1))
     folder = ChannelFolder.of(root, channel)
     folder.path.mkdir(parents=True, exist_ok=True)
     table = admit(folder, type)
     days: dict[int, list[int]] = defaultdict(list)
     for at, seq in enumerate(numbers):
-        days[(NOON + seq * 60_000_000) // DAY].append(at)
+        days[(start + seq * 60_000_000) // DAY].append(at)
     made = []
     for day, rows in days.items():
-        times = [NOON + numbers[at] * 60_000_000 for at in rows]
+        times = [start + numbers[at] * 60_000_000 for at in rows]
         rested = type.to_arrow([events[at] for at in rows])
         batch = table.batch(node, source, [numbers[at] for at in rows], times, rested)
         path = folder.node(f"{node}.{source}").parquet(day, segment)

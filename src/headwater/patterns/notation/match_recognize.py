@@ -67,7 +67,7 @@ def parse(text: str) -> Pattern:
 
 def _read_all(words: Words) -> Pattern | None:
     try:
-        return _Reader(words).statement()
+        return Reader(words).statement()
     except Fault:
         return None
 
@@ -93,7 +93,7 @@ class _Column:
 _Partition = tuple[Condition, Word | None]  # an expression; the last word of its path if it is nothing but one
 
 
-class _Reader:
+class Reader:
     """One statement. What clauses say is kept until all have been read: they refer to each other in any order."""
 
     def __init__(self, words: Words) -> None:
@@ -114,14 +114,26 @@ class _Reader:
         self._select_list()
         if not words.taken_words("FROM"):
             raise words.unexpected("FROM")
+        open_ = self._table_and_clauses()
+        with suppress(Fault):
+            self._rest()
+        return self._pattern(open_)
+
+    def clause(self) -> tuple[Pattern | None, Word]:
+        """`table MATCH_RECOGNIZE (…)` alone, wherever it stands; and the word that closes it."""
+        open_ = self._table_and_clauses()
+        end = self.words.words[self.words.at - 1]
+        return self._pattern(open_), end
+
+    def _table_and_clauses(self) -> Word:
+        """Up to and with the closing bracket; the opening one."""
+        words = self.words
         self._table()
         open_ = words.mark("(")
         end = self._closing(open_)
         self._cut_clauses(end)
         words.at = end + 1
-        with suppress(Fault):
-            self._rest()
-        return self._pattern(open_)
+        return open_
 
     def _select_list(self) -> None:
         words = self.words

@@ -4,11 +4,13 @@ An end offset also says what its range needs to be read again just as before: wh
 and the interest by which it is judged. In JSON:
 
     {"version": 1, "seqs": {"hall": {"door": 420}}, "begins": {...}, "ahead": {...}, "lost": {...}, "interest": "...",
-     "turn": 12}
+     "turn": 12, "promised": {...}}
 
 `begins`   the number after which the range of a source starts, where it is not where the range before ended
 `ahead`    the last number seen of a source that the limit cut short: what is missing later was lost
 `lost`     first and last number of what retention removed unread
+`promised` the time of publication (microseconds) before which a source has nothing that was not read; null of one that
+           is known and has promised nothing
 `turn`     whose turn it is, where there are more sources than the limit has events
 """
 
@@ -35,10 +37,11 @@ class Offset:
     lost: dict[Key, list[int]] = field(default_factory=dict)
     interest: str | None = None
     turn: int = 0
+    promised: dict[Key, int | None] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         made: dict[str, Any] = {"version": VERSION, "seqs": _nested(self.seqs)}
-        for name in ("begins", "ahead", "lost"):
+        for name in ("begins", "ahead", "lost", "promised"):
             if getattr(self, name):
                 made[name] = _nested(getattr(self, name))
         if self.interest is not None:
@@ -54,7 +57,7 @@ class Offset:
                 f"checkpoint: expected an offset of headwater, version {VERSION}, found {str(found)[:200]}; "
                 "was it made by another format or a newer release? Use another checkpointLocation"
             )
-        flat = {name: _flat(found.get(name, {})) for name in ("seqs", "begins", "ahead", "lost")}
+        flat = {name: _flat(found.get(name, {})) for name in ("seqs", "begins", "ahead", "lost", "promised")}
         return cls(**flat, interest=found.get("interest"), turn=found.get("turn", 0))
 
 

@@ -6,6 +6,7 @@ All problems are listed in one ConfigError. Spark does not mind the case of an o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,8 +14,11 @@ from typing import Any, Literal
 from headwater.channel.names import check_name
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
 from headwater.interest import NOTATIONS
+from headwater.patterns.notation.durations import UNITS, micros
 from headwater.spelling import did_you_mean
 from headwater.store.log.location import EXPECTED, local_folder, misplaced
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zµ]+)")
 
 Seqs = dict[str, dict[str, int]]
 Start = Literal["earliest", "latest"] | Seqs
@@ -23,7 +27,7 @@ _PLACE = ("log", "connect", "federation", "security")
 _INTEREST = ("where", "params", "notation", "output", "interest")
 _READ = ("channel", *_PLACE, *_INTEREST, "startingOffsets")
 BATCH = (*_READ, "endingOffsets", "pushFilters", "failOnDataLoss")
-STREAM = (*_READ, "maxEventsPerBatch", "failOnDataLoss")
+STREAM = (*_READ, "maxEventsPerBatch", "failOnDataLoss", "promises")
 WRITE = ("channel", *_PLACE, "type", "staging", "query")
 _SPARKS = ("path", "checkpointLocation", "queryName")  # Spark hands its own along
 
@@ -68,6 +72,7 @@ class ReadOptions:
     limit: int | None = None
     fail_on_loss: bool = True
     push: bool = False
+    promises: int | None = None  # microseconds after its publication, at most, in which an event is in the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +226,17 @@ class _Checker:
             self.problem(name, "a whole number of 1 or more", repr(text))
         return value
 
+    def duration(self, name: str) -> int | None:
+        """Microseconds."""
+        text = self.get(name)
+        if text is None:
+            return None
+        found = _DURATION.fullmatch(text.strip())
+        length = None if found is None or found[2] not in UNITS else micros(found[1], found[2])
+        if length is None:
+            self.problem(name, "a length of time such as '2 seconds' or '500 ms'", repr(text))
+        return length
+
     def flag(self, name: str, default: bool) -> bool:
         text = self.get(name)
         if text is None:
@@ -248,9 +264,13 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
     start = check.seqs("startingOffsets", check.get("startingOffsets") or "earliest", words)
     end = None if streaming else check.seqs("endingOffsets", check.get("endingOffsets") or "latest", ("latest",))
     limit, fail = check.number("maxEventsPerBatch"), check.flag("failOnDataLoss", True)
-    push = check.flag("pushFilters", False)
+    push, promises = check.flag("pushFilters", False), check.duration("promises")
+    if promises is not None and wanted.output is not None:
+        hint = "what a transformation makes has no time of its own to promise; leave one of them out"
+        check.problem("promises", "the events of the channel", "promises beside output", hint)
     check.finish()
-    return ReadOptions(channel, place, wanted, start, None if end == "latest" else end, limit, fail, push)
+    ends = None if end == "latest" else end
+    return ReadOptions(channel, place, wanted, start, ends, limit, fail, push, promises)
 
 
 def write_options(given: Mapping[str, str], *, streaming: bool, overwrite: bool) -> WriteOptions:

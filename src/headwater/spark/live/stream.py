@@ -16,6 +16,7 @@ from headwater.spark.live.offsets import Key, Offset, flat_seqs, shares
 from headwater.spark.live.options import ReadOptions
 from headwater.spark.live.packing import loose, package, unpack
 from headwater.spark.live.places import open_place
+from headwater.spark.live.promises import Promises, check_columns, now, promises_between, worth_telling
 from headwater.spark.live.ranges import Range, patiently, read_range
 from headwater.store.log.reader import Span
 from headwater.types.model import Record
@@ -36,9 +37,12 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 'as a batch with spark.read.format("headwater"), or keep the state in Spark: read the stream without '
                 "the interest and use transformWithState"
             )
+        if options.promises is not None:
+            check_columns(schema)
         self.options, self.record, self.schema, self.events = options, record, schema, events
         self.package = package(interest) if interest is not None else None
         self._target: dict[Key, int] | None = None
+        self._target_time = 0
         self._planned: dict[str, Any] | None = None
 
     # ── offsets ──
@@ -54,6 +58,7 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
+        self._target_time = now()  # before the logs are looked at: what comes later was published later
         self._target = {_key(span): span.last for span in self._sources()}
 
     def reportLatestOffset(self) -> dict[str, Any]:
@@ -65,6 +70,7 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         before = Offset.from_json(start)
         after, begins, lasts = dict(before.seqs), dict[Key, int](), dict[Key, int]()
         lost: dict[Key, list[int]] = {}
+        time = now() if self._target is None else self._target_time
         spans = {_key(span): span for span in self._sources()}
         for key, span in spans.items():
             last = span.last if self._target is None else min(span.last, self._target.get(key, 0))
@@ -87,15 +93,33 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if lost:
             self._report(lost)
         uptos = self._admitted(limit, spans, after, lasts, before.turn)
-        if all(before.seqs.get(key) == upto for key, upto in uptos.items()):
+        promised = self._promised(before, uptos, lasts, spans, time)
+        still = all(before.seqs.get(key) == upto for key, upto in uptos.items())
+        if still and not worth_telling(before.promised, promised):
             return start
         ahead = {key: last for key, last in lasts.items() if last > uptos.get(key, after[key])}
         kept = {key: seen for key, seen in before.ahead.items() if key not in lasts}
         begins = {key: begin for key, begin in begins.items() if key in uptos}
         turn = before.turn + limit.max_rows if isinstance(limit, ReadMaxRows) and ahead else before.turn
-        end = Offset({**before.seqs, **uptos}, begins, {**kept, **ahead}, lost, self.package, turn).to_json()
+        end = Offset({**before.seqs, **uptos}, begins, {**kept, **ahead}, lost, self.package, turn, promised).to_json()
         self._planned = end
         return end
+
+    def _promised(
+        self, before: Offset, uptos: dict[Key, int], lasts: dict[Key, int], spans: dict[Key, Span], time: int
+    ) -> dict[Key, int | None]:
+        """What each source has promised once this batch is read. One that the limit cut short, or whose node is away,
+        promises no more than it did."""
+        delay = self.options.promises
+        if delay is None:
+            return {}
+        promised = dict(before.promised)
+        for key in spans:
+            whole = uptos.get(key) == lasts[key] if key in lasts else key not in before.seqs  # else it was replaced
+            known = promised.setdefault(key, None)
+            if whole and (known is None or known < time - delay):
+                promised[key] = time - delay
+        return promised
 
     def _admitted(
         self, limit: ReadLimit, spans: dict[Key, Span], after: dict[Key, int], lasts: dict[Key, int], turn: int
@@ -157,7 +181,7 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     # ── ranges ──
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Range]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Range | Promises]:
         before, until = Offset.from_json(start), Offset.from_json(end)
         interest = until.interest if until.interest == self.package else self._recorded(until.interest)
         ranges = []
@@ -165,9 +189,10 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             after = until.begins.get((node, source), before.seqs.get((node, source), 0))
             if upto > after:
                 ranges.append(Range(node, source, after, upto, interest))
+        told = promises_between(before.promised, until.promised)
         if ranges and end != self._planned:  # planned before this driver started: the log may have changed since
             self._still_there(ranges)
-        return ranges
+        return [*ranges, Promises(told)] if told else ranges
 
     def _still_there(self, ranges: list[Range]) -> None:
         spans = {_key(span): span for span in self._sources()}
@@ -194,8 +219,10 @@ class HeadwaterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             )
         return None if old is None else package(old.on(loose(self.events)))
 
-    def read(self, partition: Range) -> Iterator[Any]:
+    def read(self, partition: Range | Promises) -> Iterator[Any]:
         options = self.options
+        if isinstance(partition, Promises):
+            return iter([partition.batch(self.schema)])
         return read_range(
             partition, options.place, options.channel, self.record, self.schema, fail_on_loss=options.fail_on_loss
         )

@@ -22,6 +22,7 @@ from headwater.spark.columns import bind_columns, bind_meta
 from headwater.spark.log_columns import log_meta
 from headwater.spark.patterns.runs import identities
 from headwater.spark.patterns.sorting import in_time, run, sorted_rows
+from headwater.spark.patterns.streaming import stream
 from headwater.spark.patterns.windows import Plan, plan
 from headwater.spark.sql_text import name
 
@@ -57,16 +58,25 @@ def match(
     *,
     meta: Mapping[str, str] | None = None,
     identity: bool = True,
+    groups: int | None = None,
 ) -> Any:
     """The matches: the fields of the pattern's result, and last what is known of the match, the column `match`: who it
     is (`match.identity`, the same bytes as live), its time, and that it is certain. Without `identity` it is not said
     who it is, which takes time where window functions find the matches.
 
     `frame` is the DataFrame of the pattern's channel, or one for each channel by its name. `meta` names the columns
-    that hold source, seq and time (and node); without it those of a log are taken."""
+    that hold source, seq and time (and node); without it those of a log are taken.
+
+    Of streaming DataFrames the matches are a stream as well. `groups` is by how many values of Spark's state partitions
+    are held (8 unless it is given), and may not change while a checkpoint is used."""
     checked = _model(pattern)
     frames = _frames(frame, checked)
     bound = [_bound(frames[channel.name], channel, meta) for channel in checked.channels]
+    if _streaming(frames):
+        given = [(frames[channel.name], *each) for channel, each in zip(checked.channels, bound, strict=True)]
+        return stream(given, checked, groups, identified=identity)
+    if groups is not None:
+        raise ExecutionError("groups: expected streaming DataFrames beside it, found others; leave it out")
     made = plan(checked, *bound[0], identified=identity)
     of_matches = any(is_result(channel.type.record) for channel in checked.channels)  # who they are is in their fields
     if isinstance(made, Plan) and (not identity or (made.origins and not of_matches)):
@@ -95,6 +105,14 @@ def _frames(frame: Any, pattern: model.Pattern) -> dict[str, Any]:
     if len(names) != 1:
         raise ExecutionError(f"the pattern has channels {names}: give a DataFrame for each, by its name")
     return {names[0]: frame}
+
+
+def _streaming(frames: Mapping[str, Any]) -> bool:
+    found = {which: bool(frame.isStreaming) for which, frame in frames.items()}
+    if len(set(found.values())) > 1:
+        still = [which for which, streams in found.items() if not streams]
+        raise ExecutionError(f"expected a streaming DataFrame for each channel, or for none; {still} are none")
+    return any(found.values())
 
 
 def _bound(frame: Any, channel: model.Channel, meta: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:

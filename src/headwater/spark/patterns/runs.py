@@ -22,6 +22,7 @@ from headwater.spark.schema import from_spark_arrow, to_spark_arrow
 
 # Columns of the rows that come: which channel, what the service knew, and for each channel the event, if it is of that.
 CHANNEL, SOURCE, SEQ, PUBLISHED, NODE, EVENT = "_c", "_s", "_n", "_p", "_d", "_e"
+RANK = "_o"  # of the channel, among those of events of one source, number and time
 AT_ONCE = 4_096  # matches in a batch that goes back
 
 # A history is matched exactly or not at all, so these are as large as a worker may be.
@@ -64,10 +65,15 @@ def matches(package: bytes, batches: Iterable[Any], fingerprint: bytes, *, ident
     runner = Runner(pattern)
     results = Results(pattern, fingerprint, identified=identified)
     for batch in batches:
-        runner.ordered(_parts(pattern, batch))
+        runner.ordered(parts(pattern, batch))
         yield from batches_of(runner, results)
     runner.finish()
     yield from batches_of(runner, results)
+    check_whole(runner)
+
+
+def check_whole(runner: Runner) -> None:
+    """ExecutionError if something had to be given up."""
     if runner.counts.given_up:
         raise ExecutionError(
             f"a runner gave up {runner.counts.given_up:,} partial matches of {runner.counts.events:,} events: expected "
@@ -75,7 +81,7 @@ def matches(package: bytes, batches: Iterable[Any], fingerprint: bytes, *, ident
         )
 
 
-def _parts(pattern: model.Pattern, batch: Any) -> Iterator[tuple[str, Any, Mapping[str, Any], Any]]:
+def parts(pattern: model.Pattern, batch: Any) -> Iterator[tuple[str, Any, Mapping[str, Any], Any]]:
     """The rows of each channel, with their places."""
     channels = batch.column(CHANNEL).to_numpy(zero_copy_only=False)
     for number, channel in enumerate(pattern.channels):
@@ -114,11 +120,14 @@ def _read(runner: Runner, events: list[Event]) -> Callable[[Event], dict[str, An
     """The fields of these events, those of one batch read together."""
     rows: dict[int, dict[int, Event]] = {}
     batches: dict[int, Any] = {}
+    found: dict[Origin, dict[str, Any]] = {}
     for event in events:
+        if not isinstance(event.data, tuple):  # it was in a snapshot
+            found[event.origin] = runner.raw(event)
+            continue
         batch, row = event.data
         batches[id(batch)] = batch
         rows.setdefault(id(batch), {})[row] = event
-    found: dict[Origin, dict[str, Any]] = {}
     for which, wanted in rows.items():
         some = list(wanted.values())
         taken = batches[which].take(pa.array(list(wanted)))
@@ -136,4 +145,19 @@ def identities(fingerprint: bytes, channel: str, rows: Any) -> Any:
     return pa.array(made, pa.binary())
 
 
-__all__ = ["CHANNEL", "EVENT", "NODE", "PUBLISHED", "SEQ", "SOURCE", "batches_of", "identities", "matches", "pack"]
+__all__ = [
+    "CHANNEL",
+    "EVENT",
+    "NODE",
+    "PUBLISHED",
+    "RANK",
+    "SEQ",
+    "SOURCE",
+    "batches_of",
+    "check_whole",
+    "identities",
+    "matches",
+    "pack",
+    "parts",
+    "unpack",
+]

@@ -7,6 +7,7 @@ runner holds what is open in the window and no more: a partition may be larger t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -25,34 +26,48 @@ Frame = tuple[Any, Mapping[str, str], Mapping[str, str]]  # with the SQL of its 
 
 def sorted_rows(pattern: model.Pattern, frames: Sequence[Frame]) -> Any:
     """The rows of all channels: those of one partition in one task, each task in order."""
-    order = sorted(range(len(frames)), key=lambda number: pattern.channels[number].name)
-    parts = [_rows(pattern, number, order.index(number), *frames[number]) for number in range(len(frames))]
+    parts = []
+    for number, (rank, (frame, columns, meta)) in enumerate(zip(ranks(pattern), frames, strict=True)):
+        made = rows_of(pattern, number, rank, columns, meta)
+        parts.append(
+            frame.selectExpr(*made.listed).where(made.placed).selectExpr(*made.carried, f"{made.kept} AS _kept")
+        )
     own_time = any(channel.time is not None for channel in pattern.channels)
-    late = lateness(pattern, own_time, "_o", who=(runs.SOURCE, runs.NODE))
+    late = lateness(pattern, own_time, runs.RANK, who=(runs.SOURCE, runs.NODE))
     rows = in_time(reduce(lambda one, other: one.unionAll(other), parts), late)
     rows = rows.where("_kept").drop("_kept")
-    keys = [f"_k{at}" for at in range(len(pattern.key.record.fields))] if pattern.key is not None else []
+    keys = key_names(pattern)
     placed = rows.repartition(*keys) if keys else rows.coalesce(1)
-    return placed.sortWithinPartitions(TIME, runs.SOURCE, runs.NODE, runs.SEQ, "_o").drop(*keys, TIME, "_o")
+    return placed.sortWithinPartitions(TIME, runs.SOURCE, runs.NODE, runs.SEQ, runs.RANK).drop(*keys, TIME, runs.RANK)
 
 
-def _rows(
-    pattern: model.Pattern, number: int, rank: int, frame: Any, columns: Mapping[str, str], meta: Mapping[str, str]
-) -> Any:
-    """Of one channel: `rank` orders events of one source, number and time."""
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Of one channel, in SQL: what a row has, what has a place in time, what is of any use, and what of it goes on."""
+
+    listed: tuple[str, ...]
+    placed: str
+    kept: str
+    carried: tuple[str, ...]
+
+
+def rows_of(
+    pattern: model.Pattern, number: int, rank: int, columns: Mapping[str, str], meta: Mapping[str, str]
+) -> Rows:
+    """`rank` orders events of one source, number and time."""
     channel = pattern.channels[number]
     time, timed = f"unix_micros({meta.get('time')})", None
     if channel.time is not None:
         made = _outputs(channel.time, columns, meta, "time")
         time, timed = f"unix_micros({made.fields['time']})", made.passes
-    listed = [f"{time} AS {TIME}", f"{rank} AS _o", f"{number} AS {runs.CHANNEL}"]
+    listed = [f"{time} AS {TIME}", f"{rank} AS {runs.RANK}", f"{number} AS {runs.CHANNEL}"]
     listed += [f"{meta['source']} AS {runs.SOURCE}", f"{meta['seq']} AS {runs.SEQ}"]
     listed += [f"unix_micros({meta['time']}) AS {runs.PUBLISHED}" if "time" in meta else f"0L AS {runs.PUBLISHED}"]
     listed += [f"nullif({meta.get('node') or 'CAST(NULL AS STRING)'}, '') AS {runs.NODE}"]
     placed, kept = [IN_THE_CALENDAR], ["TRUE"]
     if channel.key is not None:
         key = _outputs(channel.key, columns, meta, "partition")
-        listed += [f"{text} AS _k{at}" for at, text in enumerate(key.fields.values())]
+        listed += [f"{text} AS {name}" for text, name in zip(key.fields.values(), key_names(pattern), strict=True)]
         listed.append(f"{key.passes} AS _kp")
         kept.append("_kp")
     for test, name, to in ((timed, "_tp", placed), (_used(pattern, channel, columns, meta), "_u", kept)):
@@ -61,11 +76,25 @@ def _rows(
             to.append(name)
     for other, each in enumerate(pattern.channels):
         listed.append(f"{_event(each, columns if other == number else None)} AS {runs.EVENT}{other}")
-    names = [f"_k{at}" for at in range(len(pattern.key.record.fields))] if pattern.key is not None else []
     events = [f"{runs.EVENT}{other}" for other in range(len(pattern.channels))]
-    carried = [TIME, "_o", runs.CHANNEL, runs.SOURCE, runs.SEQ, runs.PUBLISHED, runs.NODE, *names, *events]
-    kept_here = f"coalesce({' AND '.join(kept)}, FALSE) AS _kept"
-    return frame.selectExpr(*listed).where(" AND ".join(placed)).selectExpr(*carried, kept_here)
+    carried = (TIME, runs.RANK, runs.CHANNEL, runs.SOURCE, runs.SEQ, runs.PUBLISHED, runs.NODE)
+    return Rows(
+        tuple(listed),
+        " AND ".join(placed),
+        f"coalesce({' AND '.join(kept)}, FALSE)",
+        (*carried, *key_names(pattern), *events),
+    )
+
+
+def key_names(pattern: model.Pattern) -> list[str]:
+    """The columns of the parts of the partition's key."""
+    return [f"_k{at}" for at in range(len(pattern.key.record.fields))] if pattern.key is not None else []
+
+
+def ranks(pattern: model.Pattern) -> list[int]:
+    """Of each channel, its place among the others by their names."""
+    order = sorted(range(len(pattern.channels)), key=lambda number: pattern.channels[number].name)
+    return [order.index(number) for number in range(len(order))]
 
 
 def in_time(rows: Any, late: tuple[str, str] | None) -> Any:
@@ -126,4 +155,4 @@ def run(rows: Any, pattern: model.Pattern, identified: bool) -> Any:
     return rows.mapInArrow(headwater_pattern, spark_schema(pattern.output.record))
 
 
-__all__ = ["in_time", "run", "sorted_rows"]
+__all__ = ["Frame", "Rows", "in_time", "key_names", "ranks", "rows_of", "run", "sorted_rows"]

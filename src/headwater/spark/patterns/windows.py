@@ -16,6 +16,7 @@ from headwater.interest import Interest
 from headwater.ir.backend import Unsupported
 from headwater.ir.nodes import META_TYPES
 from headwater.patterns import model
+from headwater.patterns.window import MAX_TIME
 from headwater.spark.column import outputs_of, sql_of
 from headwater.spark.patterns.shapes import Absence, Fixed, Following, Later, Shape, shape_of
 from headwater.spark.sql_text import is_sayable, name, sql_type, text_literal
@@ -70,7 +71,7 @@ def lateness(
     """A window and a test by which late events are left out. The time of publication never goes back in a source, so
     that of it none is late. `order` is that of events with one number, `who` are the columns that tell sources
     apart."""
-    if not own_time:
+    if not own_time or pattern.lateness >= MAX_TIME:
         return None
     by = ", ".join((SEQ, *order))
     window = f"max({TIME}) OVER (PARTITION BY {', '.join(who)} ORDER BY {by} {ALL_BEFORE.format(1)}) AS _l"
