@@ -210,6 +210,46 @@ def test_nodes_that_come_later_are_asked_too(make: Nodes) -> None:
     assert building.report["crossed"] + building.report["read back"] == 4
 
 
+def test_a_pattern_that_is_changed_asks_anew(make: Nodes) -> None:
+    building = Building(make, "east west")
+    watch = building.watch(REACTOR.replace("42", ":room"), params={"room": 42})
+    building.narrow()
+    building.see("east", "ann", 42)
+    eventually(lambda: building.report["open"] == {"P of the key": 1} and building.idle)
+    building.see("west", "ann", 1)
+    assert building.results(1) == [("ann", 1)]
+    watch.change(params={"room": 43})
+    eventually(lambda: building.report["open"] == {"P of the key": 0})
+    building.narrow()
+    before = building.report["crossed"]
+    building.see("west", "ann", 2)
+    building.see("east", "ann", 42)
+    building.see("east", "bob", 43)
+    eventually(lambda: building.report["open"] == {"P of the key": 1} and building.idle)
+    building.see("west", "ann", 3)
+    building.see("west", "bob", 4)
+    assert building.results(2) == [("ann", 1), ("bob", 4)]
+    assert building.report["crossed"] - before == 2
+
+
+def test_a_change_while_values_are_being_asked_for_drops_them(make: Nodes) -> None:
+    building = Building(make, "east west")
+    watch = building.watch(REACTOR.replace("42", ":room"), params={"room": 42})
+    building.narrow()
+    held = Held(building.narrowing, "_missed")
+    building.see("east", "ann", 42)
+    assert held.reached.wait(GUARD)
+    building.see("west", "ann", 1)
+    watch.change(params={"room": 43})
+    held.go.set()
+    building.narrow()
+    building.see("east", "bob", 43)
+    eventually(lambda: building.report["open"] == {"P of the key": 1} and building.idle)
+    building.see("west", "ann", 3)
+    building.see("west", "bob", 4)
+    assert building.results(1) == [("bob", 4)]
+
+
 # ── those who may not, and those who do not as they should ──
 
 

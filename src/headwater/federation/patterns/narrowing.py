@@ -274,7 +274,7 @@ class Narrowing:
             if life not in self._known:
                 self._known[life] = self._why_not(life, peer)
         self._known = {life: why for life, why in self._known.items() if life in there}
-        if self._too_many():
+        if self._too_many() or self.subscription.narrow is not None:  # it runs for another node, by that one's rights
             return frozenset()
         wide = {there[life].name for life, why in self._known.items() if why}
         return frozenset(peer.name for peer in there.values()) - wide - {self._context.name}
