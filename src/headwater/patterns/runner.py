@@ -17,8 +17,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -30,21 +29,16 @@ from headwater.native.subset import Mode
 from headwater.patterns import model
 from headwater.patterns.automaton import Automaton, automaton
 from headwater.patterns.engine import layout as at_
-from headwater.patterns.engine.apart import ApartEngine
+from headwater.patterns.engine.choice import EngineName, engine_for
 from headwater.patterns.engine.found import Found
-from headwater.patterns.engine.linked import LinkedEngine, links_of
 from headwater.patterns.engine.partitioned import signed, window_of
-from headwater.patterns.engine.separate import SeparateEngine, can_separate
-from headwater.patterns.engine.shared import SharedEngine, can_share
-from headwater.patterns.engine.tapes import Unsupported, registers
 from headwater.patterns.events import Event, Events, fields_of, raw_of, source_id
-from headwater.patterns.identity import identity_of
 from headwater.patterns.letters import Interpreted, Judged, Letters, context
+from headwater.patterns.matches import Counts, Match
 from headwater.patterns.record_reading import AMONG, HEAD, KEYED, TIMED, Reading, TooMuch
 from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN
 
 KIND = "pattern"
-EngineName = Literal["shared", "linked", "separate", "apart"]
 HELD = 1 << 18  # events; from here on, and whenever they have doubled, those that no run holds are let go
 READ = 1 << 12  # events whose fields are at hand
 DOUBTS = 1_024  # rows that came too late to be waited for, of which the times are kept
@@ -52,57 +46,6 @@ FOR_EVER = (1 << 63) - 1
 NEVER = -FOR_EVER
 LAST = "\U0010ffff"  # after the name of every source
 Place = tuple[int, str]  # in the order of rows: a time, and the id of a source
-
-
-class Match:
-    """`events` are labels with their events, from the first to the last; `time` is that of the last event, or the
-    `deadline` until which something was absent; `key` is that of the partition. Events and identity are made when they
-    are asked for: of most matches somebody wants little."""
-
-    __slots__ = ("_events", "_found", "_held", "_identity", "_pattern", "deadline", "key")
-
-    def __init__(self, pattern: model.Pattern, found: Found, held: Events) -> None:
-        self._pattern, self._found, self._held = pattern, found, held
-        self.deadline, self.key = found.deadline, found.key
-        self._events: tuple[tuple[str, Event], ...] | None = None
-        self._identity: bytes | None = None
-
-    @property
-    def events(self) -> tuple[tuple[str, Event], ...]:
-        if self._events is None:
-            elements, found = self._pattern.elements, self._found
-            names = (elements[label].name for label in found.labels)
-            self._events = tuple(zip(names, self._held.many(found.events), strict=True))
-        return self._events
-
-    @property
-    def time(self) -> int:
-        return self._held[self._found.events[-1]].time if self.deadline is None else self.deadline
-
-    @property
-    def identity(self) -> bytes:
-        if self._identity is None:
-            self._identity = identity_of(self._pattern, self._pattern.fingerprint, self.events, self.deadline)
-        return self._identity
-
-    def __repr__(self) -> str:
-        taken = ", ".join(f"{label}: {event.source}/{event.seq}" for label, event in self.events)
-        return f"<Match at {self.time}: {taken}>"
-
-
-@dataclass
-class Counts:
-    """Events by what became of them, and what was found and given up."""
-
-    events: int = 0
-    rows: int = 0
-    timeless: int = 0
-    keyless: int = 0
-    late: int = 0
-    matches: int = 0
-    given_up: int = 0
-    unskipped: int = 0
-    contradicted: int = 0  # rows that came after it was no longer waited for them
 
 
 class Waiting(NamedTuple):
@@ -724,31 +667,6 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Any])
 
 
-def engine_for(
-    pattern: model.Pattern,
-    automaton: Automaton,
-    fields: Any,
-    mode: Mode = "compiled",
-    interpreted: bool = False,
-    name: EngineName | None = None,
-) -> Any:
-    """What runs a pattern: as shared as it can be, or the engine that is named, if that can. `Unsupported` or
-    ExecutionError say why it cannot."""
-    if name in (None, "shared") and can_share(pattern, automaton):
-        return SharedEngine(pattern, automaton, mode)
-    if name in (None, "linked") and links_of(pattern, automaton) is not None:
-        return LinkedEngine(pattern, automaton, mode)
-    if name in ("shared", "linked"):
-        raise ExecutionError(f"expected a pattern whose runs can be {name}, found another")
-    if name in (None, "separate") and can_separate(pattern, automaton):
-        try:
-            return SeparateEngine(pattern, automaton, registers(pattern), mode)
-        except Unsupported:
-            if name == "separate":
-                raise
-    return ApartEngine(pattern, automaton, fields, mode, interpreted)
-
-
 def signed_letter(letter: int) -> int:
     """A set of elements as a kernel has it: one that a matcher found may have its 64th bit set."""
     return signed(letter) if letter >= 0 else letter
@@ -773,3 +691,6 @@ def _indices(at: Any) -> Any:
     from headwater.late import pa
 
     return pa.array(at)
+
+
+__all__ = ["FOR_EVER", "Counts", "EngineName", "Match", "Place", "Runner"]
