@@ -101,6 +101,26 @@ def test_a_match_is_an_event_of_other_patterns() -> None:
         assert found.who == "di"
 
 
+def test_what_does_not_follow_a_match_is_found_by_the_clock_too() -> None:
+    clock = ManualClock()
+    with Node("lab", clock=clock) as node:
+        door = node.channel("hall.door", DOOR).source("east")
+        guard = node.channel("guard", "who: text").source()
+        node.pattern("tailgating", TAILGATING)
+        watch = node.match("t: tailgating; without guard within 30 seconds measures t.second as who")
+        for who, number, seconds in (("ann", 1, 0), ("bob", 1, 20), ("cy", 2, 0), ("di", 2, 5)):
+            door.publish(who=who, action="in", door=number)
+            clock.advance(seconds)
+        guard.publish(who="gus")  # 25 seconds after bob, 5 after di
+        clock.advance(60)
+        assert all_of(watch) == []
+        for who in ("ed", "fay"):
+            door.publish(who=who, action="in", door=3)
+        clock.advance(60)
+        (found,) = all_of(watch)
+        assert (found.who, found.match.uncertain) == ("fay", False)
+
+
 def test_other_values_hold_from_a_point_of_each_source() -> None:
     clock = ManualClock()
     with Node("lab", clock=clock) as node:

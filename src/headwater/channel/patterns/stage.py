@@ -99,6 +99,7 @@ class PatternStage:
         self._due = inf  # when it goes off
         self._closed = False
         self.seen: Look | None = None  # as it was last
+        self.reached: int | None = None  # all matches that are earlier were handed on
         self._run = 0  # a changed pattern is another run
         self._deferred: list[Any] = []  # what came for the run that is about to begin
         self.stopped = False  # another one goes on from here
@@ -210,6 +211,7 @@ class PatternStage:
             self._owner._handler_failed(error, None)
         self._arm(look)
         dispatch_all(ready)
+        self.reached = look.sure[0]
 
     def _forced(self, look: Look) -> int | None:
         """Up to when nobody is waited for any longer."""

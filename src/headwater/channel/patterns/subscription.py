@@ -239,6 +239,7 @@ class NamedPattern(Matching[Any]):
     def __init__(self, *args: Any) -> None:
         *rest, self.source = args
         super().__init__(*rest)
+        self.source.come_to = self._come_to
 
     source: Source[Any]
 
@@ -247,6 +248,16 @@ class NamedPattern(Matching[Any]):
             self.source.publish(result)
         except HeadwaterError as error:
             self._handler_failed(error, result)
+
+    def _come_to(self) -> int | None:
+        """None of its later matches is earlier: for patterns of matches, which ask when they want to go on. Where one
+        is held back until it is sure to be taken, it may be as old as the window is long."""
+        self._stage.nudge()
+        reached, model = self._stage.reached, self.pattern.model
+        if reached is None or (model.after.rule == "no skip" and model.reuse):
+            return reached
+        window = model.window
+        return None if window is None or window.microseconds is None else reached - window.microseconds
 
     def close(self, *, forget: bool = False) -> None:
         """End it, and its source. What is kept of it, if anything is, stays for when it is made again, unless it is to

@@ -144,7 +144,7 @@ class Watermark:
         for channel, source in sources.own:
             if source.closed:
                 continue
-            time = runner.promised(channel, source.name, source.node)
+            time = _later(runner.promised(channel, source.name, source.node), _come_to(source))
             found.append(Holder(source.id, NOWHERE if time is None else (time, source_id(source.name, source.node))))
         return found
 
@@ -202,6 +202,16 @@ class Watermark:
             if since <= long_ago or self._node._is_gone(key):
                 del self._missing[key]
         return [holder for _, holder in self._missing.values()]
+
+
+def _come_to(source: Any) -> int | None:
+    """How far a source of this node has come that publishes matches: these have times of their own."""
+    asked = getattr(source, "come_to", None)
+    return None if asked is None else asked()
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)
 
 
 __all__ = ["NOWHERE", "Holder", "Look", "Watermark"]
