@@ -30,7 +30,7 @@ $(VENV)/.package: $(VENV)/.dependencies $(SOURCES) README.md
 	@touch $@
 
 # Tests run without it as well, more slowly.
-$(VENV)/java.jsa: $(VENV)/.dependencies tools/java_archive.py | $(VENV)/.package
+$(VENV)/java.jsa: $(VENV)/.dependencies tools/java_archive.py tools/spark_home.py | $(VENV)/.package
 	@echo "writing down what Java loads for Spark (half a minute, once)"
 	@$(PY) tools/java_archive.py || echo "that did not work: tests start Java without it"
 

@@ -81,7 +81,7 @@ def run(project: Path) -> None:
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(part for part in path if part),
         "SPARK_CONF_DIR": str(project / "conf"),
-        "SPARK_HOME": str(spark),
+        "SPARK_HOME": os.environ.get("SPARK_HOME", str(spark)),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     command = [str(spark / "bin" / "spark-pipelines"), "run"]

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from tools.java_archive import options as java_options
+from tools.spark_home import use as use_spark_home
 
 from tests.effort import examples
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
+use_spark_home()
 
 # How long an example takes says nothing: machines are busy, and the first one may compile.
 settings.register_profile("headwater", settings(), deadline=None, max_examples=examples(100))

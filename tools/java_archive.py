@@ -46,6 +46,15 @@ def options() -> str:
     return f'{QUICK} -XX:SharedArchiveFile="{ARCHIVE}" {SILENT}' if ARCHIVE.exists() else QUICK
 
 
+def _where() -> dict[str, str]:
+    """Classes are kept by the files that they come from: those of the Spark that tests start."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from tools.spark_home import home
+
+    found = home()
+    return {} if found is None else {"SPARK_HOME": str(found)}
+
+
 def make(archive: Path) -> None:
     """Runs that in a Java that writes the file when it ends. It is written beside its place, and is there whole or not
     at all: Java leaves it so that it cannot be written over."""
@@ -55,7 +64,7 @@ def make(archive: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="headwater-archive-") as folder:
             subprocess.run(
                 [sys.executable, "-c", LITTLE_OF_EVERYTHING, folder],
-                env={**os.environ, "JDK_JAVA_OPTIONS": writing},
+                env={**os.environ, "JDK_JAVA_OPTIONS": writing, **_where()},
                 cwd=folder,
                 check=True,
                 timeout=GUARD,

@@ -42,7 +42,7 @@ def cluster(workers: int = 2) -> Iterator[str]:
 
 
 def _start(started: list[subprocess.Popen[str]], folder: str, cls: str, *options: str) -> IO[str]:
-    home = Path(pyspark.__file__).parent
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     given = [str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     environment = {
         **os.environ,
