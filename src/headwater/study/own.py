@@ -29,7 +29,15 @@ from headwater.errors import ConfigError, ConfigProblem, StoreError
 from headwater.interest import Interest
 from headwater.ir.nodes import Meta
 from headwater.ir.walk import all_expressions
-from headwater.spark.backtest import Backtest, Subscription, Subscriptions, backtest, load
+from headwater.spark.backtest import (
+    Backtest,
+    PatternBacktest,
+    Subscription,
+    Subscriptions,
+    backtest,
+    backtest_patterns,
+    load,
+)
 from headwater.spark.backtest.backtest import bucket_width
 from headwater.spark.backtest.subscriptions import Wanted, resolve
 from headwater.spark.session import running, session
@@ -82,6 +90,7 @@ class OwnResult:
     run: Run | None = None  # live
     code: tuple[CodeFacts, ...] = ()
     programs: int = 0  # that differ; `code` has the first of them
+    fired: PatternBacktest | None = None  # what patterns would have found
     names: Mapping[str, str] = field(default_factory=dict)  # nodes that had another name in the live run
     master: str = ""
     timings: Mapping[str, float] = field(default_factory=dict)
@@ -99,9 +108,10 @@ class OwnResult:
         return self.found.merged.events + self.found.local
 
     def to_json(self) -> bytes:
-        names = [each for each in self.__dataclass_fields__ if each != "found"]
+        names = [each for each in self.__dataclass_fields__ if each not in ("found", "fired")]
         made = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
-        return msgspec.json.format(msgspec.json.encode({**made, "found": self.found.to_dict()}), indent=2) + b"\n"
+        made |= {"found": self.found.to_dict(), "patterns": None if self.fired is None else self.fired.to_dict()}
+        return msgspec.json.format(msgspec.json.encode(made, enc_hook=str), indent=2) + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +151,10 @@ def study(
     with _session(spark, master, remote, clock) as here:
         with clock.step(f"{len(wanted):,} subscriptions on Spark, over the log of {reader.channel}"):
             found = backtest(here, reader, given, bucket=bucket)
+        fired = None
+        if given.patterns:
+            with clock.step(f"{len(given.patterns):,} patterns on Spark"):
+                fired = backtest_patterns(here, reader.root, given.patterns, bucket=bucket)
         run: Run | None = None
         names: dict[str, str] = {}
         again: dict[str, int] = {}
@@ -168,6 +182,7 @@ def study(
             for each, one, row in zip(given.subscriptions, wanted, found.subscriptions, strict=True)
         ),
         run=run,
+        fired=fired,
         code=code,
         programs=len(distinct),
         names=names,

@@ -8,7 +8,7 @@ from functools import partial
 
 from headwater.spark.backtest import Backtest, Traffic
 from headwater.spark.backtest.report import width_name
-from headwater.study import own_tables
+from headwater.study import own_patterns, own_tables
 from headwater.study.own import Compared, OwnResult
 from headwater.study.own_tables import LABEL, WAYS, some
 from headwater.study.report import svg
@@ -32,6 +32,7 @@ def page(result: OwnResult) -> Page:
         Section("log", "What was recorded", tuple(_log(result)), "The log"),
         Section("counts", "Who gets what", tuple(_counts(result)), "Counts"),
         Section("traffic", "What crosses between the nodes", tuple(_traffic(result)), "Traffic"),
+        Section("patterns", "What patterns would have found", tuple(_patterns(result)), "Patterns"),
         Section("live", "Played live", tuple(_live(result)), "Live"),
         Section("code", "Interests as code", tuple(_code(result)), "Code"),
         Section("notes", "How to read this", (Notes(tuple(_notes(result))),), "Notes"),
@@ -280,6 +281,10 @@ def _bytes(found: Backtest, width: int) -> str:
         traffic: Traffic = getattr(found, name)
         items.append(Bar(name, traffic.bytes, colour=colour, text=size(traffic.bytes)))
     return bars(items, width=width, label="Bar chart: bytes that cross", unit="bytes")
+
+
+def _patterns(result: OwnResult) -> list[Block]:
+    return [] if result.fired is None else own_patterns.blocks(result.fired)
 
 
 # ── live ──

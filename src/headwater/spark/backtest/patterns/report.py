@@ -6,11 +6,12 @@ import csv
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from headwater.patterns.explanation import Explanation
 from headwater.spark.backtest.report import ENGINES, FRAME, SHOWN, Traffic, moment, plain, width_name
 from headwater.text_tables import aligned
 
@@ -46,6 +47,7 @@ class PatternRow:
     bound: Traffic | None
     results: Traffic
     how: str  # what ran it
+    explained: Explanation = field(compare=False, repr=False)  # with the picture
     late: int = 0
     given_up: int = 0
 
@@ -74,8 +76,10 @@ class PatternBacktest:
     # ── for programs ──
 
     def to_dict(self) -> dict[str, Any]:
-        made: dict[str, Any] = plain(self)
+        rows = tuple(replace(row, explained=None) for row in self.patterns)  # type: ignore[arg-type]
+        made: dict[str, Any] = plain(replace(self, patterns=rows))
         for row in made["patterns"]:
+            del row["explained"]
             row["times"] = [{"start": start, "matches": count} for start, count in row["times"].items()]
         return made
 

@@ -151,6 +151,7 @@ def _row(each: WantedPattern, found: _Found, everything: Traffic, atoms: Traffic
         bound=found.bound,
         results=Traffic(found.count, found.size + FRAME * found.count),
         how=found.how,
+        explained=each.pattern.explain(),
         late=found.late,
         given_up=found.given_up,
     )
