@@ -279,3 +279,28 @@ def test_it_goes_on_where_it_runs_when_either_node_is_started_again(make: Nodes,
     eventually(lambda: found[-1:] == [24])
     logged = there.channel("found").backlog.read("found")
     assert [n for part in logged for n in part.rows.column("n").to_pylist()] == [4, 14, 24]
+
+
+def test_what_another_node_has_kept_comes_after_a_restart_though_it_has_no_log(make: Nodes, tmp_path: Path) -> None:
+    lab = make("lab")
+    source = lab.channel("t.door", TYPE).source("east")
+
+    def desk() -> tuple[Node, list[int]]:
+        here = make("desk", state=tmp_path / "desk", log=tmp_path / "log")
+        here.channel("t.door", TYPE)
+        here.pattern("found", TEXT, params=WHEN, at="desk")
+        found, _ = numbers(here)
+        make.together(lab, here)
+        see(here, lab)
+        make.ready(here)
+        return here, found
+
+    here, found = desk()
+    publish(source, 1, 12)
+    eventually(lambda: found == [4])
+    here.close()
+    make.opened.remove(here)
+    publish(source, 13, 18)
+    here, found = desk()
+    publish(source, 19, 24)
+    eventually(lambda: found == [14, 24])
