@@ -195,6 +195,8 @@ def take(
         if letter & absent != 0:
             parts[base + TRAIL] = 0
             parts[base + DUE] = MOST
+    if absent != 0 and parts[base + FIRED] < since:
+        parts[base + FIRED] = since  # what began earlier can take this row no more, though its tree has it
     start = row if control[WINDOW_KIND] == BY_ROWS else time
     states = control[STATES]
     changes = 0
