@@ -94,7 +94,7 @@ def test_a_wish_of_a_kind_that_is_not_known_is_refused_alone(make: Nodes) -> Non
     lab, desk, peer = asked(make)
     lab.node.channel("t.c", "level: f64").source()
     program = Interest("level > 0.5", "level: f64").dumps()
-    wishes = [messages.Wish(1, program, tagged=True, kind="pattern"), messages.Wish(2, program, kind="interest")]
+    wishes = [messages.Wish(1, program, tagged=True, kind="trigger"), messages.Wish(2, program, kind="interest")]
     answer = desk.dialogue.ask(peer, messages.Install("t.c", 1, wishes))
     assert set(answer.refused) == {1}
-    assert f"kinds that Headwater {VERSION} runs, which are interest, found 'pattern'" in answer.refused[1]
+    assert f"kinds that Headwater {VERSION} runs, which are interest, pattern, found 'trigger'" in answer.refused[1]
