@@ -96,7 +96,7 @@ def repeated_by_hand(frame: Any) -> Any:
                 "a": v[first],
                 "total": sums[last] - sums[first],
                 "c": v[last],
-                "at": rows.column("at").take(pa.array(last)),
+                "at": rows.column("at").take(pa.array(last)).cast(pa.timestamp("us", "UTC")),
             }
         )
 
