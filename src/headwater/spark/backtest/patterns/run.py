@@ -254,24 +254,24 @@ def _on_spark(spark: Any, log: Any, each: WantedPattern, width: int | None) -> _
     """Counted there: only sums and the last matches come back."""
     from headwater.spark.log import events
     from headwater.spark.patterns.matching import match, pattern_choice
+    from headwater.spark.schema import from_dataframe
 
     found = _Found(how=str(pattern_choice(each.pattern)))
     frames = {name: events(spark, log, name, tail=True) for name in each.pattern.channels}
     rows = match(frames, each.pattern)
-    time = "match.time" if "match" in rows.columns else "event_time"
-    rows = rows.selectExpr("*", f"unix_micros({time}) AS _us").cache()
-    fields, sizes = list(each.pattern.output.record.by_name), list[int]()
+    rows = rows.selectExpr("*", "unix_micros(match.time) AS _us").cache()
+    output, sizes = each.pattern.output, list[int]()
     try:
         places = rows.selectExpr(f"_us - pmod(_us, {gcd(width or HOUR, HOUR)}) AS _at").groupBy("_at").count()
         for row in places.collect():
             found.add(int(row[0]), int(row[1]), width)
         edges = rows.selectExpr("min(_us)", "max(_us)").collect()[0]
         found.first, found.last = edges[0], edges[1]
-        for row in reversed(rows.orderBy("_us", ascending=False).limit(KEPT).collect()):
-            told = row.asDict(recursive=True)
-            at = int(told.pop("_us"))
-            sizes.append(len(each.pattern.output.encode({name: told[name] for name in fields})))
-            found.latest.append({"time": moment(at), "result": _shown({name: told[name] for name in fields})})
+        latest = rows.orderBy("_us", ascending=False).limit(KEPT).select(*output.record.by_name)
+        for event in reversed(from_dataframe(latest, output)):
+            raw = output.to_raw(event)
+            sizes.append(len(output.encode(raw)))
+            found.latest.append({"time": moment(raw["match"]["time"]), "result": _shown(raw)})
         found.size = round(sum(sizes) / len(sizes) * found.count) if sizes else 0
     finally:
         rows.unpersist()
