@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headwater import Node
 from headwater.patterns import model
+from headwater.patterns.events import source_id
 from headwater.patterns.identity import identity
 from headwater.patterns.pattern import Pattern
 from headwater.testing import ManualClock
@@ -24,7 +25,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::headwater.HeadwaterWarning")
 
 def _expected(pattern: model.Pattern, events: list[dict[str, Any]], promised: int) -> list[tuple[bytes, int, bool]]:
     found = oracle.matches(pattern, events, promised)
-    return sorted((identity(pattern.fingerprint, each.events, each.deadline), each.time, False) for each in found)
+    made = []
+    for each in found:
+        events = [(label, (channel, source_id(source, "lab"), seq)) for label, (channel, source, seq) in each.events]
+        made.append((identity(pattern.fingerprint, events, each.deadline), each.time, False))
+    return sorted(made)
 
 
 @settings(max_examples=rounds(4, 200), deadline=None, suppress_health_check=list(HealthCheck))
