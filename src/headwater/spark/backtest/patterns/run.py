@@ -268,8 +268,7 @@ def _on_spark(spark: Any, log: Any, each: WantedPattern, width: int | None) -> _
         edges = rows.selectExpr("min(_us)", "max(_us)").collect()[0]
         found.first, found.last = edges[0], edges[1]
         latest = rows.orderBy("_us", ascending=False).limit(KEPT).select(*output.record.by_name)
-        for event in reversed(from_dataframe(latest, output)):
-            raw = output.to_raw(event)
+        for raw in reversed(output.arrow_to_raw(from_dataframe(latest, output))):
             sizes.append(len(output.encode(raw)))
             found.latest.append({"time": moment(raw["match"]["time"]), "result": _shown(raw)})
         found.size = round(sum(sizes) / len(sizes) * found.count) if sizes else 0
