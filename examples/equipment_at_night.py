@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headwater import Event, Node
-from headwater.patterns.pattern import Pattern
+from headwater.patterns import Pattern
 from headwater.spark.backtest import AskedPattern, backtest_patterns
 from headwater.testing import ManualClock
 

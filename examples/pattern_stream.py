@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from headwater import Event, Log, Node
-from headwater.patterns.pattern import Pattern
+from headwater.patterns import Pattern
 from headwater.spark import match, session
 
 LEFT_OPEN = """

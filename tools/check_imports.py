@@ -17,7 +17,19 @@ from pathlib import Path
 
 # Lowest first; rooms on one line stand side by side and do not know each other.
 ROOMS: tuple[tuple[str, ...], ...] = (
-    ("completion", "decoders", "errors", "formats", "python_versions", "signals", "spelling", "threads", "version"),
+    (
+        "completion",
+        "decoders",
+        "durations",
+        "errors",
+        "formats",
+        "late_names",
+        "python_versions",
+        "signals",
+        "spelling",
+        "threads",
+        "version",
+    ),
     ("arguments", "extras"),
     ("late",),
     ("text_tables",),

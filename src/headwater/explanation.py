@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headwater.extras import how_to_install, installed
 from headwater.interest import Interest
 from headwater.ir.nodes import Binary, Cast, Elem, Expr, Load, Loop, Unary
 from headwater.ir.show import show
 from headwater.ir.walk import all_expressions, statements
-from headwater.patterns.explanation import Explanation
-from headwater.patterns.pattern import Pattern
 from headwater.types.model import BOOL, F64, INTEGERS, Field, Record
+
+if TYPE_CHECKING:
+    from headwater.patterns.explanation import Explanation
+    from headwater.patterns.pattern import Pattern
 
 
 def explain(interest: Interest | Pattern, *, asm: bool = False, llvm: bool = False) -> str:
     """A page of plain text; of an interest the machine code and LLVM's IR on request."""
-    if isinstance(interest, Pattern):
+    if not isinstance(interest, Interest):
         return str(explain_pattern(interest))
     from headwater.native import program as native
 
@@ -140,6 +144,8 @@ def _executions(interest: Interest) -> str:
 
 def explain_pattern(pattern: Pattern) -> Explanation:
     """`pattern.explain()`, and how Spark would run it."""
+    from headwater.patterns.explanation import Explanation
+
     return Explanation(pattern, (("Spark", _pattern_on_spark(pattern)),))
 
 

@@ -1,6 +1,8 @@
 """The event service of one process: nodes, channels, sources and sinks, derived channels, dispatching, timers."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headwater.late_names import late_names
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -59,24 +61,8 @@ _MODULES = {
     "headwater.channel.time.clock": "ManualClock SystemClock",
     "headwater.channel.timer_events": "Timeout",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
-
-
-def _home_of(name: str) -> Any:
-    """What a name stands for: one of the above, or a module of this package."""
-    from importlib import import_module
-    from importlib.util import find_spec
-
-    if name not in _HOMES:
-        if name.startswith("_") or find_spec(f"headwater.channel.{name}") is None:
-            raise AttributeError(f"module 'headwater.channel' has no attribute {name!r}")
-        return import_module(f"headwater.channel.{name}")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return found
-
-
 if not TYPE_CHECKING:  # to a type checker a name that is not above is an error
-    __getattr__ = _home_of
+    __getattr__ = late_names(__name__, _MODULES, globals())
 
 
 def __dir__() -> list[str]:

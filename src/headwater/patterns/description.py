@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headwater.durations import shown
 from headwater.interest import Interest
 from headwater.ir.nodes import Return
 from headwater.ir.show import show_expr
 from headwater.patterns import model, structure, written
-from headwater.patterns.notation.durations import shown
 from headwater.patterns.notation.show import node as show_node
 
 INDENT = "    "

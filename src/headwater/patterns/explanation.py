@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from headwater.durations import shown
 from headwater.patterns import model
 from headwater.patterns.atoms import source_interest
 from headwater.patterns.description import condition
-from headwater.patterns.notation.durations import shown
 from headwater.patterns.picture import svg, text
 from headwater.patterns.picture.graph import Graph, graph
 from headwater.patterns.plan import Plan, plan

@@ -18,8 +18,9 @@ spark_schema(record), to_dataframe(spark, type, events), from_dataframe(frame, t
 session(...)                a quiet SparkSession
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headwater.late_names import late_names
 from headwater.spark.session import session  # at once: its module has the same name
 
 if TYPE_CHECKING:
@@ -73,24 +74,8 @@ _MODULES = {
     "headwater.spark.patterns.statement": "sql",
     "headwater.spark.schema": "from_dataframe from_spark_arrow spark_schema to_dataframe to_spark_arrow",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
-
-
-def _home_of(name: str) -> Any:
-    """What a name stands for: one of the above, or a module of this package."""
-    from importlib import import_module
-    from importlib.util import find_spec
-
-    if name not in _HOMES:
-        if name.startswith("_") or find_spec(f"headwater.spark.{name}") is None:
-            raise AttributeError(f"module 'headwater.spark' has no attribute {name!r}")
-        return import_module(f"headwater.spark.{name}")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return found
-
-
 if not TYPE_CHECKING:  # to a type checker a name that is not above is an error
-    __getattr__ = _home_of
+    __getattr__ = late_names(__name__, _MODULES, globals())
 
 
 def __dir__() -> list[str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
+from headwater.durations import UNITS, micros
 from headwater.ir.nodes import Span
 from headwater.patterns.notation.characters import CLAUSES, NUMBER, QUOTES, Characters, Fault
-from headwater.patterns.notation.durations import UNITS, micros
 from headwater.patterns.written import (
     After,
     Condition,

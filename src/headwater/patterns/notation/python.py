@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from headwater.durations import NUMBER, UNITS, micros
 from headwater.patterns import written
-from headwater.patterns.notation.durations import NUMBER, UNITS, micros
 from headwater.patterns.written import (
     SELECTIONS,
     After,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headwater.patterns.notation.durations import shown
+from headwater.durations import shown
 from headwater.patterns.written import (
     Argument,
     Atom,

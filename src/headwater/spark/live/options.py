@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headwater.channel.names import check_name
+from headwater.durations import UNITS, micros
 from headwater.errors import ChannelError, ConfigError, ConfigProblem
 from headwater.interest import NOTATIONS
-from headwater.patterns.notation.durations import UNITS, micros
 from headwater.spelling import did_you_mean
 from headwater.store.log.location import EXPECTED, local_folder, misplaced
 
