@@ -7,12 +7,17 @@ backtest_patterns(spark, log, patterns)    when patterns would have fired, and w
 AskedPattern(name=..., match=..., at=...)  one of them, made in code
 """
 
-from headwater.spark.backtest.backtest import backtest
-from headwater.spark.backtest.patterns.asked import AskedPattern
-from headwater.spark.backtest.patterns.report import PatternBacktest, PatternRow
-from headwater.spark.backtest.patterns.run import backtest_patterns
+from typing import TYPE_CHECKING
+
+from headwater.late_names import late_names
+from headwater.spark.backtest.backtest import backtest  # at once: its module has the same name
 from headwater.spark.backtest.report import Backtest, LinkRow, SinkRow, SourceRow, SubscriptionRow, TimeRow, Traffic
 from headwater.spark.backtest.subscriptions import Subscription, Subscriptions, load, loads
+
+if TYPE_CHECKING:
+    from headwater.spark.backtest.patterns.asked import AskedPattern
+    from headwater.spark.backtest.patterns.report import PatternBacktest, PatternRow
+    from headwater.spark.backtest.patterns.run import backtest_patterns
 
 __all__ = [
     "AskedPattern",
@@ -32,3 +37,16 @@ __all__ = [
     "load",
     "loads",
 ]
+
+_MODULES = {
+    "headwater.spark.backtest.patterns.asked": "AskedPattern",
+    "headwater.spark.backtest.patterns.report": "PatternBacktest PatternRow",
+    "headwater.spark.backtest.patterns.run": "backtest_patterns",
+}
+
+if not TYPE_CHECKING:
+    __getattr__ = late_names(__name__, _MODULES, globals())
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

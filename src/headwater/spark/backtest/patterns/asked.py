@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.errors import ConfigError, ConfigProblem, HeadwaterError
-from headwater.patterns.pattern import Pattern
 from headwater.types import EventType
+
+if TYPE_CHECKING:
+    from headwater.patterns.pattern import Pattern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,8 @@ def resolve_patterns(
     """Every pattern checked against the channels; a ConfigError lists all that is wrong. `otherwise` is the node of
     those that do not say theirs."""
     problems: list[ConfigProblem] = []
+    from headwater.patterns.pattern import Pattern
+
     made: list[WantedPattern] = []
     for each in asked:
         try:
