@@ -14,7 +14,7 @@ from typing import Any
 
 from headwater.arguments import given_params, seconds, whole
 from headwater.completion import SHELLS, script
-from headwater.errors import ConfigError, HeadwaterError
+from headwater.errors import ConfigError, HeadwaterError, InterestError
 from headwater.explanation import explain, explain_pattern
 from headwater.extras import extra_of, how_to_install
 from headwater.federation.command.replay import add_replay
@@ -154,7 +154,13 @@ def _explain(args: argparse.Namespace) -> int:
     if args.channel or args.log is not None:
         return _explain_pattern(text, args, params)
     if args.type is None:
-        on = _infer(text, args, params)
+        try:
+            on = _infer(text, args, params)
+        except InterestError:
+            if not _reads_as_pattern(text):
+                raise
+            hint = "name the channels that it is over: --channel NAME=TYPE, or --log FOLDER"
+            raise UsageError(f"this reads as a pattern; {hint}") from None
     else:
         on = load_type(args.type)
     output = load_type(args.output) if args.output else None
@@ -182,7 +188,10 @@ def _explain_pattern(text: str, args: argparse.Namespace, params: dict[str, obje
         drawn = said.svg()
         if drawn is None:
             raise UsageError(f"--svg {args.svg}: the automaton is too large to be looked at")
-        args.svg.write_text(drawn + "\n", encoding="utf-8")
+        try:
+            args.svg.write_text(drawn + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"--svg {args.svg}: {error.strerror}") from None
     return 0
 
 
@@ -422,6 +431,13 @@ def _infer(text: str, args: argparse.Namespace, params: dict[str, object]) -> Ev
     if not record.fields:
         raise UsageError("expected --type: the interest names no field from which to guess one")
     return event_type(record)
+
+
+def _reads_as_pattern(text: str) -> bool:
+    """Whether a text that is no interest says a pattern, whose channels were forgotten."""
+    from headwater.patterns.pattern import readable
+
+    return readable(text)
 
 
 def _is_predicate(text: str, args: argparse.Namespace) -> bool:

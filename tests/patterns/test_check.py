@@ -56,6 +56,20 @@ def test_an_unknown_channel_hides_nothing_else() -> None:
     ]
 
 
+def test_a_measure_that_is_there_twice_hides_nothing_else() -> None:
+    assert problems("a: y measures a.q as w, b.v as k, a.v as w") == [
+        "Event has no field 'q' | a.q",
+        "no element 'b' | b",
+        "the measure 'w' is there twice | a.v as w",
+    ]
+
+
+def test_what_would_steer_a_terminal_is_told_by_its_number() -> None:
+    with pytest.raises(PatternError) as caught:
+        Pattern("a: y\u202e", CHANNELS)
+    assert "\\u202e" in str(caught.value) and "\u202e" not in str(caught.value)
+
+
 def test_a_pattern_of_names_stands_for_channels_of_one_type() -> None:
     pattern = Pattern("a: hall.*.door(who = P); b: hall.**.door(who = P) within 1 s", CHANNELS).model
     assert [element.channels for element in pattern.elements] == [("hall.north.door", "hall.south.door")] * 2

@@ -67,6 +67,8 @@ def test_the_command_takes_channels_of_a_log_and_other_names(
 def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, expected in (
         (["a: hall.dor", "--channel", f"hall.door={DOOR}"], "hall.dor"),
+        (["a: x -> b: y within 1 s"], "this reads as a pattern; name the channels that it is over: --channel"),
+        (["a: x", "--channel", "x=v: i32", "--svg", str(tmp_path / "none" / "x.svg")], "No such file"),
         (["a: x", "--channel", "x"], "--channel 'x': expected NAME=TYPE"),
         (["a: x", "--channel", "x=v: i32", "--asm"], "--asm is for interests"),
         (["a: x", "--log", str(tmp_path / "none")], "expected a folder with a log, found none"),

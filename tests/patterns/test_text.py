@@ -189,8 +189,14 @@ def test_an_error_of_syntax_hides_no_errors_of_types() -> None:
     ],
 )
 def test_hostile_texts_are_refused_quickly(text: str) -> None:
-    with pytest.raises(InterestError):
+    with pytest.raises(PatternError):
         Pattern(text, CHANNELS)
+
+
+def test_what_nests_too_deeply_is_told_once() -> None:
+    with pytest.raises(PatternError) as caught:
+        Pattern("(" * 5_000 + "a" + ")" * 5_000, CHANNELS)
+    assert [problem.message for problem in caught.value.problems] == ["this nests deeper than 100"]
 
 
 _MARKS = list("abvP:(){};,|&'>+*?13 ")

@@ -97,5 +97,7 @@ def locate(text: str, span: Span, message: str, **more: str | None) -> Problem:
     cut = max(0, column - 60) if len(line) > 160 else 0  # keep the place in view
     shown = line[cut : cut + 160]
     excerpt = "".join(c if c.isprintable() else " " for c in shown)  # nothing that would steer a terminal
+    if found := more.get("found"):
+        more["found"] = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in found)
     number = text.count("\n", 0, start) + 1
     return Problem(message, number, column + 1, excerpt, min(width, 80), caret=column - cut, **more)

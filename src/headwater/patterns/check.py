@@ -529,10 +529,9 @@ class _Check:
                 if element.name == MATCH and not element.negative:
                     self._taken_name(element.span, "element")
             return event_type(with_match(derived(self.elements, self.grown.root, self.result))), None
-        names = [measure.name for measure in given]
-        seen: set[str] = set()
+        each = dict[str, written.Measure]()  # a name that is there twice does not hide what is wrong with the others
         for measure in given:
-            if measure.name in seen:
+            if measure.name in each:
                 self.expressions.problem(
                     measure.span, f"the measure {measure.name!r} is there twice", hint="rename one"
                 )
@@ -545,7 +544,7 @@ class _Check:
                 )
             elif measure.name == MATCH:
                 self._taken_name(measure.span, "measure")
-            seen.add(measure.name)
+            each.setdefault(measure.name, measure)
         if len(given) > MAX_MEASURES:
             self.expressions.problem(given[MAX_MEASURES].span, "too many measures", expected=f"at most {MAX_MEASURES}")
         if not given:
@@ -556,10 +555,10 @@ class _Check:
         scope = replace(self._scope(0, bindings), me=None, bounded=False)
         united = {subset.name for subset in self.subsets}
         scope.names = {name: self._named(None, self._places(name), several=name in united) for name in scope.names}
-        if not given or len(seen) < len(names) or len(names) > MAX_MEASURES:
+        if not given or len(given) > MAX_MEASURES:
             return fallback, None
-        made = self.expressions.measures(given, scope, self._records(), self.result)
-        if made is None or made[0].output is None:
+        made = self.expressions.measures(tuple(each.values()), scope, self._records(), self.result)
+        if made is None or made[0].output is None or len(each) < len(given):
             return fallback, None
         return event_type(with_match(made[0].output.record)), model.Measures(*made)
 

@@ -169,16 +169,28 @@ def _read(
     if notation is not None and notation not in NOTATIONS:
         raise ValueError(f"notation: expected one of {', '.join(NOTATIONS)}, found {notation!r}")
     if notation == "match_recognize" or (notation is None and _SQL.search(definition)):
-        return _with(match_recognize.parse(definition), aliases)
-    found, problems = text.read(definition, aliases)
+        found, problems = match_recognize.read(definition)
+        found = found and _with(found, aliases)
+    else:
+        found, problems = text.read(definition, aliases)
     if problems or found is None:
         more = check_parts(found, channels, params) if found is not None else []
         raise PatternError(in_order([*problems, *more]))
     return found
 
 
+def readable(definition: str) -> bool:
+    """Whether a text says a pattern, whatever its channels are."""
+    if _SQL.search(definition):
+        return True
+    try:
+        return not text.read(definition)[1]
+    except PatternError:
+        return False
+
+
 def _with(pattern: written.Pattern, aliases: Mapping[str, str]) -> written.Pattern:
     return replace(pattern, aliases={**pattern.aliases, **aliases}) if aliases else pattern
 
 
-__all__ = ["KIND", "NOTATIONS", "Notation", "Pattern"]
+__all__ = ["KIND", "NOTATIONS", "Notation", "Pattern", "readable"]

@@ -326,9 +326,11 @@ class _Grower:
             near = nearest(name, [*self.types, *self.pattern.aliases])
             what = "no channel is called so" if is_pattern(name) else f"no channel {name!r}"
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(self.types)[:8]) or 'none'}"
-            here = atom.channel in self.pattern.text[atom.span.start : atom.span.end]
-            if here or name not in self.told:  # of what is written elsewhere, for all atoms, one word is enough
-                self.problem(atom.span, what, expected="a channel that there is", found=name[:80], hint=hint)
+            here = atom.named is None and atom.channel in self.pattern.text[atom.span.start : atom.span.end]
+            if here or name not in self.told:  # of what is named once for all atoms, one word is enough
+                self.problem(
+                    atom.named or atom.span, what, expected="a channel that there is", found=name[:80], hint=hint
+                )
             self.told.add(name)
             return (), None
         records = {self.types[channel].record for channel in found}

@@ -15,7 +15,8 @@ from headwater.ir.notes import locate
 from headwater.patterns import structure
 from headwater.patterns.model import Both, Either, Leaf, Node, Pattern, Repeat, Sequence, Step, steps
 
-_FIRST = "one run per partition is not enough: {why}; give it a window, e.g. within 10 seconds"
+_WINDOWS = {"match_recognize": "WITHIN INTERVAL '10' SECOND after PATTERN (…)"}  # as a notation writes one
+_WINDOW = "within 10 seconds"
 
 
 def verify(pattern: Pattern) -> list[Problem]:
@@ -33,6 +34,12 @@ def _at(pattern: Pattern, span: Span, message: str, **more: str | None) -> Probl
 
 
 # ── windows ──
+
+
+def _needed(pattern: Pattern, why: str) -> str:
+    """What to do about a window that is not there, in the words of the notation."""
+    window = _WINDOWS.get(pattern.notation, _WINDOW)
+    return f"one run per partition is not enough: {why}; give it a window, e.g. {window}"
 
 
 def windows(pattern: Pattern) -> Iterator[Problem]:
@@ -72,9 +79,9 @@ def windows(pattern: Pattern) -> Iterator[Problem]:
             return
         yield _at(
             pattern,
-            whole,
+            pattern.root.span,
             "a pattern that begins anew at each event needs a window",
-            hint=_FIRST.format(why="each beginning would be kept for ever"),
+            hint=_needed(pattern, "each beginning would be kept for ever"),
         )
         return
     found = structure.keeps_many_runs(pattern.root)
@@ -85,7 +92,7 @@ def windows(pattern: Pattern) -> Iterator[Problem]:
             if endless
             else "each event that fits here begins another run"
         )
-        yield _at(pattern, found.span, "this pattern needs a window", hint=_FIRST.format(why=why))
+        yield _at(pattern, found.span, "this pattern needs a window", hint=_needed(pattern, why))
 
 
 def _is_short(root: Node) -> bool:

@@ -73,13 +73,14 @@ class Argument:
 @dataclass(frozen=True, slots=True)
 class Atom:
     """One event of a channel, or of a pattern of channel names. `arguments` is None where there is no template at all;
-    `()` is a template of no arguments."""
+    `()` is a template of no arguments. `named` is the place where its channel stands, if that is elsewhere."""
 
     channel: str
     name: str | None = None
     arguments: tuple[Argument, ...] | None = None
     condition: Condition | None = None
     span: Span = _span
+    named: Span | None = field(default=None, compare=False, repr=False)
 
 
 # ── how events are put together ──

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import PatternError
 from headwater.patterns.notation.match_recognize import parse
+from headwater.patterns.pattern import Pattern as Checked
 from headwater.patterns.written import (
     After,
     Atom,
@@ -584,3 +585,35 @@ def said(node: Node) -> str:
 @given(st.recursive(VARIABLES, _parts, max_leaves=12))
 def test_a_tree_that_is_said_is_the_tree_that_is_read(node: Node) -> None:
     assert parse(text(f"A {said(node)}")).root == strictly(A, node)
+
+
+# ── with types ──
+
+TRADES = {"trades": "symbol: text, price: f64?, amount: i64, at: timestamp"}
+
+
+def told(written: str) -> list[tuple[str, str]]:
+    """The problems, each with what it points at."""
+    with pytest.raises(PatternError) as caught:
+        Checked(written, TRADES)
+    return [(each.message, written[each.column - 1 :][: each.width]) for each in caught.value.problems]
+
+
+def test_an_error_of_syntax_hides_no_errors_of_types() -> None:
+    written = (
+        "SELECT * FROM trades MATCH_RECOGNIZE (ORDER BY at PATTERN (A B) WITHIN INTERVAL '1' HOUR "
+        "DEFINE A AS amount = 'x', B AS LAG(price) > 1)"
+    )
+    assert told(written) == [("== compares values of one kind", "amount = 'x'"), ("LAG is not supported", "LAG")]
+
+
+def test_a_channel_that_is_not_there_is_told_where_it_is_named() -> None:
+    written = "SELECT * FROM trade MATCH_RECOGNIZE (ORDER BY at PATTERN (A B) WITHIN INTERVAL '1' HOUR)"
+    assert told(written) == [("no channel 'trade'", "trade")]
+
+
+def test_a_window_that_is_missing_is_asked_for_in_the_words_of_sql() -> None:
+    written = "SELECT * FROM trades MATCH_RECOGNIZE (ORDER BY at PATTERN (A B+ C) DEFINE B AS price > 1)"
+    assert told(written) == [("a pattern that begins anew at each event needs a window", "A B+ C")]
+    with pytest.raises(PatternError, match=r"WITHIN INTERVAL '10' SECOND after PATTERN"):
+        Checked(written, TRADES)

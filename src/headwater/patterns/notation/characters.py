@@ -22,6 +22,10 @@ class Fault(Exception):
     """A problem has been noted; reading goes on elsewhere."""
 
 
+class TooDeep(Exception):
+    """It nests too deeply, which has been noted; reading ends."""
+
+
 @dataclass
 class Characters:
     """A text that is read from its beginning on, a mark or a word at a time; problems are noted with their places."""

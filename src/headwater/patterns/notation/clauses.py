@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from headwater.durations import UNITS, micros
+from headwater.durations import MAX_DIGITS, UNITS, micros
 from headwater.ir.nodes import Span
 from headwater.patterns.notation.characters import CLAUSES, NUMBER, QUOTES, Characters, Fault
 from headwater.patterns.written import (
@@ -86,6 +86,8 @@ class Clauses:
             if unit is None:
                 close = get_close_matches(r.word() or "", UNITS, 1)
                 r.expected("a unit: seconds, minutes, hours …", f"did you mean {close[0]}?" if close else None)
+            if len(number[0]) > MAX_DIGITS:
+                r.fail("this number is too long", span, expected=f"at most {MAX_DIGITS} digits")
             found = micros(number[0], unit) if number[0].replace(".", "", 1).isdecimal() else None
             if found is None:
                 r.fail("this is no whole number of microseconds", Span(span.start, r.at))

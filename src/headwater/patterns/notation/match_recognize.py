@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TypeVar
 
-from headwater.errors import InterestError, PatternError
-from headwater.ir.nodes import Span
-from headwater.lang.source import check_text
+from headwater.errors import InterestError, PatternError, Problem
+from headwater.ir.nodes import NOWHERE, Span
+from headwater.lang.source import MAX_RECOVERED, check_text
 from headwater.patterns.notation.sql_intervals import interval
 from headwater.patterns.notation.sql_row_pattern import RowPattern, at_the_end, atoms, defined, may_be_empty
 from headwater.patterns.notation.sql_terms import Elements, Terms
@@ -52,7 +52,15 @@ _SUBQUERY = "name a channel, and put its conditions into DEFINE"
 
 
 def parse(text: str) -> Pattern:
-    """The pattern that a text says, or a PatternError with every problem in it."""
+    """The pattern that a text says, or a PatternError with every problem that shows before types are known."""
+    pattern, problems = read(text)
+    if problems or pattern is None:
+        raise PatternError(problems)
+    return pattern
+
+
+def read(text: str) -> tuple[Pattern | None, list[Problem]]:
+    """As much of the pattern as could be read, with what is wrong with the rest: what can be read may be checked."""
     try:
         words = Words(check_text(text, "a pattern in SQL"))
         pattern = _read_all(words)
@@ -60,9 +68,8 @@ def parse(text: str) -> Pattern:
         raise
     except InterestError as error:  # a text that is too long or too deep, as of any notation
         raise PatternError(error.problems) from None
-    if words.problems or pattern is None:
-        raise words.error()
-    return pattern
+    problems = list(words.error().problems) if words.problems else []
+    return (None if problems and len(text) > MAX_RECOVERED else pattern), problems
 
 
 def _read_all(words: Words) -> Pattern | None:
@@ -99,7 +106,7 @@ class Reader:
     def __init__(self, words: Words) -> None:
         self.words = words
         self.selected: list[_Column] | None = None  # None: all of them
-        self.channel = ""
+        self.channel, self.named = "", NOWHERE
         self.clauses = dict[str, _Clause]()
 
     # ── the statement around it ──
@@ -171,10 +178,11 @@ class Reader:
         if words.word.is_mark("("):
             words.problem(words.word, "a subquery is not supported before MATCH_RECOGNIZE", hint=_SUBQUERY)
             raise Fault
-        parts = [words.name("the name of a channel").text]
+        parts = [words.name("the name of a channel")]
         while words.taken_mark("."):
-            parts.append(words.name("the name of a channel").text)
-        self.channel = ".".join(parts)
+            parts.append(words.name("the name of a channel"))
+        self.channel = ".".join(part.text for part in parts)
+        self.named = words.span_from(parts[0].span.start)
         if words.taken_words("AS"):
             words.name("a name")
         elif words.word.is_name and not words.word.is_word("MATCH_RECOGNIZE"):
@@ -285,6 +293,7 @@ class Reader:
         variables = frozenset(atom.name for atom in atoms(root) if atom.name) if root is not None else frozenset[str]()
         for name, members in subsets.items():
             self._check_subset(name, members, variables)
+        unclear = root is None or bool(words.problems)  # who there is: conditions would name what is not known
         ordered, time = self._time(opened)
         elements = Elements(
             variables,
@@ -299,7 +308,7 @@ class Reader:
         measures = self._measures(terms, partition)
         after = self._read("AFTER MATCH SKIP", lambda end: self._after(elements), After("past last"))
         window = self._read("WITHIN", lambda end: self._window(), None)
-        if root is None or words.problems:
+        if root is None or unclear:
             return None
         all_of = {elements.universal: tuple(dict.fromkeys(atom.name for atom in atoms(root) if atom.name))}
         return Pattern(
@@ -340,7 +349,7 @@ class Reader:
 
         def read(end: int) -> Node | None:
             words.mark("(")
-            return RowPattern(words, self.channel).read()
+            return RowPattern(words, self.channel, self.named).read()
 
         before = len(words.problems)
         root = self._read("PATTERN", read, None)

@@ -39,9 +39,10 @@ _NO_ANCHOR = {
 class RowPattern:
     """Reads one pattern, from behind its opening parenthesis to its closing one."""
 
-    def __init__(self, words: Words, channel: str) -> None:
+    def __init__(self, words: Words, channel: str, named: Span) -> None:
         self.words = words
         self.channel = channel
+        self.named = named
         self._depth = 0
 
     def read(self) -> Node:
@@ -69,7 +70,7 @@ class RowPattern:
                 parts.append(part)
             refused |= part is None
         if refused and not parts:
-            return Atom(self.channel)
+            return Atom(self.channel, named=self.named)
         if words.word.is_mark("||") or not parts:
             raise self._empty()
         if len(parts) == 1:
@@ -121,7 +122,7 @@ class RowPattern:
             why = "is a word of conditions" if name.isidentifier() else "is not a plain word"
             shown = self.words.shown(word)
             self.words.problem(word, f"a variable cannot have this name: {shown} {why}", hint="call it another name")
-        return Atom(self.channel, name, span=word.span)
+        return Atom(self.channel, name, span=word.span, named=self.named)
 
     def _excluded(self) -> Node | None:
         words = self.words

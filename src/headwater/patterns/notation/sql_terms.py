@@ -38,6 +38,12 @@ _NO_AGGREGATES = frozenset(
      "STDDEV_POP", "STDDEV_SAMP", "STRING_AGG", "VARIANCE", "VAR_POP", "VAR_SAMP")
 )  # fmt: skip
 _NEXT = "conditions can only look back: say it in the condition of the later variable, with PREV"
+_INSTEAD = {
+    "LAG": "the row before is PREV(…)",
+    "LEAD": _NEXT,
+    "FIRST_VALUE": "write FIRST(…)",
+    "LAST_VALUE": "write LAST(…)",
+}
 _BEFORE = "a row before the match is not part of it"
 
 
@@ -266,7 +272,7 @@ class Terms:
         name = word.text.upper()
         if self._plain or name not in _CALLS:
             if name in _NO_AGGREGATES:
-                hint = f"there are {', '.join(AGGREGATES)}, FIRST and LAST"
+                hint = _INSTEAD.get(name, f"there are {', '.join(AGGREGATES)}, FIRST and LAST")
                 self.words.problem(word, f"{name} is not supported", hint=hint)
             elif self._plain and name in _CALLS:
                 self.words.problem(word, f"{name} belongs in DEFINE or MEASURES")

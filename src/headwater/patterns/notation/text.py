@@ -29,11 +29,11 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from headwater.errors import PatternError, Problem
+from headwater.errors import InterestError, PatternError, Problem
 from headwater.ir.nodes import Span
 from headwater.ir.notes import MAX_DEPTH
 from headwater.lang.source import MAX_RECOVERED, NESTED, NESTED_HINT, check_text
-from headwater.patterns.notation.characters import CLAUSES, NUMBER, Characters, Fault
+from headwater.patterns.notation.characters import CLAUSES, NUMBER, Characters, Fault, TooDeep
 from headwater.patterns.notation.clauses import Clauses
 from headwater.patterns.written import (
     SELECTIONS,
@@ -73,8 +73,13 @@ def parse(text: str, aliases: Mapping[str, str] | None = None) -> Pattern:
 
 def read(text: str, aliases: Mapping[str, str] | None = None) -> tuple[Pattern | None, list[Problem]]:
     """As much of the pattern as could be read, with what is wrong with the rest: what can be read may be checked."""
-    reader = _Reader(check_text(text, "pattern text"))
-    pattern = reader.pattern()
+    try:
+        reader = _Reader(check_text(text, "pattern text"))
+    except InterestError as error:  # it is too long, as of any notation
+        raise PatternError(error.problems) from None
+    pattern = None
+    with suppress(TooDeep):  # nothing more is told of such a text
+        pattern = reader.pattern()
     if pattern is not None and aliases:
         pattern = replace(pattern, aliases=dict(aliases))
     return pattern, sorted(dict.fromkeys(reader.problems), key=lambda problem: (problem.line, problem.column))
@@ -120,11 +125,8 @@ class _Reader(Characters):
     def either(self) -> Node:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            span = self.here()
-            self.at = len(self.text)
-            self.note(span, NESTED, hint=NESTED_HINT)
-            self.depth -= 1
-            return Atom(UNREADABLE, span=span)
+            self.note(self.here(), NESTED, hint=NESTED_HINT)
+            raise TooDeep
         parts, _, span = self.chain(self.both, "|")
         self.depth -= 1
         return parts[0] if len(parts) == 1 else Either(tuple(parts), span)
