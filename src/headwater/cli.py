@@ -149,6 +149,7 @@ def _add_explain(commands: Any) -> None:
 
 
 def _explain(args: argparse.Namespace) -> int:
+    """Of an interest; of a pattern where channels are given, and where they were forgotten, say so."""
     text = _text(args)
     params = given_params(args.param)
     if args.channel or args.log is not None:

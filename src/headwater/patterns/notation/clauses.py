@@ -71,6 +71,7 @@ class Clauses:
         return Window(microseconds=self.duration(), span=r.since(start.start))
 
     def duration(self) -> int:
+        """A length of time in microseconds, of one unit or of several: `1 hour 30 minutes`."""
         r = self.reader
         total, seen = 0, False
         while True:
