@@ -132,6 +132,7 @@ def test_other_values_hold_from_a_point_of_each_source() -> None:
         clock.advance(1)
         assert made.change(params={"least": 1}) == {"x/s": 1, "y/s": 1}
         y.publish(n=9)  # what was open is gone
+        clock.advance(1)
         x.publish(n=2)
         clock.advance(1)
         y.publish(n=3)
@@ -145,6 +146,34 @@ def test_other_values_hold_from_a_point_of_each_source() -> None:
         made.close()
         with pytest.raises(ClosedError):
             made.change(params={"least": 0})
+
+
+def test_by_arrival_events_without_a_time_of_their_own_have_a_partition() -> None:
+    clock = ManualClock()
+    with Node("lab", clock=clock) as node:
+        source = node.channel("x", "n: u32, k: text, at: timestamp?").source()
+        watch = node.match(
+            "a: x; b: x within 1 hour partition by k time at measures a.n as i, b.n as j", order="arrival"
+        )
+        for n, k in ((1, "left"), (2, "right"), (3, "left")):
+            source.publish(n=n, k=k, at=None)
+        clock.advance(1)
+        assert [(found.i, found.j) for found in all_of(watch)] == [(1, 3)]
+
+
+def test_of_one_moment_sources_of_one_name_in_two_channels_are_in_the_order_of_their_numbers() -> None:
+    clock = ManualClock()
+    with Node("lab", clock=clock) as node:
+        door, lid = (node.channel(name, "n: u32").source("gate") for name in ("door", "lid"))
+        lid_first = node.match("b: lid -> a: door within 1 second measures a.n as i, b.n as j")
+        door_first = node.match("a: door -> b: lid within 1 second measures a.n as i, b.n as j")
+        door.publish(n=1)
+        clock.advance(60)
+        door.publish(n=2)  # its second
+        lid.publish(n=3)  # its first, of the same moment
+        clock.advance(60)
+        assert [(found.i, found.j) for found in all_of(lid_first)] == [(2, 3)]
+        assert all_of(door_first) == []
 
 
 def test_by_arrival_time_is_that_of_coming() -> None:

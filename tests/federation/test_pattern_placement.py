@@ -116,6 +116,40 @@ def test_it_moves_with_what_is_open_when_sources_come_to_be_elsewhere(make: Node
     assert lab.report().services["patterns"]["foreign"] == {}
 
 
+def test_it_begins_anew_when_the_node_that_it_runs_at_has_left_and_others_have_sources(make: Nodes) -> None:
+    desk = make("desk", config=Config(patterns=Patterns(lease=0.1)))
+    lab = make("lab")
+    source = lab.channel("t.door", TYPE).source("east")
+    make.together()
+    see(desk, lab)
+    made = desk.pattern("found", TEXT, params=WHEN)
+    found, _ = numbers(desk)
+    make.ready(desk)
+    publish(source, 1, 4)
+    eventually(lambda: found == [4])
+    lab.close()
+    make.opened.remove(lab)
+    third = make("third")
+    other = third.channel("t.door", TYPE).source("west")
+    make.together()
+    eventually(lambda: made.home.node == "desk" and made.local is not None)
+    assert "away" in made.report().why
+    make.ready(desk)
+    publish(other, 11, 14)
+    eventually(lambda: found == [4, 14])
+
+
+def test_what_runs_elsewhere_though_it_runs_here_is_stopped_there(make: Nodes) -> None:
+    lab, desk, _ = lab_and_desk(make)
+    made = desk.pattern("found", TEXT, params=WHEN, at="desk")
+    engine = desk._engine
+    assert engine is not None
+    request = RunPattern("found", "found", "pattern", made.pattern.dumps(), pack_params(WHEN))
+    engine.dialogue.ask(engine.peers[lab.id], request, GUARD)
+    eventually(lambda: lab.report().services["patterns"]["foreign"] == {})
+    assert made.problem == ""
+
+
 def test_the_user_says_where(make: Nodes) -> None:
     _, desk, _ = lab_and_desk(make)
     with pytest.raises(

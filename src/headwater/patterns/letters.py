@@ -96,7 +96,7 @@ class Letters:
                     letter |= 1 << at
         row = letter != 0 or (self.channel.all if self.among is None else self.passes(self.among, form, meta))
         key: Mapping[str, Any] | None = {}
-        if self.key is not None and row and time is not None:
+        if self.key is not None and row:  # also without a time of its own: who goes by arrival has one for it
             key = self.output(self.key, form, meta)
         return Judged(letter, row, time, key)
 

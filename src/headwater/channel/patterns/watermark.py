@@ -13,6 +13,7 @@ the watermark as well, at a time, while they close a gap before it (`hold`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -63,6 +64,7 @@ class _Sources(NamedTuple):
     first: str | None  # of their ids the one that goes first
     remote: list[RoutedSource]
     own: list[tuple[str, RoutedSource]]  # with their channel: those whose events say their time
+    shared: frozenset[str]  # ids that sources of two channels have: of one moment, either may have the earlier event
 
     def away(self) -> list[RoutedSource]:
         """All of other nodes."""
@@ -76,7 +78,7 @@ class Watermark:
         self._subscription, self._runner = subscription, runner
         self._own_time = frozenset(own_time)  # channels whose events say their time
         self._node = subscription.node
-        self._sources = _Sources(-1, [], None, [], [])
+        self._sources = _Sources(-1, [], None, [], [], frozenset())
         self._latest = 0  # nanoseconds: the latest time that was said to be the present
         self._holds: dict[Any, Place] = {}
         self.patient = 0.0  # seconds for which sources that are logged, and have left, are waited for
@@ -117,9 +119,11 @@ class Watermark:
         holders = [Holder(GAP, place, local=True) for place in list(self._holds.values())]
         if sources.first is not None:
             # When the node closes its sources have stopped: what they have published last waits for nobody.
-            place = (here + 1, "") if self._node.closed else (here, sources.first)
+            place = (here + 1, "") if self._node.closed else _at(here, sources.first, sources.shared)
             holders.append(Holder(sources.first, place, local=True))
-        holders += [Holder(source.id, self._promise(source)) for source in sources.remote if not source.closed]
+        holders += [
+            Holder(source.id, self._promise(source, sources.shared)) for source in sources.remote if not source.closed
+        ]
         holders += self._own_times(sources)
         if self._missing:
             holders += self._expected()
@@ -133,10 +137,10 @@ class Watermark:
         """The time in nanoseconds; never before what it was said to be, even if the clock is set back."""
         return max(self._node._stamp(), self._latest)
 
-    def _promise(self, source: RoutedSource) -> Place:
+    def _promise(self, source: RoutedSource, shared: frozenset[str]) -> Place:
         if source.said is None or (source.place is not None and self._subscription._begins(source.place)):
             return NOWHERE
-        return source.said // 1000, source_id(source.name, source.node)
+        return _at(source.said // 1000, source_id(source.name, source.node), shared)
 
     def _own_times(self, sources: _Sources) -> list[Holder]:
         """What is promised by events that say their own time."""
@@ -145,7 +149,8 @@ class Watermark:
             if source.closed:
                 continue
             time = _later(runner.promised(channel, source.name, source.node), _come_to(source))
-            found.append(Holder(source.id, NOWHERE if time is None else (time, source_id(source.name, source.node))))
+            who = source_id(source.name, source.node)
+            found.append(Holder(source.id, NOWHERE if time is None else _at(time, who, sources.shared)))
         return found
 
     def _present(self, here: int) -> int:
@@ -180,7 +185,11 @@ class Watermark:
         local = [source for source in others.values() if source.local]
         remote = [source for source in others.values() if not source.local]
         first = min((source_id(source.name, source.node) for source in local), default=None)
-        made = _Sources(version, local, first, remote, list(own.values()))
+        ids = [
+            source_id(source.name, source.node) for source in (*others.values(), *(each for _, each in own.values()))
+        ]
+        shared = frozenset(who for who, times in Counter(ids).items() if times > 1)
+        made = _Sources(version, local, first, remote, list(own.values()), shared)
         self._miss(found, made)
         self._sources = made
         return made
@@ -192,7 +201,7 @@ class Watermark:
         for source in before.away() if self.patient else ():
             key = source.position_key or ""
             if key.startswith(LOGGED) and key not in there:
-                self._missing[key] = self._node.clock.now(), Holder(source.id, self._promise(source))
+                self._missing[key] = self._node.clock.now(), Holder(source.id, self._promise(source, before.shared))
         self._missing = {key: found for key, found in self._missing.items() if key not in there}
 
     def _expected(self) -> list[Holder]:
@@ -202,6 +211,12 @@ class Watermark:
             if since <= long_ago or self._node._is_gone(key):
                 del self._missing[key]
         return [holder for _, holder in self._missing.values()]
+
+
+def _at(time: int, source: str, shared: frozenset[str]) -> Place:
+    """Nothing comes before this time, and of this time nothing before the source; where another has its id as well, it
+    may have events of this time that go first."""
+    return time, "" if source in shared else source
 
 
 def _come_to(source: Any) -> int | None:

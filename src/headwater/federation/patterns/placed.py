@@ -69,6 +69,7 @@ class PlacedPattern:
         self.name, self.pattern, self.channel, self.order, self.home, self.at = name, pattern, channel, order, home, at
         self.local: NamedPattern | None = None  # where it runs here
         self.problem, self.closed, self.moves, self.since = "", False, 0, 0
+        self.away: float | None = None  # since when the node that it runs at is not there
         self.asked: tuple[str, int] | None = None  # the run of the node that was asked to run it
         self.heard: set[tuple[str, int]] = set()  # runs of nodes that use the name for something else
         self._placing = placing

@@ -5,8 +5,10 @@ here                    otherwise: where it is wanted
 at=                     where the user says
 
 If sources come to be elsewhere too, a pattern that runs at another node moves here, with its state: this node first has
-the events come, then has the other one stop and hand over what it has, and goes on from there. Two nodes that claim the
-same name: the later one is told who has it, or, if neither could know, ends when it hears of the other.
+the events come, then has the other one stop and hand over what it has, and goes on from there. If the node that it runs
+at has been away for longer than a lease, it has ended there: it begins anew here as soon as others have sources. Two
+nodes that claim the same name: the later one is told who has it, or, if neither could know, ends when it hears of the
+other.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.channel import Channel
@@ -278,9 +281,24 @@ class Placements:
             claimants = {(peer.id, peer.incarnation) for peer in self._claimants(placed.name, placed.channel.name)}
             return bool(claimants - placed.heard)
         peer = self._peer(placed)
-        if peer is None or not peer.described:
+        if peer is None:
+            return self._is_given_up(placed)
+        placed.away = None
+        if not peer.described:
             return False
         return placed.asked != (peer.id, peer.incarnation) or self._is_to_move(placed, peer)
+
+    def _is_given_up(self, placed: PlacedPattern) -> bool:
+        """Whether the node that it runs at is not waited for any longer: it has ended there by now, and there is
+        something to be found elsewhere."""
+        now = monotonic()
+        if placed.away is None:
+            placed.away = now
+        return (
+            placed.at is None
+            and now - placed.away > self._node.config.patterns.lease
+            and bool(self.holders(placed.pattern))
+        )
 
     def _is_to_move(self, placed: PlacedPattern, peer: Peer) -> bool:
         return placed.at is None and bool(self.holders(placed.pattern) - {peer})
@@ -295,8 +313,9 @@ class Placements:
                 return
             peer = self._peer(placed)
             if peer is None:
-                return
-            if placed.asked != (peer.id, peer.incarnation):
+                if self._is_given_up(placed):
+                    self._begin_here(placed)
+            elif placed.asked != (peer.id, peer.incarnation):
                 self._run_again(placed, peer)
             elif self._is_to_move(placed, peer):
                 self.move_here(placed, peer)
@@ -312,6 +331,17 @@ class Placements:
             placed.home = Home(self._node.name, f"node {peer.name} does not run it any more: {error}")
             self._note_home(placed.name, "")
             self._run_here(placed)
+
+    def _begin_here(self, placed: PlacedPattern) -> None:
+        """The node that it ran at is away, with what was open there."""
+        self._run_here(placed)
+        log.warning(
+            "node %s: pattern %r begins anew here: node %s, where it ran, is away", self._context.name, placed.name,
+            placed.home.node,
+        )  # fmt: skip
+        placed.home = Home(self._node.name, f"node {placed.home.node}, where it ran, is away for longer than its lease")
+        placed.moves += 1
+        self._note_home(placed.name, "")
 
     def move_here(self, placed: PlacedPattern, peer: Peer) -> None:
         """First its events come here, then it stops there and hands over what it has."""
@@ -357,6 +387,8 @@ class Placements:
         for peer in self._claimants(placed.name, placed.channel.name):
             told = self._ask_about(peer, placed.name)
             if told is None or told.owner == self._context.id:
+                if told is not None:  # it was given up there, or did not hear that it was to stop
+                    self._dialogue.ask(peer, StopPattern(placed.name))
                 placed.heard.add((peer.id, peer.incarnation))
             elif (told.since, peer.id) < (placed.since, self._context.id):
                 placed.problem = f"pattern {placed.name!r} has its home at node {peer.name}, which claimed it before"
