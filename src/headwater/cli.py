@@ -96,7 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         result: int = args.run(args)
     except ConfigError as error:
-        print(f"headwater {args.command}: {'; '.join(map(str, error.problems))}", file=sys.stderr)
+        told = [str(problem) for problem in error.problems]
+        between = "\n" if any("\n" in each for each in told) else "; "
+        print(f"headwater {args.command}: {between.join(told)}", file=sys.stderr)
         return 2
     except (HeadwaterError, UsageError) as error:
         print(f"headwater {args.command}: {error}", file=sys.stderr)

@@ -221,6 +221,8 @@ def test_command_without_live(
         ('log = 3\n[[subscription]]\nname = "a"', [], "log"),
         ('logs = "x"\n[[subscription]]\nname = "a"', [], "did you mean 'log'?"),
         (FILE.replace("level >= 5", "loud"), [], "loud"),
+        (f'{FILE}[[pattern]]\nname = "p"\nmatch = "a: office.readin"', [], "no channel 'office.readin'"),
+        ('log = "events"\n[[pattern]]\nname = "p"\nmatch = "a: office.reading"', [], "at least one [[subscription]]"),
         (FILE, ["--bucket", "often"], "15m, 1h or 1d"),
         (FILE, ["--speed", "-1"], "a number above 0"),
         (FILE.replace("office.reading", "office.other"), [], "office.other"),

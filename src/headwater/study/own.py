@@ -39,10 +39,11 @@ from headwater.spark.backtest import (
     load,
 )
 from headwater.spark.backtest.backtest import bucket_width
-from headwater.spark.backtest.subscriptions import Wanted, resolve
+from headwater.spark.backtest.patterns.asked import resolve_patterns
+from headwater.spark.backtest.subscriptions import SINK, Wanted, resolve
 from headwater.spark.session import running, session
 from headwater.store.log.progress_bar import Progress
-from headwater.store.log.reader import ChannelReader, channels
+from headwater.store.log.reader import ChannelReader, channel_types, channels
 from headwater.store.log.schema import BYTES_RECORD
 from headwater.study.badges.code import code_facts
 from headwater.study.badges.run import Clock, versions
@@ -145,6 +146,7 @@ def study(
     reader = _reader(given, path)
     kind = given.type or reader.type or event_type(BYTES_RECORD)
     wanted = resolve(given, kind)
+    _check_patterns(given, reader, path)
     if live:
         _check_live(reader, wanted, speed)
     clock = Clock(say)
@@ -193,6 +195,14 @@ def study(
 
 
 # ── what is asked for ──
+
+
+def _check_patterns(given: Subscriptions, reader: ChannelReader, file: Path) -> None:
+    """What is wrong with patterns is told before anything starts, as of subscriptions; they go beside these."""
+    if given.patterns and not given.subscriptions:
+        hint = "a study compares what Spark finds with what arrives live; patterns alone are for `headwater backtest`"
+        raise _problem(f"{file.name}: subscription", "at least one [[subscription]]", "none", hint)
+    resolve_patterns(tuple(given.patterns), channel_types(reader.root), SINK)
 
 
 def _reader(given: Subscriptions, file: Path) -> ChannelReader:

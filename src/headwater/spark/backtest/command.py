@@ -52,9 +52,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; what is wrong with the arguments shows before Spark starts."""
     from headwater.spark.backtest.backtest import backtest, bucket_width
     from headwater.spark.backtest.engine import engine_of, session_of
+    from headwater.spark.backtest.patterns.asked import resolve_patterns
     from headwater.spark.backtest.patterns.run import backtest_patterns
-    from headwater.spark.backtest.subscriptions import load
-    from headwater.store.log.reader import ChannelReader, channels
+    from headwater.spark.backtest.subscriptions import SINK, load
+    from headwater.store.log.reader import ChannelReader, channel_types, channels
 
     bucket_width(args.bucket)
     given = load(args.subscriptions)
@@ -66,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
     looked_at = [ChannelReader(args.log, name) for name in there] if given.patterns else events
     engine = engine_of(args.engine, looked_at, master=args.master, remote=args.remote, most=LOCAL_EVENTS)
     found: dict[str, Backtest | PatternBacktest] = {}
+    if given.patterns:  # what is wrong with them is told before anything is started
+        resolve_patterns(tuple(given.patterns), channel_types(args.log), SINK)
     with session_of(engine, args.master, args.remote) as spark:
         if len(given) or not given.patterns:
             found[""] = backtest(spark, events, given, channel=channel, bucket=args.bucket)
