@@ -241,6 +241,15 @@ def test_without_a_window_what_is_allowed() -> None:
     assert only("a: x; without n: y").startswith("without n at the end never comes true")
 
 
+def test_what_is_no_length_and_no_limits() -> None:
+    assert only("a: x; b: x within :s", params={"s": -2}).startswith("a window is not below zero")
+    with pytest.raises(TypeError, match="limits: expected Limits"):
+        Pattern("a: x", CHANNELS, limits=5)  # type: ignore[arg-type]
+    asked = Pattern("a: x; b: x within :s", CHANNELS, params={"s": 2})
+    with pytest.raises(ParameterError, match="found 'two'"):
+        Pattern.loads(asked.dumps(), {"s": "two"})
+
+
 def test_options() -> None:
     assert only("a: x; b: x within 1 s after match first q") == "no element 'q' to go on from | after match first q"
     assert only("a: x; without n: y within 1 s after match last n").startswith("no element 'n' to go on from")

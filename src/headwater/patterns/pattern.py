@@ -59,6 +59,8 @@ class Pattern:
         notation: Notation | None = None,
         result: str = RESULT,
     ) -> None:
+        if limits is not None and not isinstance(limits, model.Limits):
+            raise TypeError(f"limits: expected Limits(…), found {limits!r:.60}")
         given = dict(params or {})
         self.written: written.Pattern | None = _read(definition, channels, given, aliases or {}, notation)
         self.model = check(self.written, channels, params=given, limits=limits, result=result)

@@ -484,7 +484,8 @@ class _Reader:
             self.used.add(name)
             micros = seconds_as_micros(self.params.get(name))
             if micros is None:
-                raise ParameterError(f"expected a number of seconds for parameter {name!r}, found none")
+                found = repr(self.params[name])[:40] if name in self.params else "none"
+                raise ParameterError(f"expected a number of seconds for parameter {name!r}, found {found}")
         if (micros is None) == (rows is None):
             _wrong("a window of a time or of a number of events")
         return model.Window(

@@ -48,7 +48,8 @@ def as_window(window: written.Window | None, notes: Notes) -> model.Window | Non
         notes.problem(window.span, "a window has a time or a number of events", expected="one of the two")
         return None
     if micros is not None and not 0 <= micros <= MAX_TIME:
-        notes.problem(window.span, "no window is so long", expected="a time up to 9,998 years", found=f"{micros:,} µs")
+        message = "a window is not below zero" if micros < 0 else "no window is so long"
+        notes.problem(window.span, message, expected="a time up to 9,998 years", found=f"{micros:,} µs")
         return None
     if window.rows is not None and not 1 <= window.rows <= MAX_ROWS:
         notes.problem(
