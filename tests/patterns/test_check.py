@@ -8,6 +8,7 @@ import pytest
 
 from headwater.errors import ParameterError, PatternError
 from headwater.patterns import model
+from headwater.patterns.notation.python import atom, seq
 from headwater.patterns.pattern import Pattern
 from headwater.types import Event
 
@@ -174,6 +175,15 @@ def test_python_functions_are_conditions() -> None:
 
 
 # ── what cannot be, and what has no bound ──
+
+
+def test_arguments_of_python_functions_are_elements() -> None:
+    condition = atom("x", name="b", where=lambda e, c: e.v > c.v)
+    with pytest.raises(PatternError) as caught:
+        Pattern(seq(atom("x", name="a"), condition).within("1 s"), CHANNELS)
+    assert [(p.message, str(p.hint).partition(";")[0]) for p in caught.value.problems] == [
+        ("no element 'c'", "there are: a, b")
+    ]
 
 
 def test_what_can_never_match() -> None:

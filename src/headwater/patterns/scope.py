@@ -65,7 +65,11 @@ class ScopedBuilder(Builder):
 
     def argument(self, name: str, span: Span) -> Expr | None:
         """Of a Python function: elements, by their names."""
-        return self._element(name, span) if name in self.scope.names else None
+        if name in self.scope.names:
+            return self._element(name, span)
+        hint = self.suggest(name, self.scope.names, "there are")
+        more = f"a parameter comes after a bare *: lambda e, *, {name}=…"
+        return self.problem(span, f"no element {name!r}", hint=f"{hint}; {more}" if hint else more)
 
     def field(self, name: str, span: Span) -> Expr:
         """What a bare name means: a field of the own event, a variable, or an element. A name with several meanings is
