@@ -33,7 +33,8 @@ from headwater.types import EventType
 KIND = "pattern"
 Notation = Literal["text", "match_recognize"]
 NOTATIONS: tuple[Notation, ...] = ("text", "match_recognize")
-_SQL = re.compile(r"\bmatch_recognize\b", re.IGNORECASE)
+_SQL = re.compile(r"\bmatch_recognize\b|^\s*select\s+(?:\*|[\w.\"`]+)\s*(?:,|\bas\b|\bfrom\b)", re.IGNORECASE)
+_QUOTED = re.compile(r"'[^'\n]*'")  # a quote in a comment ends with its line
 
 
 class Pattern:
@@ -170,7 +171,7 @@ def _read(
         raise TypeError(f"expected text, or an expression such as seq(a, b), found {definition!r:.60}")
     if notation is not None and notation not in NOTATIONS:
         raise ValueError(f"notation: expected one of {', '.join(NOTATIONS)}, found {notation!r}")
-    if notation == "match_recognize" or (notation is None and _SQL.search(definition)):
+    if notation == "match_recognize" or (notation is None and _is_sql(definition)):
         found, problems = match_recognize.read(definition)
         found = found and _with(found, aliases)
     else:
@@ -181,9 +182,14 @@ def _read(
     return found
 
 
+def _is_sql(definition: str) -> bool:
+    """Whether a text is meant as SQL: by its words, not by what it compares with."""
+    return _SQL.search(_QUOTED.sub("''", definition)) is not None
+
+
 def readable(definition: str) -> bool:
     """Whether a text says a pattern, whatever its channels are."""
-    if _SQL.search(definition):
+    if _is_sql(definition):
         return True
     try:
         return not text.read(definition)[1]

@@ -617,3 +617,11 @@ def test_a_window_that_is_missing_is_asked_for_in_the_words_of_sql() -> None:
     assert told(written) == [("a pattern that begins anew at each event needs a window", "A B+ C")]
     with pytest.raises(PatternError, match=r"WITHIN INTERVAL '10' SECOND after PATTERN"):
         Checked(written, TRADES)
+
+
+def test_what_is_sql_shows_in_its_words() -> None:
+    assert Checked("a: trades{symbol = 'MATCH_RECOGNIZE ('}", TRADES).notation != "match_recognize"
+    with pytest.raises(PatternError, match=r"expected: MATCH_RECOGNIZE \(…\)"):
+        Checked("SELECT * FROM trades", TRADES)
+    told = "-- it's mine\nSELECT * FROM trades MATCH_RECOGNIZE (ORDER BY at PATTERN (A B) WITHIN INTERVAL '1' HOUR)"
+    assert Checked(told, TRADES).notation == "match_recognize"

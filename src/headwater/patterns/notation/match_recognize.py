@@ -551,7 +551,10 @@ class Reader:
         by_name = dict[str, Measure]()
         for measure in measures:
             if measure.name in by_name:
-                self.words.problem(measure.span, "two columns of the result have one name", found=measure.name[:40])
+                hint = "columns of PARTITION BY are part of the result: leave it out, or give it another name"
+                self.words.problem(
+                    measure.span, "two columns of the result have one name", found=measure.name[:40], hint=hint
+                )
             by_name.setdefault(measure.name, measure)
         if self.selected is not None:
             measures = self._chosen(by_name)
