@@ -115,7 +115,7 @@ def _placed(pattern: model.Pattern, events: list[Mapping[str, Any]], judged: Jud
     """Events that have a time, and whether they are late: older than one that their source sent before, by more than
     the lateness that is allowed."""
     channels = {channel.name: channel for channel in pattern.channels}
-    latest: dict[str, int] = {}
+    latest: dict[tuple[str, str], int] = {}  # a source counts in each channel by itself
     found = []
     for event in sorted(events, key=lambda event: (event["source"], event["seq"], event["channel"])):
         channel, source = channels[event["channel"]], event["source"]
@@ -129,8 +129,9 @@ def _placed(pattern: model.Pattern, events: list[Mapping[str, Any]], judged: Jud
         if time is None:
             judged.timeless += 1
             continue
-        late = who in latest and time < latest[who] - pattern.lateness
-        latest[who] = max(time, latest.get(who, time))
+        sender = event["channel"], who
+        late = sender in latest and time < latest[sender] - pattern.lateness
+        latest[sender] = max(time, latest.get(sender, time))
         found.append((time, who, event["seq"], event["channel"], raw, meta, late))
     return found
 

@@ -102,6 +102,16 @@ def test_events_that_say_their_own_time_are_put_in_that_order(tmp_path: Path) ->
     assert found.pattern("later").matches == 6  # 30 counts, too
 
 
+def test_what_is_late_in_one_channel_is_not_in_another(tmp_path: Path) -> None:
+    with Node("lab", log=tmp_path / "log") as node:
+        x, y = (node.channel(name, "at: i64").source("s") for name in "xy")
+        for source, at in ((x, 10), (y, 5), (y, 20), (x, 15)):
+            source.publish(at=at)
+    asked = AskedPattern(name="both", match="a: y; b: x within 1 minute time at")
+    found = backtest_patterns(None, tmp_path / "log", [asked]).pattern("both")
+    assert (found.matches, found.late) == (2, 0)
+
+
 @pytest.fixture
 def doors(tmp_path: Path) -> Path:
     """Three hours at two doors."""

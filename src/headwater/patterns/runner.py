@@ -8,8 +8,9 @@
 
 Events are put in the order of time, then source, then number: an event waits until no source can have an earlier one.
 Each source's own events promise for it: none of its later ones is older than the latest, less the pattern's lateness.
-What comes after its source's promise was given up waiting for is late: dropped and counted. A source that is to be
-waited for before its first event comes is named by `expect`.
+What comes after its source's promise was given up waiting for is late: dropped and counted. (A source is of
+one channel, where its numbers count: those of two channels need two names, unless who feeds it tells them apart.) A
+source that is to be waited for before its first event comes is named by `expect`.
 """
 
 from __future__ import annotations
@@ -231,14 +232,12 @@ class Runner:
         judged = it.judge_batch(batch, meta)
         self.counts.timeless += count - int(judged.timed.sum())
         self.counts.keyless += int((judged.timed & judged.rows & ~judged.keyed).sum())
-        used = judged.timed & judged.keyed & judged.rows
-        if not self._all_rows:
-            used &= judged.letters != 0
+        rows = judged.timed & judged.keyed & judged.rows
+        used = rows if self._all_rows else rows & (judged.letters != 0)
         source = meta.get("source")
         if not isinstance(source, str):
-            self._batch_of_many(channel, batch, meta, judged, used)
+            self._batch_of_many(channel, batch, meta, judged, rows, used)
             return
-        at = np.flatnonzero(used)
         seqs = _column(meta["seq"], count)
         times = judged.times
         latest = int(times[judged.timed].max()) if judged.timed.any() else None
@@ -248,14 +247,13 @@ class Runner:
         lateness = self.pattern.lateness
         so_far = np.maximum.accumulate(np.where(judged.timed, times, -FOR_EVER)) - lateness
         before = np.concatenate([[promised], np.maximum(so_far[:-1], promised)])
-        if self.given and it.channel.time is None:
-            late = np.zeros(len(at), bool)
-        else:
-            late = times[at] < before[at]
+        late = np.zeros(count, bool)
+        if not self.given or it.channel.time is not None:
+            late = times < before
             if latest is not None:
                 self._promise(key, latest - lateness)
-        self.counts.late += int(late.sum())
-        at = at[~late]
+        self.counts.late += int((rows & late).sum())
+        at = np.flatnonzero(used & ~late)
         if self.given:
             at = at[[not self._is_behind(time, who) for time in times[at].tolist()]] if len(at) else at
         self.counts.rows += len(at)
@@ -287,8 +285,10 @@ class Runner:
         metas = {"source": [source] * count, "node": [meta.get("node")] * count, "seq": seqs.tolist(), "time": times}
         return self.engine.registers.rows(it.channel.type.record, it.channel.type.conform(batch), metas)
 
-    def _batch_of_many(self, channel: str, batch: Any, meta: Mapping[str, Any], judged: Any, used: Any) -> None:
-        """Rows of several sources, one after the other."""
+    def _batch_of_many(
+        self, channel: str, batch: Any, meta: Mapping[str, Any], judged: Any, rows: Any, used: Any
+    ) -> None:
+        """Rows of several sources, one after the other; those that are `used` can decide about matches."""
         words, width = self._words(judged, np.flatnonzero(judged.keyed)), self.engine.keys.words
         place = np.cumsum(judged.keyed) - 1
         it = self._letters(channel)
@@ -299,10 +299,10 @@ class Runner:
             source, _ = _origin(about)
             time = int(judged.times[row])
             late = self._is_late(it, source, about.node, time)
-            if not used[row]:
-                continue
             if late:
-                self.counts.late += 1
+                self.counts.late += int(rows[row])
+                continue
+            if not used[row]:
                 continue
             if self.given and self._is_behind(time, source_id(source, about.node)):
                 continue

@@ -18,7 +18,7 @@ from headwater.late import np, pa, pc
 from headwater.patterns.results import Results
 from headwater.patterns.runner import Runner
 from headwater.spark.patterns import runs
-from headwater.spark.patterns.sending import BEFORE, NEVER, TIME, Promise, Sent, ids, loaded, read, stored
+from headwater.spark.patterns.sending import BEFORE, NEVER, TIME, Promise, Sent, ids, loaded, read, senders, stored
 
 VERSION = 1
 _ID = "_i"  # the column of sources' ids
@@ -107,7 +107,7 @@ class Group:
         """Without rows that are older than one that their source sent before, by more than it may be late, or older
         than what was released already, as those of a source that was not known then."""
         times, before = (rows.column(name).to_numpy(zero_copy_only=False) for name in (TIME, BEFORE))
-        sources = ids(rows).dictionary_encode()
+        sources = senders(rows).dictionary_encode()
         latest = np.array([self.latest.get(source, NEVER) for source in sources.dictionary.to_pylist()], np.int64)
         before = np.maximum(before, latest[sources.indices.to_numpy(zero_copy_only=False)])
         least = np.where(before > NEVER + self.pattern.lateness, before - self.pattern.lateness, NEVER)

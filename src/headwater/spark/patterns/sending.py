@@ -25,7 +25,7 @@ Promise = tuple[int, str | None, str]  # by whom: the channel's number, the node
 
 class Sent(msgspec.Struct, array_like=True, frozen=True):
     """`promises` are the times before which a source has nothing more; None: it is there, and has promised nothing.
-    `latest` are the latest times of sources by their ids, whatever the channel; `rows` are batches of rows."""
+    `latest` are the latest times of sources by channel and id; `rows` are batches of rows."""
 
     promises: list[tuple[int, str | None, str, int | None]]
     latest: list[tuple[str, int]]
@@ -94,6 +94,11 @@ def ids(rows: Any) -> Any:
     return pc.binary_join_element_wise(rows.column(runs.SOURCE), rows.column(runs.NODE), "\0", null_handling="skip")
 
 
+def senders(rows: Any) -> Any:
+    """Whose numbers the rows have: a source counts, and is late, in each channel by itself."""
+    return pc.binary_join_element_wise(rows.column(runs.CHANNEL).cast(pa.string()), ids(rows), "/")
+
+
 def stored(batches: list[Any]) -> bytes:
     """Batches as bytes."""
     sink = pa.BufferOutputStream()
@@ -133,7 +138,7 @@ class _Told:
         """Of rows in the order of their sources' numbers, the latest time of the source before each."""
         times = rows.column(TIME).to_numpy(zero_copy_only=False)
         before = np.full(len(times), NEVER, np.int64)
-        sources = ids(rows).dictionary_encode()
+        sources = senders(rows).dictionary_encode()
         codes = sources.indices.to_numpy(zero_copy_only=False)
         for code, source in enumerate(sources.dictionary.to_pylist()):
             at = np.flatnonzero(codes == code)

@@ -33,7 +33,7 @@ def sorted_rows(pattern: model.Pattern, frames: Sequence[Frame]) -> Any:
             frame.selectExpr(*made.listed).where(made.placed).selectExpr(*made.carried, f"{made.kept} AS _kept")
         )
     own_time = any(channel.time is not None for channel in pattern.channels)
-    late = lateness(pattern, own_time, runs.RANK, who=(runs.SOURCE, runs.NODE))
+    late = lateness(pattern, own_time, who=(runs.CHANNEL, runs.SOURCE, runs.NODE))
     rows = in_time(reduce(lambda one, other: one.unionAll(other), parts), late)
     rows = rows.where("_kept").drop("_kept")
     keys = key_names(pattern)

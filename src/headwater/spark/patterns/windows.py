@@ -65,16 +65,12 @@ class Plan:
         return "\n".join([*lines, f"matches       {self.matches}"])
 
 
-def lateness(
-    pattern: model.Pattern, own_time: bool, *order: str, who: Sequence[str] = (SOURCE,)
-) -> tuple[str, str] | None:
+def lateness(pattern: model.Pattern, own_time: bool, *, who: Sequence[str] = (SOURCE,)) -> tuple[str, str] | None:
     """A window and a test by which late events are left out. The time of publication never goes back in a source, so
-    that of it none is late. `order` is that of events with one number, `who` are the columns that tell sources
-    apart."""
+    that of it none is late. `who` are the columns that tell sources apart."""
     if not own_time or pattern.lateness >= MAX_TIME:
         return None
-    by = ", ".join((SEQ, *order))
-    window = f"max({TIME}) OVER (PARTITION BY {', '.join(who)} ORDER BY {by} {ALL_BEFORE.format(1)}) AS _l"
+    window = f"max({TIME}) OVER (PARTITION BY {', '.join(who)} ORDER BY {SEQ} {ALL_BEFORE.format(1)}) AS _l"
     return window, f"coalesce({TIME} >= _l - {pattern.lateness}L, TRUE)"
 
 

@@ -91,8 +91,9 @@ def at_once(
     names, seqs, ranks = _who(piece)
     every = np.concatenate(told)
     kept = np.ones(len(every), bool)
-    order = np.lexsort((names, seqs, ranks))
-    for stretch in np.split(order, np.flatnonzero(np.diff(ranks[order])) + 1):
+    order = np.lexsort((seqs, names, ranks))
+    other = (names[order][1:] != names[order][:-1]) | (np.diff(ranks[order]) != 0)
+    for stretch in np.split(order, np.flatnonzero(other) + 1):
         so_far = np.maximum.accumulate(every[stretch])
         kept[stretch[1:]] = every[stretch[1:]] >= so_far[:-1] - lateness
     late(int((~kept).sum()))
