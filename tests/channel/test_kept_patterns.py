@@ -8,7 +8,7 @@ from pathlib import Path
 from headwater.channel.patterns.kept import PATTERNS, Kept, KeptPatterns
 from headwater.store import NodeState
 
-FIRST = Kept(b"f" * 16, b"\x80", 17, 3, b"state", {"log/lab/1/east": 0})
+FIRST = Kept(b"f" * 16, b"\x80", 17, 3, b"state", frozenset((b"m" * 16, b"n" * 16)), {"log/lab/1/east": 0})
 
 
 def test_a_snapshot_takes_the_place_of_the_one_before_and_of_what_was_noted_since(tmp_path: Path) -> None:

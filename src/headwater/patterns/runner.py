@@ -23,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from headwater import runnable
+from headwater.decoders import msgpack_decoder
 from headwater.errors import ExecutionError
 from headwater.ir.interp import EventContext
 from headwater.late import np
@@ -664,7 +665,7 @@ class Runner:
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(list[Any])
+_DECODER = msgpack_decoder(list[Any])
 
 
 def signed_letter(letter: int) -> int:

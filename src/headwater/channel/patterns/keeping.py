@@ -51,7 +51,8 @@ class Keeping:
         self.since = node._stamp() // 1000
         self.resumed, self.anew = False, ""
         self.lost: dict[str, int] = {}
-        self.published = 0  # the last match that is in the state that was kept
+        self.published = 0  # the last match that was published when the state was kept
+        self._again: frozenset[bytes] = frozenset()  # matches up to there that are found again all the same
         self.written: int | None = None  # when it was last written, in microseconds
         self.bytes = 0
         self.own: set[str] = set()  # keys of sources of this node
@@ -81,7 +82,7 @@ class Keeping:
             self.anew = "its parameters have other values: what was open was dropped"
             log.warning("pattern %r: %s", self.name, self.anew)
             made = PatternOperator(pattern, order)
-        self.resumed, self.published = True, kept.published
+        self.resumed, self.published, self._again = True, kept.published, kept.had
         positions = {**kept.later, **positions}
         made.positions = {self._local(key): seq for key, seq in positions.items()}
         self.floor = dict(made.positions)
@@ -92,11 +93,12 @@ class Keeping:
         log.warning("pattern %r begins anew, from the present: %s", self.name, why)
 
     def had(self, source: Source[Any]) -> set[bytes]:
-        """The identities of matches that were published after the state was written: they are found again."""
+        """The identities of matches that were published already, and are found again: those that came after the state
+        was written, and those that were to be found again then."""
         channel, type = source.channel, source.channel.type
+        found = set(self._again)
         if not self.resumed or type is None or source.log is None or source.seq <= self.published:
-            return set()
-        found = set[bytes]()
+            return found
         for part in channel.backlog.read(source.name, self.published, source.seq):
             found.update(type.decode_raw(record)["match"]["identity"] for _, _, record in part.events())
         return found
@@ -170,9 +172,10 @@ class Keeping:
 
     # ── what is kept from now on ──
 
-    def keep(self, operator: PatternOperator, reached: Points, published: int) -> Points:
+    def keep(self, operator: PatternOperator, reached: Points, published: int, had: Iterable[bytes] = ()) -> Points:
         """Write its state. `reached` are positions that are further than the last event that was offered: what is
-        between has been judged, and was nothing to it. The positions as they were written."""
+        between has been judged, and was nothing to it. `had` are matches that will be found again, though they were
+        published. The positions as they were written."""
         positions = dict(operator.positions)
         if self._table is None:
             return positions
@@ -180,7 +183,9 @@ class Keeping:
             positions[key] = max(seq, positions.get(key, 0))
         kept = {self._everywhere(key): seq for key, seq in positions.items()}
         snapshot = operator.runner.snapshot(kept)
-        self._table.keep(self.name, Kept(self._fingerprint, self._params, self.since, published, snapshot))
+        self._table.keep(
+            self.name, Kept(self._fingerprint, self._params, self.since, published, snapshot, frozenset(had))
+        )
         self.published, self.written, self.bytes = published, self._node._stamp() // 1000, len(snapshot)
         return positions
 

@@ -82,6 +82,7 @@ class KeptPattern(NamedPattern):
             operator = self._keeping.operator(self.pattern, self._stage.operator.order, state)
             operator.positions = {**before, **operator.positions}
             self._go_on(operator)
+            self._had = self._keeping.had(self.source)
             done.set()
 
         self._stage.do(Errand(run))
@@ -232,7 +233,7 @@ class KeptPattern(NamedPattern):
             return
         operator = self._stage.operator
         try:
-            points = self._keeping.keep(operator, reached, self.source.seq)
+            points = self._keeping.keep(operator, reached, self.source.seq, self._had)
             others = self._keeping.of_others(points)
             if others and self.node.state is not None:
                 self.node.state.commit_all(self.name, {key: seq for key, seq in others.items() if seq})

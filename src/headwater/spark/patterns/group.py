@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.errors import ExecutionError
 from headwater.late import np, pa, pc
 from headwater.patterns.results import Results
@@ -39,7 +40,7 @@ class _State(msgspec.Struct, array_like=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(_State)
+_DECODER = msgpack_decoder(_State)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.errors import ExecutionError
 from headwater.late import np, pa
 from headwater.patterns import model, serial
@@ -38,6 +39,9 @@ class _Wire(msgspec.Struct, array_like=True, frozen=True):
     maps: dict[str, list[tuple[Any, Any]]]
 
 
+_DECODER = msgpack_decoder(_Wire)
+
+
 def pack(pattern: model.Pattern) -> bytes:
     """What travels to the workers."""
     values, sets, maps = dict[str, Any](), dict[str, list[Any]](), dict[str, list[tuple[Any, Any]]]()
@@ -53,7 +57,7 @@ def pack(pattern: model.Pattern) -> bytes:
 
 def unpack(package: bytes) -> model.Pattern:
     """The pattern in a package, with its parameters: what a worker does before its first row."""
-    wire = msgspec.msgpack.decode(package, type=_Wire)
+    wire = _DECODER.decode(package)
     params = dict(wire.values) | {name: frozenset(members) for name, members in wire.sets.items()}
     params |= {name: dict(entries) for name, entries in wire.maps.items()}
     return serial.loads(wire.pattern, params, limits=LIMITS)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.late import np, pa, pc
 from headwater.spark.patterns import runs
 
@@ -33,7 +34,7 @@ class Sent(msgspec.Struct, array_like=True, frozen=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Sent)
+_DECODER = msgpack_decoder(Sent)
 
 
 def packed(sent: Sent) -> bytes:
