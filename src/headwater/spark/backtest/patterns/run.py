@@ -215,6 +215,8 @@ def _collect(found: _Found, pattern: Pattern, results: Results, runner: Runner, 
         found.add(match.time, 1, width)
         found.size += len(pattern.output.encode(raw))
         found.latest.append({"time": moment(match.time), "result": _shown(raw)})
+    # What is decided at one moment comes by partition.
+    found.latest.sort(key=lambda each: each["time"])
     del found.latest[:-KEPT]
 
 
