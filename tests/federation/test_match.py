@@ -67,6 +67,23 @@ def test_events_of_two_other_nodes_are_put_in_order_and_absence_waits_for_both()
             desk.match("a: dor")
 
 
+def test_absence_of_matches_that_another_node_has_never_found_needs_patience() -> None:
+    with nodes() as made:
+        desk = made("desk")
+        near = desk.channel("bell", "n: u32").source("near")
+        east_node, _ = _door(made, "east")
+        east_node.pattern("alarm", PAIR)
+        made.together()
+        assert desk.until(lambda: bool(desk.remote_sources("alarm")), GUARD)
+        text = "a: bell; without alarm within 100 milliseconds {}measures a.n as n"
+        sure, patient = desk.match(text.format("")), desk.match(text.format("patience 200 milliseconds "))
+        made.ready(desk)
+        near.publish(n=7)
+        found = _got(patient)
+        assert (found.n, found.match.uncertain) == (7, True)
+        assert sure.poll() is None  # nobody has said that there was none
+
+
 def test_a_node_that_vanished_is_waited_for_unless_there_is_patience() -> None:
     with nodes() as made:
         desk = made("desk", network=Network(listen="tcp/127.0.0.1:0", lease=1.0), listen=None)

@@ -155,13 +155,13 @@ class Watermark:
 
     def _present(self, here: int) -> int:
         """How late it is for the events: where they say their own times, the latest of these, and what has passed since
-        it came."""
+        it came. While none has come, the present, where other channels go by that."""
         if not self._own_time:
             return here
-        latest = self._runner().latest
-        now = self._node.clock.now()
+        runner = self._runner()
+        latest, now = runner.latest, self._node.clock.now()
         if latest is None:
-            return -FOR_EVER
+            return here if len(runner.channels) > len(self._own_time) else -FOR_EVER
         if self._heard is None or latest > self._heard[0]:
             self._heard = latest, now
         return self._heard[0] + int((now - self._heard[1]) * 1_000_000)
