@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -112,9 +114,14 @@ for given in sys.argv[1:]:
 """
 
 
-def run(*arguments: str) -> str:
+# A server of Spark's, which a pipeline starts, takes a port of its own: two on one machine do not meet.
+OWN_PORT = {"declarative_pipeline.py": {"SPARK_TESTING": "1"}}
+
+
+def run(*arguments: str, more: Mapping[str, str] | None = None) -> str:
     command = [sys.executable, "-W", "error::DeprecationWarning:__main__", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    env = {**os.environ, **(more or {})}
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=env)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
     assert "Traceback" not in ran.stderr
     return ran.stdout
@@ -148,4 +155,4 @@ def test_example_without_processes_runs(name: str) -> None:
 @pytest.mark.timeout(660)  # some start Spark several times
 @pytest.mark.parametrize("name", [path.name for path in EXAMPLES if path.name not in (*SPARK, *PLAIN)])
 def test_example_runs(name: str) -> None:
-    check(name, run(str(FOLDER / name), *ARGUMENTS.get(name, [])))
+    check(name, run(str(FOLDER / name), *ARGUMENTS.get(name, []), more=OWN_PORT.get(name)))
