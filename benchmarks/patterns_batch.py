@@ -13,9 +13,9 @@ import pyarrow as pa
 from headwater.errors import MissingExtra
 from headwater.patterns.model import Limits
 from headwater.patterns.pattern import Pattern
-from headwater.patterns.reading import results_of
-from headwater.patterns.results import Results
-from headwater.patterns.runner import Runner
+from headwater.patterns.run.reading import results_of
+from headwater.patterns.run.results import Results
+from headwater.patterns.run.runner import Runner
 from headwater_studies.flink import timing
 from headwater_studies.flink.engine import Flink
 from headwater_studies.harness.benchmark import Report, quantity

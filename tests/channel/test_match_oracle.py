@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from headwater import Node
 from headwater.errors import PatternError
 from headwater.patterns import model, written
-from headwater.patterns.check import check
-from headwater.patterns.identity import identity
+from headwater.patterns.checker.check import check
 from headwater.patterns.pattern import Pattern
+from headwater.patterns.run.identity import identity
 from headwater.testing import ManualClock
 from tests.effort import rounds
 from tests.federation.nodes import eventually, nodes

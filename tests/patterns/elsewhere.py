@@ -10,7 +10,7 @@ from typing import Any
 
 from headwater.ir.interp import EventContext
 from headwater.patterns import serial
-from headwater.patterns.runner import Runner
+from headwater.patterns.run.runner import Runner
 
 
 def rest(asked: dict[str, Any]) -> list[Any]:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import PatternError
 from headwater.patterns import model, written
-from headwater.patterns.check import check
+from headwater.patterns.checker.check import check
 
 CHANNELS = {"a": "k: i64?, v: i64?, f: f64?, s: text", "b": "k: i64?, v: i64?, s: text"}
 OPERATORS = ("sequence", "either", "both", "repeat", "without", "absent")

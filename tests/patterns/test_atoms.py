@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headwater.ir.interp import EventContext
 from headwater.patterns import model, written
-from headwater.patterns.atoms import source_interest
+from headwater.patterns.crossing.atoms import source_interest
 from headwater.patterns.pattern import Pattern
 from tests.effort import examples
 from tests.patterns import oracle

@@ -16,7 +16,7 @@ from headwater.cli import main
 from headwater.errors import ConfigError
 from headwater.ir.interp import EventContext
 from headwater.patterns import model
-from headwater.patterns.bindings import Opener, bindings
+from headwater.patterns.crossing.bindings import Opener, bindings
 from headwater.patterns.pattern import Pattern
 from headwater.spark.backtest import AskedPattern, backtest_patterns, loads
 from headwater.spark.backtest.patterns import history

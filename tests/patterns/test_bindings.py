@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headwater.ir.interp import EventContext
 from headwater.patterns import model
-from headwater.patterns.bindings import Bindings, Opener, bindings
+from headwater.patterns.crossing.bindings import Bindings, Opener, bindings
 from headwater.patterns.pattern import Pattern
 from tests.effort import examples
 from tests.patterns import oracle

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headwater.ir.interp import EventContext
-from headwater.patterns.runner import Runner
+from headwater.patterns.run.runner import Runner
 from tests.patterns import oracle
 from tests.patterns.fixtures import Case, cases
 

@@ -15,7 +15,7 @@ from headwater.errors import PatternError
 from headwater.ir.interp import EventContext
 from headwater.patterns.model import Pattern as Checked
 from headwater.patterns.pattern import Pattern
-from headwater.patterns.runner import Runner
+from headwater.patterns.run.runner import Runner
 from headwater_studies.flink.cases import AGREED, CHANNEL, DIFFERENT, EVENT, REFUSED, TAKEN, rows
 from tests.patterns import oracle
 

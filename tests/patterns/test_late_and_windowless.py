@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from headwater.ir.interp import EventContext
 from headwater.patterns import model
-from headwater.patterns.runner import Runner
+from headwater.patterns.run.runner import Runner
 from tests.effort import examples
 from tests.patterns import oracle
 from tests.patterns.strategies import OPERATORS, SOURCES, patterns, streams

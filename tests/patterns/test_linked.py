@@ -14,7 +14,7 @@ from headwater.patterns import model
 from headwater.patterns.engine.linked import SMALLEST_LOG
 from headwater.patterns.pattern import Pattern
 from headwater.patterns.plan import plan
-from headwater.patterns.runner import Runner
+from headwater.patterns.run.runner import Runner
 from tests.effort import examples
 from tests.patterns.test_reading import offer
 from tests.patterns.test_runner import Events, expected, plain
@@ -180,7 +180,7 @@ def test_beyond_the_limits_the_oldest_is_given_up_and_counted() -> None:
 
 def test_texts_that_nothing_holds_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.patterns.engine.index.CROWDED", 8)
-    monkeypatch.setattr("headwater.patterns.runner.HELD", 64)
+    monkeypatch.setattr("headwater.patterns.run.runner.HELD", 64)
     pattern = Pattern(LINKED[0].replace("1 minute", "20 milliseconds"), CHANNELS).model
     events = crowd(2_000, 500)
     runner, other = finished(pattern, events, None), finished(pattern, events, "separate")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.patterns import model, written
-from headwater.patterns.check import check
+from headwater.patterns.checker.check import check
 from tests.effort import examples
 from tests.patterns import oracle
 from tests.patterns.strategies import patterns, streams

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from headwater.patterns import model
-from headwater.patterns.check import check
+from headwater.patterns.checker.check import check
 from headwater.patterns.description import expression
 from headwater.patterns.notation.python import atom, seq
 from headwater.patterns.notation.text import parse

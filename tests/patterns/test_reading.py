@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headwater.ir.interp import EventContext
 from headwater.patterns import model
 from headwater.patterns.pattern import Pattern
-from headwater.patterns.runner import Runner
+from headwater.patterns.run.runner import Runner
 from tests.effort import examples
 from tests.patterns.strategies import SOURCES, patterns, streams
 from tests.patterns.test_runner import Events, expected, plain

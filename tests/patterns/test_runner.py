@@ -17,7 +17,7 @@ from headwater.patterns.engine.memory import WORTH_WAITING, Memory
 from headwater.patterns.engine.separate import SeparateEngine
 from headwater.patterns.engine.shared import SharedEngine
 from headwater.patterns.engine.tapes import Unsupported
-from headwater.patterns.runner import EngineName, Runner
+from headwater.patterns.run.runner import EngineName, Runner
 from tests.effort import examples
 from tests.patterns import oracle
 from tests.patterns.strategies import SOURCES, patterns, streams

@@ -11,13 +11,13 @@ import pytest
 
 from headwater.errors import ExecutionError
 from headwater.ir.interp import EventContext
-from headwater.patterns import runner as runner_module
 from headwater.patterns import written as w
-from headwater.patterns.check import check
+from headwater.patterns.checker.check import check
 from headwater.patterns.engine import index, tapes
 from headwater.patterns.model import Limits, Pattern
 from headwater.patterns.plan import plan
-from headwater.patterns.runner import Runner
+from headwater.patterns.run import runner as runner_module
+from headwater.patterns.run.runner import Runner
 from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN
 from tests.patterns import oracle
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from headwater import runnable
 from headwater.errors import ExecutionError
 from headwater.patterns import model, serial
-from headwater.patterns.runner import Runner
+from headwater.patterns.run.runner import Runner
 from tests.effort import examples
 from tests.patterns.strategies import CHANNELS, SOURCES, patterns, streams
 from tests.patterns.test_runner import Events, offer

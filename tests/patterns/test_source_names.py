@@ -8,9 +8,9 @@ from hypothesis import given, settings
 
 from headwater.ir.interp import EventContext
 from headwater.patterns import model
-from headwater.patterns.events import source_id
-from headwater.patterns.identity import identity
-from headwater.patterns.runner import Runner
+from headwater.patterns.run.events import source_id
+from headwater.patterns.run.identity import identity
+from headwater.patterns.run.runner import Runner
 from tests.effort import rounds
 from tests.patterns import oracle
 from tests.patterns.strategies import patterns, streams

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from headwater.errors import ExecutionError
 from headwater.late import pa
 from headwater.patterns import model
-from headwater.patterns.identity import identity
 from headwater.patterns.pattern import Pattern
+from headwater.patterns.run.identity import identity
 from headwater.spark.patterns import runs, sending
 from headwater.spark.patterns.group import Group
 from headwater.spark.schema import spark_arrow_schema, to_spark_arrow

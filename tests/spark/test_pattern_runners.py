@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headwater.late import pa
 from headwater.patterns import model
-from headwater.patterns.identity import identity
+from headwater.patterns.run.identity import identity
 from headwater.spark.patterns.matching import match, pattern_choice
 from tests.effort import rounds
 from tests.patterns import oracle

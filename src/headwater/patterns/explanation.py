@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from headwater.durations import shown
 from headwater.patterns import model
-from headwater.patterns.atoms import source_interest
+from headwater.patterns.crossing.atoms import source_interest
 from headwater.patterns.description import condition
 from headwater.patterns.picture import svg, text
 from headwater.patterns.picture.graph import Graph, graph

@@ -21,13 +21,13 @@ from typing import Any, ClassVar, Literal
 from headwater.errors import PatternError, Problem
 from headwater.ir.cost import Cost
 from headwater.patterns import model, serial, written
-from headwater.patterns.check import RESULT, check, check_parts, in_order
+from headwater.patterns.checker.check import RESULT, check, check_parts, in_order
+from headwater.patterns.checker.verify import interests
 from headwater.patterns.description import describe, expression
 from headwater.patterns.explanation import Explanation, explain
 from headwater.patterns.notation import match_recognize, text
 from headwater.patterns.notation.python import Expression
 from headwater.patterns.notation.show import show
-from headwater.patterns.verify import interests
 from headwater.types import EventType
 
 KIND = "pattern"

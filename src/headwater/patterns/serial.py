@@ -25,11 +25,11 @@ from headwater.ir.encode import has_too_many_parts
 from headwater.ir.nodes import Compare, Const, Expr, IsMissing, Load, Logic, Path, Program, Return, Unary
 from headwater.ir.notes import MAX_DEPTH, MAX_TEXT
 from headwater.patterns import model, structure
+from headwater.patterns.checker.scope import AGGREGATES, member_field, view_of
+from headwater.patterns.checker.verify import verify
+from headwater.patterns.checker.window import MAX_ROWS, MAX_TIME, seconds_as_micros
 from headwater.patterns.model import KINDS
 from headwater.patterns.result import MATCH, derived, with_match
-from headwater.patterns.scope import AGGREGATES, member_field, view_of
-from headwater.patterns.verify import verify
-from headwater.patterns.window import MAX_ROWS, MAX_TIME, seconds_as_micros
 from headwater.patterns.written import SELECTIONS
 from headwater.types import EventType, event_type
 from headwater.types.model import BOOL, F64, TIMESTAMP, Array, Field, List, Record, promote

@@ -15,7 +15,7 @@ import pytest
 
 from headwater import event_type
 from headwater.interest import as_event_type
-from headwater.patterns.identity import identity
+from headwater.patterns.run.identity import identity
 from headwater.store.log import ChannelLog, Log
 from headwater.store.log.log_folder import LogFiles
 from tests.patterns import oracle

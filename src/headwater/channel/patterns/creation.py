@@ -16,7 +16,7 @@ from headwater.channel.patterns.subscription import NamedPattern, Watch
 from headwater.channel.warning import tell
 from headwater.errors import HeadwaterWarning, SubscriptionError
 from headwater.interest import Interest
-from headwater.patterns.atoms import source_interest
+from headwater.patterns.crossing.atoms import source_interest
 from headwater.patterns.model import Limits
 from headwater.patterns.pattern import Pattern
 from headwater.spelling import did_you_mean

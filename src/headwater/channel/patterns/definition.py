@@ -7,7 +7,7 @@ from typing import Any
 
 from headwater.errors import PatternError, Problem
 from headwater.patterns import model
-from headwater.patterns.check import RESULT
+from headwater.patterns.checker.check import RESULT
 from headwater.patterns.pattern import Pattern
 from headwater.types import EventType
 

@@ -23,7 +23,7 @@ from headwater.channel.queues.positions import Points, Progress
 from headwater.channel.routing.letter import Letter
 from headwater.errors import ExecutionError, StoreError
 from headwater.ir.params import plain
-from headwater.patterns.runner import FOR_EVER
+from headwater.patterns.run.runner import FOR_EVER
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel

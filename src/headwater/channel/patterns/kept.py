@@ -15,7 +15,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headwater.patterns.identity import SIZE
+from headwater.patterns.run.identity import SIZE
 from headwater.store import Tables
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from headwater.channel.routing.letter import Chunk, Letter
 from headwater.ir.interp import EventContext
 from headwater.late import pa
 from headwater.patterns.pattern import Pattern
-from headwater.patterns.results import Results
-from headwater.patterns.runner import FOR_EVER, Match, Place, Runner
+from headwater.patterns.run.results import Results
+from headwater.patterns.run.runner import FOR_EVER, Match, Place, Runner
 
 PatternOrder = Literal["time", "arrival"]
 ORDERS: tuple[PatternOrder, ...] = ("time", "arrival")

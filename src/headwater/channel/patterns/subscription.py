@@ -33,7 +33,7 @@ from headwater.channel.routing.letter import About, Chunk, Letter
 from headwater.channel.routing.route import Ready
 from headwater.channel.subscription import Subscription
 from headwater.errors import HeadwaterError, ParameterError
-from headwater.patterns.atoms import source_interest
+from headwater.patterns.crossing.atoms import source_interest
 from headwater.patterns.pattern import Pattern
 from headwater.spelling import did_you_mean
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headwater.channel.queues.position_keys import LOGGED
-from headwater.patterns.events import source_id
-from headwater.patterns.runner import FOR_EVER, Place, Runner
+from headwater.patterns.run.events import source_id
+from headwater.patterns.run.runner import FOR_EVER, Place, Runner
 
 if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract

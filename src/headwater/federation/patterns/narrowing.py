@@ -1,5 +1,5 @@
 """What of other nodes' events crosses to a pattern that runs here: of later elements only those whose values earlier
-events have bound (`patterns/bindings.py`).
+events have bound (`patterns/crossing/bindings.py`).
 
     an event comes that binds a value         the watermark is held at its time: nothing later is released
     a round                                   all values that were bound meanwhile, together:
@@ -28,7 +28,7 @@ from headwater.federation.patterns.missed import Missed, MissedEvent, Points, re
 from headwater.federation.wire.past_requests import Past
 from headwater.federation.wire.requests import pack_params
 from headwater.ir.interp import EventContext
-from headwater.patterns.bindings import Bindings, Opener, bindings
+from headwater.patterns.crossing.bindings import Bindings, Opener, bindings
 from headwater.threads import Worker
 
 if TYPE_CHECKING:

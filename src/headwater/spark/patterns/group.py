@@ -16,8 +16,8 @@ import msgspec
 from headwater.decoders import msgpack_decoder
 from headwater.errors import ExecutionError
 from headwater.late import np, pa, pc
-from headwater.patterns.results import Results
-from headwater.patterns.runner import Runner
+from headwater.patterns.run.results import Results
+from headwater.patterns.run.runner import Runner
 from headwater.spark.patterns import runs
 from headwater.spark.patterns.sending import BEFORE, NEVER, TIME, Promise, Sent, ids, loaded, read, senders, stored
 

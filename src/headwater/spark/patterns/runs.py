@@ -15,10 +15,10 @@ from headwater.decoders import msgpack_decoder
 from headwater.errors import ExecutionError
 from headwater.late import np, pa
 from headwater.patterns import model, serial
-from headwater.patterns.events import Event
-from headwater.patterns.identity import identity
-from headwater.patterns.results import Results
-from headwater.patterns.runner import Runner
+from headwater.patterns.run.events import Event
+from headwater.patterns.run.identity import identity
+from headwater.patterns.run.results import Results
+from headwater.patterns.run.runner import Runner
 from headwater.spark.schema import from_spark_arrow, to_spark_arrow
 
 # Columns of the rows that come: which channel, what the service knew, and for each channel the event, if it is of that.

@@ -23,10 +23,10 @@ from headwater.ir.nodes import Span
 from headwater.ir.notes import locate
 from headwater.late import pa
 from headwater.patterns import written
+from headwater.patterns.checker.window import MAX_TIME
 from headwater.patterns.notation.sql_statement import RowPatternClause, row_patterns
 from headwater.patterns.notation.sql_words import Words
 from headwater.patterns.pattern import Pattern
-from headwater.patterns.window import MAX_TIME
 from headwater.spark.log_columns import log_meta
 from headwater.spark.patterns.matching import match
 from headwater.spark.sql_text import name

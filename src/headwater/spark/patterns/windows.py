@@ -16,7 +16,7 @@ from headwater.interest import Interest
 from headwater.ir.backend import Unsupported
 from headwater.ir.nodes import META_TYPES
 from headwater.patterns import model
-from headwater.patterns.window import MAX_TIME
+from headwater.patterns.checker.window import MAX_TIME
 from headwater.spark.column import outputs_of, sql_of
 from headwater.spark.patterns.shapes import Absence, Fixed, Following, Later, Shape, shape_of
 from headwater.spark.sql_text import is_sayable, name, sql_type, text_literal

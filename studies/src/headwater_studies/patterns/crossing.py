@@ -22,7 +22,7 @@ from time import perf_counter
 from typing import Any
 
 from headwater import Config, Interest, Node
-from headwater.patterns.atoms import source_interest
+from headwater.patterns.crossing.atoms import source_interest
 from headwater.study.badges.day import CHANNEL, SIGHTING, START, Sighting, day, station_name
 from headwater.study.badges.margins import NETWORKS
 from headwater.study.badges.run import node_name

@@ -11,8 +11,8 @@ from headwater.interest import Interest
 from headwater.ir.nodes import Const, Expr, Path, Program, Return, SetOut
 from headwater.late import np
 from headwater.patterns import model
-from headwater.patterns.atoms import channel_of
-from headwater.patterns.bindings import Bindings
+from headwater.patterns.crossing.atoms import channel_of
+from headwater.patterns.crossing.bindings import Bindings
 from headwater.spark.backtest.patterns.history import Part
 from headwater.types.model import BOOL, Field, Record, Type
 

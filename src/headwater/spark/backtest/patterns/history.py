@@ -11,7 +11,7 @@ from typing import Any
 
 from headwater.late import np, pa
 from headwater.patterns import model
-from headwater.patterns.events import source_id
+from headwater.patterns.run.events import source_id
 from headwater.spark.log_columns import LOG_META
 from headwater.store.log.ordered_merge import joined, take
 from headwater.store.log.reader import ChannelReader

@@ -17,13 +17,13 @@ from typing import Any
 
 from headwater.late import np
 from headwater.patterns import model
-from headwater.patterns.atoms import source_interest
-from headwater.patterns.bindings import bindings
-from headwater.patterns.letters import Letters
+from headwater.patterns.crossing.atoms import source_interest
+from headwater.patterns.crossing.bindings import bindings
 from headwater.patterns.pattern import Pattern
-from headwater.patterns.reading import results_of
-from headwater.patterns.results import Results
-from headwater.patterns.runner import Runner
+from headwater.patterns.run.letters import Letters
+from headwater.patterns.run.reading import results_of
+from headwater.patterns.run.results import Results
+from headwater.patterns.run.runner import Runner
 from headwater.spark.backtest.backtest import backtest, bucket_width
 from headwater.spark.backtest.patterns.asked import AskedPattern, WantedPattern, resolve_patterns
 from headwater.spark.backtest.patterns.bound import Bound

@@ -8,8 +8,8 @@ from hashlib import blake2b
 import msgspec
 
 from headwater.patterns import model
-from headwater.patterns.events import Event, raw_of
 from headwater.patterns.result import MATCH, is_result
+from headwater.patterns.run.events import Event, raw_of
 
 SIZE = 16  # bytes
 Origin = tuple[str, str, int] | bytes  # of an event: channel, source and number; of a match used as one: its identity

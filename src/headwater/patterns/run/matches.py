@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from headwater.patterns import model
 from headwater.patterns.engine.found import Found
-from headwater.patterns.events import Event, Events
-from headwater.patterns.identity import identity_of
+from headwater.patterns.run.events import Event, Events
+from headwater.patterns.run.identity import identity_of
 
 
 class Match:

@@ -38,8 +38,7 @@ from headwater.ir.nodes import (
 from headwater.ir.notes import is_bad, locate
 from headwater.lang import predicate, pyfunc
 from headwater.patterns import written
-from headwater.patterns.model import View
-from headwater.patterns.scope import (
+from headwater.patterns.checker.scope import (
     Scope,
     ScopedBuilder,
     from_second_round,
@@ -50,6 +49,7 @@ from headwater.patterns.scope import (
     view_of,
     without_first,
 )
+from headwater.patterns.model import View
 from headwater.types.model import BOOL, F64, I64, TIMESTAMP, Array, Field, List, Record, Type, promote
 
 _VALUE = Path(("value",))

@@ -34,10 +34,10 @@ from headwater.patterns.engine import layout as at_
 from headwater.patterns.engine.choice import EngineName, engine_for
 from headwater.patterns.engine.found import Found
 from headwater.patterns.engine.partitioned import signed, window_of
-from headwater.patterns.events import Event, Events, fields_of, raw_of, source_id
-from headwater.patterns.letters import Interpreted, Judged, Letters, context
-from headwater.patterns.matches import Counts, Match
-from headwater.patterns.record_reading import AMONG, HEAD, KEYED, TIMED, Reading, TooMuch
+from headwater.patterns.run.events import Event, Events, fields_of, raw_of, source_id
+from headwater.patterns.run.letters import Interpreted, Judged, Letters, context
+from headwater.patterns.run.matches import Counts, Match
+from headwater.patterns.run.record_reading import AMONG, HEAD, KEYED, TIMED, Reading, TooMuch
 from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN
 
 KIND = "pattern"

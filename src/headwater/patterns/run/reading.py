@@ -7,9 +7,9 @@ from typing import Any
 
 from headwater.late import pa
 from headwater.patterns import model
-from headwater.patterns.events import Event, raw_of
-from headwater.patterns.results import Results
-from headwater.patterns.runner import Match
+from headwater.patterns.run.events import Event, raw_of
+from headwater.patterns.run.results import Results
+from headwater.patterns.run.runner import Match
 
 Origin = tuple[str, str, int]
 

@@ -22,12 +22,12 @@ from headwater.ir.notes import is_bad
 from headwater.ir.params import declare
 from headwater.ir.uses import by_use, is_flexible
 from headwater.patterns import model, structure, written
-from headwater.patterns.expressions import Expressions, is_alone
+from headwater.patterns.checker.expressions import Expressions, is_alone
+from headwater.patterns.checker.scope import Named, Scope, ScopedBuilder, paths_of, view_of
+from headwater.patterns.checker.tree import Grown, grow
+from headwater.patterns.checker.verify import remarks, verify, windows
+from headwater.patterns.checker.window import MAX_TIME, as_window
 from headwater.patterns.result import MATCH, derived, is_result, with_match
-from headwater.patterns.scope import Named, Scope, ScopedBuilder, paths_of, view_of
-from headwater.patterns.tree import Grown, grow
-from headwater.patterns.verify import remarks, verify, windows
-from headwater.patterns.window import MAX_TIME, as_window
 from headwater.types import EventType, event_type
 from headwater.types.model import BOOL, F64, Field, List, Record, Type, describe, promote
 

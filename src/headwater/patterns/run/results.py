@@ -10,10 +10,10 @@ from headwater.ir import interp
 from headwater.ir.interp import EventContext
 from headwater.patterns import model
 from headwater.patterns.engine.views import Views
-from headwater.patterns.events import Event
-from headwater.patterns.identity import identity_of
 from headwater.patterns.result import MATCH
-from headwater.patterns.runner import Match
+from headwater.patterns.run.events import Event
+from headwater.patterns.run.identity import identity_of
+from headwater.patterns.run.runner import Match
 
 Raw = dict[str, Any]
 _NOTHING: Raw = {}  # of an event that nobody asks for

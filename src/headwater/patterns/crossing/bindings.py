@@ -43,8 +43,8 @@ from headwater.ir.nodes import (
     Unary,
 )
 from headwater.patterns import model, structure
-from headwater.patterns.atoms import channel_of, counts_rows, expression_of, interest_of
 from headwater.patterns.automaton import automaton
+from headwater.patterns.crossing.atoms import channel_of, counts_rows, expression_of, interest_of
 from headwater.patterns.model import Both, Either, Leaf, Node, Repeat, Sequence
 from headwater.types import EventType, event_type
 from headwater.types.model import BOOL, BYTES, F64, I64, TEXT, TIMESTAMP, U64, Field, Record, Type, promote

@@ -16,8 +16,8 @@ from functools import cached_property
 from headwater.ir.nodes import Span
 from headwater.ir.notes import MAX_DEPTH
 from headwater.patterns import model, structure, written
-from headwater.patterns.channel_names import is_pattern, matching, nearest
-from headwater.patterns.expressions import Expressions
+from headwater.patterns.checker.channel_names import is_pattern, matching, nearest
+from headwater.patterns.checker.expressions import Expressions
 from headwater.types import EventType, event_type
 from headwater.types.model import BOOL, Field, Record
 
