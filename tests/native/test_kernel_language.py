@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headwater.errors import ExecutionError, KernelError
 from headwater.native import subset
 from headwater.native.subset import (
+    Arrays,
     Kernel,
     bits,
     f64,
@@ -291,6 +292,57 @@ def test_all_problems_come_at_once() -> None:
 def test_other_heads_are_refused(head: str) -> None:
     with pytest.raises(KernelError):
         made(f"{head}:\n    return 0\n")
+
+
+# ── arrays in common ──
+
+
+class Sums(Arrays):
+    unused: i64s
+    small: u8s
+    values: i64s
+    totals: f64s
+
+
+@kernel
+def scaled(it: Sums, upto: i64) -> f64:
+    for i in range(upto):
+        it.totals[0] += float(it.values[i] * STRIDE)
+    return it.totals[0]
+
+
+@kernel
+def scaled_more(it: Sums, others: i64s, upto: i64) -> f64:
+    return scaled(it, upto + others[0] + it.small[0])
+
+
+@pytest.mark.parametrize("mode", ["compiled", "interpreted"])
+def test_a_kernel_takes_those_of_the_arrays_in_common_that_it_and_its_callees_use(mode: Any) -> None:
+    assert list(scaled.checked.parameters) == ["values", "totals", "upto"]
+    assert list(scaled_more.checked.parameters) == ["small", "values", "totals", "others", "upto"]
+    small, values, sums = np.array([1], np.uint8), np.arange(5), np.zeros(2)
+    assert scaled_more.bind(mode, small, values, sums, np.array([2]))(1) == sums[0] == 3.0 * (0 + 1 + 2 + 3)
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("return it.nothing[0]", r"it\.nothing: expected one of unused, small, values, totals"),
+        ("return it", "it: expected one of its arrays, or a call"),
+        ("return inner(it, n)", "inner: expected a kernel whose first parameter is Sums"),
+        ("values = 1\n    return it.values[values]", "values: expected another name than that of an array"),
+        ("it = 1\n    return it", "it: expected another name than that of an array"),
+        ("return it.totals[0]", "expected i64, found f64"),
+    ],
+)
+def test_arrays_in_common_are_used_by_their_names(text: str, why: str) -> None:
+    with pytest.raises(KernelError, match=why):
+        made(f"def f(it: Sums, n: i64) -> i64:\n    {text}\n", Sums=Sums, inner=double_it)
+
+
+@kernel
+def double_it(a: i64s, n: i64) -> i64:
+    return a[n] * 2
 
 
 __all__ = ["f64", "f64s", "i32s", "i64", "i64s", "u8s"]

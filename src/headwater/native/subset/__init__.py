@@ -3,6 +3,7 @@
 from headwater.native.subset.checking import ARRAYS
 from headwater.native.subset.kernel import Kernel, Mode, entry, kernel, prepare
 from headwater.native.subset.numbers import (
+    Arrays,
     bits,
     f64,
     f64s,
@@ -18,6 +19,7 @@ from headwater.native.subset.numbers import (
 
 __all__ = [
     "ARRAYS",
+    "Arrays",
     "Kernel",
     "Mode",
     "bits",

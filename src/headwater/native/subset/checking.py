@@ -18,6 +18,7 @@ from typing import Any
 from headwater.errors import KernelError
 from headwater.native.subset import numbers
 from headwater.native.subset.numbers import LEAST, MOST
+from headwater.native.subset.shared_arrays import written_out
 
 I64, F64, TRUTH = "i64", "f64", "truth"
 ARRAYS = {"i64s": I64, "i32s": I64, "u8s": I64, "f64s": F64}
@@ -56,6 +57,7 @@ class Checked:
     types: dict[int, str] = field(default_factory=dict)
     values: dict[int, int | float] = field(default_factory=dict)
     calls: dict[str, Any] = field(default_factory=dict)  # kernels, by the name they go by here
+    shared: dict[str, type] | None = None  # arrays that one parameter stood for
 
     def type(self, node: ast.expr) -> str:
         return self.types[id(node)]
@@ -88,6 +90,9 @@ class _Checker:
         self.loops = 0
 
     def run(self) -> Checked:
+        self.out.shared = written_out(self.tree, self.names, self.refuse)
+        if self.problems:
+            raise KernelError(self.out.file, sorted(self.problems))
         self.signature()
         _, returned = self.block(self.tree.body, set(self.out.parameters))
         if not returned and not self.problems:
@@ -109,8 +114,9 @@ class _Checker:
         args = self.tree.args
         if args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs or args.defaults:
             self.refuse(self.tree, "expected plain parameters, found defaults, * or **")
+        shared = self.out.shared or {}
         for arg in args.args:
-            kind = self.annotation(arg.annotation, arg)
+            kind = _TYPES.get(shared[arg.arg]) if arg.arg in shared else self.annotation(arg.annotation, arg)
             if kind is not None:
                 self.out.parameters[arg.arg] = kind
         result = self.annotation(self.tree.returns, self.tree)

@@ -50,6 +50,11 @@ class f64s:
     def __setitem__(self, index: int, value: float) -> None: ...
 
 
+class Arrays:
+    """Arrays that kernels have in common. A subclass names them, each by an annotation; a kernel whose first parameter
+    is one takes those of it that it uses, and those that kernels it hands it on to use."""
+
+
 # ── functions of the language ──
 
 

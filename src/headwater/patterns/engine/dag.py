@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headwater.native.subset import entry, i64, i64s, kernel
+from headwater.native.subset import entry, i64, kernel
+from headwater.patterns.engine.arrays import EngineArrays
 from headwater.patterns.engine.layout import (
     ABSENT,
     BEGIN_ONCE,
@@ -16,12 +17,9 @@ from headwater.patterns.engine.layout import (
     FINALS,
     FIRED,
     FIRST,
-    GIVEN_UP,
-    HELD,
     LATEST,
     LISTS,
     LIVE,
-    LOOK,
     MATCH_ROOM,
     MATCH_TOP,
     MOST,
@@ -49,7 +47,7 @@ from headwater.patterns.engine.layout import (
     TRAIL,
     WINDOW_KIND,
 )
-from headwater.patterns.engine.partitions import lower_due, place_rows
+from headwater.patterns.engine.partitions import came_of, lower_due, place_rows, put_row
 from headwater.patterns.engine.trees import (
     EARLIEST,
     EDGES,
@@ -84,68 +82,81 @@ FINAL_NODE, FINAL_TREE, SINCE, UNTIL, FINAL_PARTITION, FINAL_TIME, FINAL = 0, 1,
 MATCH_AT, MATCH_LENGTH, MATCH_FINAL, MATCH_START, MATCH = 0, 1, 2, 3, 4
 
 
+@kernel
+def is_full(it: EngineArrays) -> i64:
+    """Whether there is not room for what one row may make."""
+    if it.control[NODES] + it.control[NODE_NEED] > it.control[NODE_ROOM]:
+        return 1
+    return 1 if it.control[FINALS] + it.control[FINAL_NEED] > it.control[FINAL_ROOM] else 0
+
+
+@kernel
+def note_final(it: EngineArrays, x: i64, tree: i64, since: i64, until: i64, partition: i64, time: i64) -> i64:
+    """Runs that are whole, to be written out later (`enumerate_matches`)."""
+    at = it.control[FINALS] * FINAL
+    it.control[FINALS] += 1
+    it.finals[at + FINAL_NODE] = x
+    it.finals[at + FINAL_TREE] = tree
+    it.finals[at + SINCE] = since
+    it.finals[at + UNTIL] = until
+    it.finals[at + FINAL_PARTITION] = partition
+    it.finals[at + FINAL_TIME] = time
+    return 0
+
+
 # ── absence ──
 
 
 @kernel
-def next_due(nodes: i64s, work: i64s, tree: i64, since: i64) -> i64:
+def next_due(it: EngineArrays, tree: i64, since: i64) -> i64:
     """The earliest beginning in a tree that is not before `since`; MOST if there is none. A bound from below."""
     best = MOST
     top = 0
     if tree != 0:
-        work[0] = tree
+        it.work[0] = tree
         top = 1
     while top > 0:
         top -= 1
-        x = work[top]
-        if nodes[x * NODE + LATEST_START] >= since and nodes[x * NODE + EARLIEST] < best:
-            if nodes[x * NODE + EARLIEST] >= since:
-                best = nodes[x * NODE + EARLIEST]
+        x = it.work[top]
+        if it.nodes[x * NODE + LATEST_START] >= since and it.nodes[x * NODE + EARLIEST] < best:
+            if it.nodes[x * NODE + EARLIEST] >= since:
+                best = it.nodes[x * NODE + EARLIEST]
             else:
-                own = own_earliest(nodes, x)
+                own = own_earliest(it, x)
                 if own < since:  # some began earlier, and the latest at LATEST_START
                     own = since
                 if own < best:
                     best = own
                 if top + 2 > EDGES:
                     return since  # too deep to look at in full: it is looked at again soon
-                if nodes[x * NODE + LEFT] != 0:
-                    work[top] = nodes[x * NODE + LEFT]
+                if it.nodes[x * NODE + LEFT] != 0:
+                    it.work[top] = it.nodes[x * NODE + LEFT]
                     top += 1
-                if nodes[x * NODE + RIGHT] != 0:
-                    work[top] = nodes[x * NODE + RIGHT]
+                if it.nodes[x * NODE + RIGHT] != 0:
+                    it.work[top] = it.nodes[x * NODE + RIGHT]
                     top += 1
     return best
 
 
 @entry
-def fire(
-    parts: i64s, nodes: i64s, work: i64s, finals: i64s, control: i64s, partition: i64, until: i64, time: i64
-) -> i64:
+def fire(it: EngineArrays, partition: i64, until: i64, time: i64) -> i64:
     """Assert the absence of what would have ended runs that began before `until`. `time` is that of the match where it
     is not the deadline."""
-    base = partition * control[STRIDE]
-    tree = parts[base + TRAIL]
-    since = parts[base + FIRED]
+    base = partition * it.control[STRIDE]
+    tree = it.parts[base + TRAIL]
+    since = it.parts[base + FIRED]
     if until <= since:
         return 0
-    parts[base + FIRED] = until
+    it.parts[base + FIRED] = until
     if tree == 0:
         return 0
-    if nodes[tree * NODE + EARLIEST] < until and nodes[tree * NODE + LATEST_START] >= since:
-        at = control[FINALS] * FINAL
-        control[FINALS] += 1
-        finals[at + FINAL_NODE] = tree
-        finals[at + FINAL_TREE] = 1
-        finals[at + SINCE] = since
-        finals[at + UNTIL] = until
-        finals[at + FINAL_PARTITION] = partition
-        finals[at + FINAL_TIME] = time
-    if nodes[tree * NODE + LATEST_START] < until:
-        parts[base + TRAIL] = 0
-        parts[base + DUE] = MOST
+    if it.nodes[tree * NODE + EARLIEST] < until and it.nodes[tree * NODE + LATEST_START] >= since:
+        note_final(it, tree, 1, since, until, partition, time)
+    if it.nodes[tree * NODE + LATEST_START] < until:
+        it.parts[base + TRAIL] = 0
+        it.parts[base + DUE] = MOST
     else:
-        parts[base + DUE] = next_due(nodes, work, tree, until)
+        it.parts[base + DUE] = next_due(it, tree, until)
     return 0
 
 
@@ -153,358 +164,314 @@ def fire(
 
 
 @kernel
-def wait_for_absence(
-    parts: i64s, soonest: i64s, nodes: i64s, work: i64s, control: i64s, partition: i64, x: i64, since: i64
-) -> i64:
+def wait_for_absence(it: EngineArrays, partition: i64, x: i64, since: i64) -> i64:
     """A run is whole, if nothing of the absent comes."""
-    base = partition * control[STRIDE]
-    twin = joined(nodes, control, x, 0, 0)  # a node is in one tree
-    least = nodes[twin * NODE + EARLIEST]
+    base = partition * it.control[STRIDE]
+    twin = joined(it, x, 0, 0)  # a node is in one tree
+    least = it.nodes[twin * NODE + EARLIEST]
     if least < since:
         least = since
-    if least < parts[base + DUE]:
-        lower_due(parts, soonest, control, partition, least)
-    parts[base + TRAIL] = added(nodes, control, work, parts[base + TRAIL], twin, parts[base + FIRED])
+    if least < it.parts[base + DUE]:
+        lower_due(it, partition, least)
+    it.parts[base + TRAIL] = added(it, it.parts[base + TRAIL], twin, it.parts[base + FIRED])
     return 0
 
 
 @kernel
-def take(
-    automaton: i64s,
-    parts: i64s,
-    soonest: i64s,
-    nodes: i64s,
-    work: i64s,
-    finals: i64s,
-    values: i64s,
-    control: i64s,
-    partition: i64,
-    letter: i64,
-    event: i64,
-    time: i64,
-    here: i64,
-) -> i64:
-    """One row; `here` is where its values are."""
-    base = partition * control[STRIDE]
-    row = parts[base + ROWS] + 1
-    parts[base + ROWS] = row
-    since = oldest(control, row, time)
-    absent = control[ABSENT]
-    if absent != 0 and parts[base + TRAIL] != 0:
-        fire(parts, nodes, work, finals, control, partition, since, time)
-        if letter & absent != 0:
-            parts[base + TRAIL] = 0
-            parts[base + DUE] = MOST
-    if absent != 0 and parts[base + FIRED] < since:
-        parts[base + FIRED] = since  # what began earlier can take this row no more, though its tree has it
-    start = row if control[WINDOW_KIND] == BY_ROWS else time
-    states = control[STATES]
+def note_pair(it: EngineArrays, changes: i64, at: i64, x: i64) -> i64:
+    """A node or tree, with the entry that took it or, below 0, the state it is in now. Pairs are in `work`, after the
+    room for right edges; how many there are."""
+    it.work[EDGES + 2 * changes] = at
+    it.work[EDGES + 2 * changes + 1] = x
+    return changes + 1
+
+
+@kernel
+def go_on(it: EngineArrays, base: i64, letter: i64, event: i64, since: i64, here: i64) -> i64:
+    """Runs that take a row, and those that are in another state after it; how many pairs that makes."""
     changes = 0
-    pairs = EDGES + 0  # in `work`, after the room for right edges: what is added, and to which state
-    for s in range(1, states):
-        tree = parts[base + LISTS + s]
+    for s in range(1, it.control[STATES]):
+        tree = it.parts[base + LISTS + s]
         if tree != 0:
-            if nodes[tree * NODE + LATEST_START] < since:
-                parts[base + LISTS + s] = 0
+            if it.nodes[tree * NODE + LATEST_START] < since:
+                it.parts[base + LISTS + s] = 0
             else:
                 head = s * STATE
-                at = automaton[head + ENTRIES]
-                for _ in range(automaton[head + ENTRY_COUNT]):
-                    if letter & automaton[at + ENTRY_MASK] != 0:
+                at = it.automaton[head + ENTRIES]
+                for _ in range(it.automaton[head + ENTRY_COUNT]):
+                    if letter & it.automaton[at + ENTRY_MASK] != 0:
                         prev = tree
-                        if automaton[at + ENTRY_COMPARES] != 0:
-                            other = here + automaton[at + ENTRY_VALUE]
+                        if it.automaton[at + ENTRY_COMPARES] != 0:
+                            other = here + it.automaton[at + ENTRY_VALUE]
                             prev = 0
-                            if values[other + 1] == 1:
-                                how = automaton[at + ENTRY_COMPARES]
-                                prev = fitting(nodes, control, work, tree, how, values[other], since)
+                            if it.values[other + 1] == 1:
+                                how = it.automaton[at + ENTRY_COMPARES]
+                                prev = fitting(it, tree, how, it.values[other], since)
                         if prev != 0:
-                            work[pairs + changes] = at
-                            work[pairs + changes + 1] = node(
-                                nodes, control, event, automaton[at + ENTRY_LABEL], prev, 0
-                            )
-                            changes += 2
+                            x = node(it, event, it.automaton[at + ENTRY_LABEL], prev, 0)
+                            changes = note_pair(it, changes, at, x)
                     at += ENTRY
                 bits = 0
-                killer = automaton[head + KILLERS]
-                for k in range(automaton[head + KILLER_COUNT]):
-                    if letter & automaton[killer + k] != 0:
+                killer = it.automaton[head + KILLERS]
+                for k in range(it.automaton[head + KILLER_COUNT]):
+                    if letter & it.automaton[killer + k] != 0:
                         bits |= 1 << k
-                left = automaton[automaton[head + SKIPS] + bits]
+                left = it.automaton[it.automaton[head + SKIPS] + bits]
                 if left != s:
-                    parts[base + LISTS + s] = 0
+                    it.parts[base + LISTS + s] = 0
                     if left >= 0:
-                        work[pairs + changes] = -left
-                        work[pairs + changes + 1] = tree
-                        changes += 2
-    if letter & control[FIRST] != 0 and (control[BEGIN_ONCE] == 0 or parts[base + STARTED] == 0):
-        parts[base + STARTED] = 1
-        at = automaton[ENTRIES]
-        for _ in range(automaton[ENTRY_COUNT]):
-            if letter & automaton[at + ENTRY_MASK] != 0:
-                work[pairs + changes] = at
-                work[pairs + changes + 1] = node(nodes, control, event, automaton[at + ENTRY_LABEL], 0, start)
-                changes += 2
-            at += ENTRY
-    for c in range(changes >> 1):
-        at = work[pairs + 2 * c]
-        x = work[pairs + 2 * c + 1]
+                        changes = note_pair(it, changes, -left, tree)
+    return changes
+
+
+@kernel
+def begin(it: EngineArrays, letter: i64, event: i64, start: i64, changes: i64) -> i64:
+    """New runs, after the pairs of those that go on; how many pairs there are."""
+    at = it.automaton[ENTRIES]
+    for _ in range(it.automaton[ENTRY_COUNT]):
+        if letter & it.automaton[at + ENTRY_MASK] != 0:
+            changes = note_pair(it, changes, at, node(it, event, it.automaton[at + ENTRY_LABEL], 0, start))
+        at += ENTRY
+    return changes
+
+
+@kernel
+def settle(it: EngineArrays, partition: i64, changes: i64, since: i64, time: i64, here: i64) -> i64:
+    """Put the pairs that a row made to the states they lead to."""
+    base = partition * it.control[STRIDE]
+    for c in range(changes):
+        at = it.work[EDGES + 2 * c]
+        x = it.work[EDGES + 2 * c + 1]
         if at < 0:  # a whole tree, in another state now
             slot = base + LISTS - at
-            parts[slot] = merged(nodes, control, work, parts[slot], x, since)
+            it.parts[slot] = merged(it, it.parts[slot], x, since)
         else:
-            if automaton[at + ENTRY_ENDS] != 0:
-                if absent != 0:
-                    wait_for_absence(parts, soonest, nodes, work, control, partition, x, since)
+            if it.automaton[at + ENTRY_ENDS] != 0:
+                if it.control[ABSENT] != 0:
+                    wait_for_absence(it, partition, x, since)
                 else:
-                    final = control[FINALS] * FINAL
-                    control[FINALS] += 1
-                    finals[final + FINAL_NODE] = x
-                    finals[final + FINAL_TREE] = 0
-                    finals[final + SINCE] = since
-                    finals[final + UNTIL] = MOST
-                    finals[final + FINAL_PARTITION] = partition
-                    finals[final + FINAL_TIME] = time
-            target = automaton[at + ENTRY_TARGET]
+                    note_final(it, x, 0, since, MOST, partition, time)
+            target = it.automaton[at + ENTRY_TARGET]
             if target >= 0:
                 slot = base + LISTS + target
-                index = automaton[target * STATE + INDEX]
+                index = it.automaton[target * STATE + INDEX]
                 if index < 0:
-                    parts[slot] = added(nodes, control, work, parts[slot], x, since)
-                elif values[here + index + 1] == 1:
-                    nodes[x * NODE + VALUE] = values[here + index]
-                    parts[slot] = sorted_in(nodes, control, work, parts[slot], x, since)
-    if absent != 0 and control[WINDOW_KIND] == BY_ROWS and parts[base + TRAIL] != 0:
-        fire(parts, nodes, work, finals, control, partition, since + 1, time)  # this was the last row of those
+                    it.parts[slot] = added(it, it.parts[slot], x, since)
+                elif it.values[here + index + 1] == 1:
+                    it.nodes[x * NODE + VALUE] = it.values[here + index]
+                    it.parts[slot] = sorted_in(it, it.parts[slot], x, since)
+    return 0
+
+
+@kernel
+def take(it: EngineArrays, partition: i64, letter: i64, event: i64, time: i64, here: i64) -> i64:
+    """One row of a partition; `here` is where its values are. What it leads to is noted first, and put to the states
+    when all have been gone through: no run takes a row twice."""
+    base = partition * it.control[STRIDE]
+    row = it.parts[base + ROWS] + 1
+    it.parts[base + ROWS] = row
+    since = oldest(it, row, time)
+    absent = it.control[ABSENT]
+    if absent != 0 and it.parts[base + TRAIL] != 0:
+        fire(it, partition, since, time)
+        if letter & absent != 0:
+            it.parts[base + TRAIL] = 0
+            it.parts[base + DUE] = MOST
+    if absent != 0 and it.parts[base + FIRED] < since:
+        it.parts[base + FIRED] = since  # what began earlier can take this row no more, though its tree has it
+    changes = go_on(it, base, letter, event, since, here)
+    if letter & it.control[FIRST] != 0 and (it.control[BEGIN_ONCE] == 0 or it.parts[base + STARTED] == 0):
+        it.parts[base + STARTED] = 1
+        changes = begin(it, letter, event, row if it.control[WINDOW_KIND] == BY_ROWS else time, changes)
+    settle(it, partition, changes, since, time, here)
+    if absent != 0 and it.control[WINDOW_KIND] == BY_ROWS and it.parts[base + TRAIL] != 0:
+        fire(it, partition, since + 1, time)  # this was the last row of those
     return 0
 
 
 @entry
-def step(
-    automaton: i64s,
-    parts: i64s,
-    soonest: i64s,
-    nodes: i64s,
-    work: i64s,
-    finals: i64s,
-    values: i64s,
-    control: i64s,
-    rows: i64s,
-    first: i64,
-    count: i64,
-) -> i64:
+def step(it: EngineArrays, first: i64, count: i64) -> i64:
     """Rows from `first` on; the number of the row before which room ran out, or `count`."""
     for i in range(first, count):
-        if control[NODES] + control[NODE_NEED] > control[NODE_ROOM]:
-            return i
-        if control[FINALS] + control[FINAL_NEED] > control[FINAL_ROOM]:
+        if is_full(it) == 1:
             return i
         at = i * ROW
-        control[LATEST] = rows[at + ROW_TIME]
-        if rows[at + ROW_PARTITION] >= 0:
+        it.control[LATEST] = it.rows[at + ROW_TIME]
+        if it.rows[at + ROW_PARTITION] >= 0:
             take(
-                automaton,
-                parts,
-                soonest,
-                nodes,
-                work,
-                finals,
-                values,
-                control,
-                rows[at + ROW_PARTITION],
-                rows[at + ROW_LETTER],
-                rows[at + ROW_EVENT],
-                rows[at + ROW_TIME],
-                i * control[COLUMNS],
+                it,
+                it.rows[at + ROW_PARTITION],
+                it.rows[at + ROW_LETTER],
+                it.rows[at + ROW_EVENT],
+                it.rows[at + ROW_TIME],
+                i * it.control[COLUMNS],
             )
     return count
 
 
 @kernel
-def one(
-    table: i64s,
-    keys: i64s,
-    free: i64s,
-    automaton: i64s,
-    parts: i64s,
-    soonest: i64s,
-    nodes: i64s,
-    work: i64s,
-    finals: i64s,
-    values: i64s,
-    control: i64s,
-    wanted: i64s,
-    rows: i64s,
-    letter: i64,
-    event: i64,
-    time: i64,
-) -> i64:
+def one(it: EngineArrays, letter: i64, event: i64, time: i64) -> i64:
     """One row, whose key and values are the first: what came of it."""
-    rows[ROW_LETTER] = letter
-    rows[ROW_EVENT] = event
-    rows[ROW_TIME] = time
-    if place_rows(table, keys, free, parts, control, wanted, rows, 0, 1) == 0:
+    put_row(it, letter, event, time)
+    if place_rows(it, 0, 1) == 0:
         return NO_FIT
-    before = control[NODES]
-    if step(automaton, parts, soonest, nodes, work, finals, values, control, rows, 0, 1) == 0:
+    before = it.control[NODES]
+    if step(it, 0, 1) == 0:
         return NO_FIT
-    held = HELD if control[NODES] != before else 0
-    return held | LOOK if control[FINALS] != 0 or control[GIVEN_UP] != 0 else held
+    return came_of(it, it.control[NODES] - before)
 
 
 # ── matches ──
 
 
 @kernel
-def enumerate_matches(
-    nodes: i64s, finals: i64s, stack: i64s, path: i64s, out: i64s, matches: i64s, control: i64s
-) -> i64:
+def enumerate_matches(it: EngineArrays) -> i64:
     """Write out matches, as events and labels from the first to the last; goes on where it stopped. The stack has pairs
     of a tree and its depth."""
     while True:
-        if control[STACK_TOP] == 0:
-            if control[ENUMERATED] >= control[FINALS]:
+        if it.control[STACK_TOP] == 0:
+            if it.control[ENUMERATED] >= it.control[FINALS]:
                 return DONE
-            f = control[ENUMERATED] * FINAL
-            stack[0] = finals[f + FINAL_NODE]
-            stack[1] = 0 if finals[f + FINAL_TREE] == 1 else -1  # -1: this node, and not its tree
-            control[STACK_TOP] = 2
-            control[ENUMERATED] += 1
-        f = (control[ENUMERATED] - 1) * FINAL
-        since = finals[f + SINCE]
-        until = finals[f + UNTIL]
-        while control[STACK_TOP] > 0:
-            top = control[STACK_TOP] - 2
-            x = stack[top]
-            depth = stack[top + 1]
+            f = it.control[ENUMERATED] * FINAL
+            it.stack[0] = it.finals[f + FINAL_NODE]
+            it.stack[1] = 0 if it.finals[f + FINAL_TREE] == 1 else -1  # -1: this node, and not its tree
+            it.control[STACK_TOP] = 2
+            it.control[ENUMERATED] += 1
+        f = (it.control[ENUMERATED] - 1) * FINAL
+        since = it.finals[f + SINCE]
+        until = it.finals[f + UNTIL]
+        while it.control[STACK_TOP] > 0:
+            top = it.control[STACK_TOP] - 2
+            x = it.stack[top]
+            depth = it.stack[top + 1]
             alone = 0
             if depth < 0:
                 depth = 0
                 alone = 1
-            if top + 8 > control[STACK_ROOM]:
+            if top + 8 > it.control[STACK_ROOM]:
                 return ROOM_STACK
-            if depth + 1 > control[PATH_ROOM]:
+            if depth + 1 > it.control[PATH_ROOM]:
                 return ROOM_PATH
-            prev = nodes[x * NODE + PREV]
-            latest = nodes[x * NODE + OWN_START]
-            if nodes[x * NODE + LATEST_START] < since or nodes[x * NODE + EARLIEST] >= until:
-                control[STACK_TOP] = top
+            prev = it.nodes[x * NODE + PREV]
+            latest = it.nodes[x * NODE + OWN_START]
+            if it.nodes[x * NODE + LATEST_START] < since or it.nodes[x * NODE + EARLIEST] >= until:
+                it.control[STACK_TOP] = top
             else:
                 whole = 1 if prev == 0 and latest >= since and latest < until else 0
                 if whole == 1:
-                    if control[OUT_TOP] + 2 * (depth + 1) > control[OUT_ROOM]:
+                    if it.control[OUT_TOP] + 2 * (depth + 1) > it.control[OUT_ROOM]:
                         return ROOM_OUT
-                    if control[MATCH_TOP] >= control[MATCH_ROOM]:
+                    if it.control[MATCH_TOP] >= it.control[MATCH_ROOM]:
                         return ROOM_OUT
-                path[depth] = x
+                it.path[depth] = x
                 if alone == 0:
-                    if nodes[x * NODE + RIGHT] != 0:
-                        stack[top] = nodes[x * NODE + RIGHT]
-                        stack[top + 1] = depth
+                    if it.nodes[x * NODE + RIGHT] != 0:
+                        it.stack[top] = it.nodes[x * NODE + RIGHT]
+                        it.stack[top + 1] = depth
                         top += 2
-                    if nodes[x * NODE + LEFT] != 0:
-                        stack[top] = nodes[x * NODE + LEFT]
-                        stack[top + 1] = depth
+                    if it.nodes[x * NODE + LEFT] != 0:
+                        it.stack[top] = it.nodes[x * NODE + LEFT]
+                        it.stack[top + 1] = depth
                         top += 2
                 if prev == 0:
                     if whole == 1:
-                        m = control[MATCH_TOP] * MATCH
-                        at = control[OUT_TOP]
-                        matches[m + MATCH_AT] = at >> 1
-                        matches[m + MATCH_LENGTH] = depth + 1
-                        matches[m + MATCH_FINAL] = control[ENUMERATED] - 1
-                        matches[m + MATCH_START] = latest
+                        m = it.control[MATCH_TOP] * MATCH
+                        at = it.control[OUT_TOP]
+                        it.matches[m + MATCH_AT] = at >> 1
+                        it.matches[m + MATCH_LENGTH] = depth + 1
+                        it.matches[m + MATCH_FINAL] = it.control[ENUMERATED] - 1
+                        it.matches[m + MATCH_START] = latest
                         for d in range(depth, -1, -1):
-                            out[at] = nodes[path[d] * NODE + EVENT]
-                            out[at + 1] = nodes[path[d] * NODE + LABEL]
+                            it.out[at] = it.nodes[it.path[d] * NODE + EVENT]
+                            it.out[at + 1] = it.nodes[it.path[d] * NODE + LABEL]
                             at += 2
-                        control[OUT_TOP] = at
-                        control[MATCH_TOP] += 1
+                        it.control[OUT_TOP] = at
+                        it.control[MATCH_TOP] += 1
                 elif latest >= since:
-                    stack[top] = prev
-                    stack[top + 1] = depth + 1
+                    it.stack[top] = prev
+                    it.stack[top + 1] = depth + 1
                     top += 2
-                control[STACK_TOP] = top
+                it.control[STACK_TOP] = top
 
 
 # ── room ──
 
 
 @kernel
-def compact(parts: i64s, nodes: i64s, marks: i64s, control: i64s, partitions: i64) -> i64:
+def compact(it: EngineArrays, partitions: i64) -> i64:
     """Let go of nodes that no run can use any more; the number of those left. Links lead to older nodes only, so one
     sweep from the newest finds all, and one from the oldest puts them together. A mark is the partition + 1."""
-    count = control[NODES]
-    stride = control[STRIDE]
-    states = control[STATES]
+    count = it.control[NODES]
+    stride = it.control[STRIDE]
+    states = it.control[STATES]
     for i in range(count):
-        marks[i] = 0
+        it.marks[i] = 0
     for p in range(partitions):
         base = p * stride
-        if parts[base + LIVE] != 0:
-            since = oldest(control, parts[base + ROWS] + 1, control[LATEST])
+        if it.parts[base + LIVE] != 0:
+            since = oldest(it, it.parts[base + ROWS] + 1, it.control[LATEST])
             for s in range(1, states):
-                tree = parts[base + LISTS + s]
+                tree = it.parts[base + LISTS + s]
                 if tree != 0:
-                    if nodes[tree * NODE + LATEST_START] < since:
-                        parts[base + LISTS + s] = 0
+                    if it.nodes[tree * NODE + LATEST_START] < since:
+                        it.parts[base + LISTS + s] = 0
                     else:
-                        marks[tree] = p + 1
-            if parts[base + TRAIL] != 0:
-                marks[parts[base + TRAIL]] = p + 1
+                        it.marks[tree] = p + 1
+            if it.parts[base + TRAIL] != 0:
+                it.marks[it.parts[base + TRAIL]] = p + 1
     for i in range(count - 1, 0, -1):
-        if marks[i] != 0:
-            base = (marks[i] - 1) * stride
-            since = oldest(control, parts[base + ROWS] + 1, control[LATEST])
+        if it.marks[i] != 0:
+            base = (it.marks[i] - 1) * stride
+            since = oldest(it, it.parts[base + ROWS] + 1, it.control[LATEST])
             for k in range(3):
-                link = nodes[i * NODE + PREV + k]
+                link = it.nodes[i * NODE + PREV + k]
                 if link != 0:
-                    if nodes[link * NODE + LATEST_START] < since:
+                    if it.nodes[link * NODE + LATEST_START] < since:
                         if k > 0:  # what it comes after stays as old as it is itself
-                            nodes[i * NODE + PREV + k] = 0
+                            it.nodes[i * NODE + PREV + k] = 0
                         else:
-                            marks[link] = marks[i]
+                            it.marks[link] = it.marks[i]
                     else:
-                        marks[link] = marks[i]
+                        it.marks[link] = it.marks[i]
     new = 1
     for i in range(1, count):
-        if marks[i] != 0:
-            marks[i] = new
+        if it.marks[i] != 0:
+            it.marks[i] = new
             for k in range(NODE):
-                nodes[new * NODE + k] = nodes[i * NODE + k]
+                it.nodes[new * NODE + k] = it.nodes[i * NODE + k]
             for k in range(3):
-                link = nodes[new * NODE + PREV + k]
+                link = it.nodes[new * NODE + PREV + k]
                 if link != 0:
-                    nodes[new * NODE + PREV + k] = marks[link]
+                    it.nodes[new * NODE + PREV + k] = it.marks[link]
             new += 1
     for p in range(partitions):
         base = p * stride
-        if parts[base + LIVE] != 0:
+        if it.parts[base + LIVE] != 0:
             for s in range(1, states):
-                if parts[base + LISTS + s] != 0:
-                    parts[base + LISTS + s] = marks[parts[base + LISTS + s]]
-            if parts[base + TRAIL] != 0:
-                parts[base + TRAIL] = marks[parts[base + TRAIL]]
-    control[NODES] = new
+                if it.parts[base + LISTS + s] != 0:
+                    it.parts[base + LISTS + s] = it.marks[it.parts[base + LISTS + s]]
+            if it.parts[base + TRAIL] != 0:
+                it.parts[base + TRAIL] = it.marks[it.parts[base + TRAIL]]
+    it.control[NODES] = new
     return new
 
 
 @kernel
-def idle(parts: i64s, nodes: i64s, live: i64s, control: i64s, partitions: i64) -> i64:
+def idle(it: EngineArrays, partitions: i64) -> i64:
     """Which partitions can match no more without beginning anew: `live` is 0 there; how many. One that begins once and
     has begun is kept."""
     found = 0
     for p in range(partitions):
-        base = p * control[STRIDE]
-        live[p] = parts[base + LIVE]
-        if parts[base + LIVE] != 0 and control[BEGIN_ONCE] == 0 and parts[base + TRAIL] == 0:
-            since = oldest(control, parts[base + ROWS] + 1, control[LATEST])
+        base = p * it.control[STRIDE]
+        it.live[p] = it.parts[base + LIVE]
+        if it.parts[base + LIVE] != 0 and it.control[BEGIN_ONCE] == 0 and it.parts[base + TRAIL] == 0:
+            since = oldest(it, it.parts[base + ROWS] + 1, it.control[LATEST])
             busy = 0
-            for s in range(1, control[STATES]):
-                tree = parts[base + LISTS + s]
-                if tree != 0 and nodes[tree * NODE + LATEST_START] >= since:
+            for s in range(1, it.control[STATES]):
+                tree = it.parts[base + LISTS + s]
+                if tree != 0 and it.nodes[tree * NODE + LATEST_START] >= since:
                     busy = 1
             if busy == 0:
-                live[p] = 0
+                it.live[p] = 0
                 found += 1
     return found

@@ -12,6 +12,7 @@ arithmetic, three-valued logic. `tapes.py` writes them.
 from __future__ import annotations
 
 from headwater.native.subset import bits, f64, float_of, i64, i64s, kernel, mul_overflows
+from headwater.patterns.engine.arrays import EngineArrays
 from headwater.patterns.engine.layout import COLUMNS, REGISTERS
 
 # An element in the program: its conditions, updates and variables; whether it has any of the first or last.
@@ -39,25 +40,25 @@ OVERFLOWED = 2  # in place of a presence: a sum that did not fit stays missing
 
 
 @kernel
-def update(program: i64s, block: i64s, values: i64s, base: i64, at: i64, row: i64) -> i64:
+def update(it: EngineArrays, block: i64s, base: i64, at: i64, row: i64) -> i64:
     """One update of the block at `base`, by a row's values at `row`."""
-    kind = program[at + UPDATE_KIND]
-    to = base + program[at + UPDATE_TO]
-    source = program[at + UPDATE_FROM]
+    kind = it.program[at + UPDATE_KIND]
+    to = base + it.program[at + UPDATE_TO]
+    source = it.program[at + UPDATE_FROM]
     if kind == COPY:
         block[to] = block[base + source]
         block[to + 1] = block[base + source + 1]
     elif kind == LATEST:
-        block[to] = values[row + source]
-        block[to + 1] = values[row + source + 1]
+        block[to] = it.values[row + source]
+        block[to + 1] = it.values[row + source + 1]
     elif kind == FIRST_OF:
-        if block[base + program[at + UPDATE_WITH]] == 0:
-            block[to] = values[row + source]
-            block[to + 1] = values[row + source + 1]
+        if block[base + it.program[at + UPDATE_WITH]] == 0:
+            block[to] = it.values[row + source]
+            block[to + 1] = it.values[row + source + 1]
     elif kind == COUNT:
         block[to] += 1
-    elif values[row + source + 1] == 1:
-        x = values[row + source]
+    elif it.values[row + source + 1] == 1:
+        x = it.values[row + source]
         before = block[to]
         if kind == PRESENT:
             block[to] = before + 1
@@ -91,16 +92,14 @@ def update(program: i64s, block: i64s, values: i64s, base: i64, at: i64, row: i6
 
 
 @kernel
-def take_registers(
-    program: i64s, regs: i64s, values: i64s, control: i64s, element: i64, prev: i64, new: i64, row: i64
-) -> i64:
+def take_registers(it: EngineArrays, element: i64, prev: i64, new: i64, row: i64) -> i64:
     """The block of a new node."""
-    size = control[REGISTERS]
+    size = it.control[REGISTERS]
     for k in range(size):
-        regs[new * size + k] = regs[prev * size + k]
-    at = program[element * ELEMENT + UPDATES]
-    for _ in range(program[element * ELEMENT + UPDATE_COUNT]):
-        update(program, regs, values, new * size, at, row * control[COLUMNS])
+        it.regs[new * size + k] = it.regs[prev * size + k]
+    at = it.program[element * ELEMENT + UPDATES]
+    for _ in range(it.program[element * ELEMENT + UPDATE_COUNT]):
+        update(it, it.regs, new * size, at, row * it.control[COLUMNS])
         at += UPDATE
     return 0
 
@@ -138,132 +137,130 @@ def compared_floats(kind: i64, x: f64, y: f64) -> i64:
 
 
 @kernel
-def judged(program: i64s, work: i64s, tape: i64, length: i64, stack: i64) -> i64:
+def judged(it: EngineArrays, tape: i64, length: i64, stack: i64) -> i64:
     """The result of a tape over the block at the beginning of `work`: 1 true, 0 false, -1 missing. `stack` is where the
     stack begins."""
     top = stack
     for k in range(length):
-        kind = program[tape + 2 * k]
-        arg = program[tape + 2 * k + 1]
+        kind = it.program[tape + 2 * k]
+        arg = it.program[tape + 2 * k + 1]
         if kind <= READ_MEAN:
             if kind == PUSH:
-                work[top] = arg
-                work[top + 1] = 1
+                it.work[top] = arg
+                it.work[top + 1] = 1
             elif kind == READ:
-                work[top] = work[arg]
-                work[top + 1] = work[arg + 1]
+                it.work[top] = it.work[arg]
+                it.work[top + 1] = it.work[arg + 1]
             elif kind == READ_COUNT:
-                work[top] = work[arg]
-                work[top + 1] = 1
+                it.work[top] = it.work[arg]
+                it.work[top + 1] = 1
             elif kind == READ_SUM:
-                work[top] = work[arg]
-                work[top + 1] = 0 if work[arg + 1] == OVERFLOWED else 1
+                it.work[top] = it.work[arg]
+                it.work[top + 1] = 0 if it.work[arg + 1] == OVERFLOWED else 1
             else:  # the total, then how many
-                work[top + 1] = 1 if work[arg + 2] > 0 else 0
-                if work[arg + 2] > 0:
-                    work[top] = bits(float_of(work[arg]) / float(work[arg + 2]))
+                it.work[top + 1] = 1 if it.work[arg + 2] > 0 else 0
+                if it.work[arg + 2] > 0:
+                    it.work[top] = bits(float_of(it.work[arg]) / float(it.work[arg + 2]))
             top += 2
         elif kind == MISSING:
-            work[top - 2] = 1 - work[top - 1]
-            work[top - 1] = 1
+            it.work[top - 2] = 1 - it.work[top - 1]
+            it.work[top - 1] = 1
         elif kind == NOT:
-            work[top - 2] = 1 - work[top - 2]
+            it.work[top - 2] = 1 - it.work[top - 2]
         elif kind == NEG:
-            if work[top - 2] == MIN_INT:
-                work[top - 1] = 0
-            work[top - 2] = -work[top - 2]
+            if it.work[top - 2] == MIN_INT:
+                it.work[top - 1] = 0
+            it.work[top - 2] = -it.work[top - 2]
         elif kind == NEG_F:
-            work[top - 2] = bits(-float_of(work[top - 2]))
+            it.work[top - 2] = bits(-float_of(it.work[top - 2]))
         elif kind == TO_FLOAT:
-            work[top - 2] = bits(float(work[top - 2]))
+            it.work[top - 2] = bits(float(it.work[top - 2]))
         elif kind == IS_NAN:
-            work[top - 2] = 1 if float_of(work[top - 2]) != float_of(work[top - 2]) else 0
+            it.work[top - 2] = 1 if float_of(it.work[top - 2]) != float_of(it.work[top - 2]) else 0
         else:
             top -= 2
-            x = work[top - 2]
-            y = work[top]
-            a = work[top - 1]
-            b = work[top + 1]
+            x = it.work[top - 2]
+            y = it.work[top]
+            a = it.work[top - 1]
+            b = it.work[top + 1]
             if kind >= AND and kind <= OR:
                 decided = 0 if kind == AND else 1
                 if (a == 1 and x == decided) or (b == 1 and y == decided):
-                    work[top - 2] = decided
-                    work[top - 1] = 1
+                    it.work[top - 2] = decided
+                    it.work[top - 1] = 1
                 else:
-                    work[top - 2] = 1 - decided
-                    work[top - 1] = a & b
+                    it.work[top - 2] = 1 - decided
+                    it.work[top - 1] = a & b
             elif kind == COALESCE:
                 if a == 0:
-                    work[top - 2] = y
-                    work[top - 1] = b
+                    it.work[top - 2] = y
+                    it.work[top - 1] = b
             else:
-                work[top - 1] = a & b
+                it.work[top - 1] = a & b
                 if a & b == 1:
                     if kind == ADD:
-                        work[top - 2] = x + y
+                        it.work[top - 2] = x + y
                         if (x ^ (x + y)) & (y ^ (x + y)) < 0:
-                            work[top - 1] = 0
+                            it.work[top - 1] = 0
                     elif kind == SUB:
-                        work[top - 2] = x - y
+                        it.work[top - 2] = x - y
                         if (x ^ y) & (x ^ (x - y)) < 0:
-                            work[top - 1] = 0
+                            it.work[top - 1] = 0
                     elif kind == MUL:
-                        work[top - 2] = x * y
-                        work[top - 1] = 1 - mul_overflows(x, y)
+                        it.work[top - 2] = x * y
+                        it.work[top - 1] = 1 - mul_overflows(x, y)
                     elif kind == ADD_F:
-                        work[top - 2] = bits(float_of(x) + float_of(y))
+                        it.work[top - 2] = bits(float_of(x) + float_of(y))
                     elif kind == SUB_F:
-                        work[top - 2] = bits(float_of(x) - float_of(y))
+                        it.work[top - 2] = bits(float_of(x) - float_of(y))
                     elif kind == MUL_F:
-                        work[top - 2] = bits(float_of(x) * float_of(y))
+                        it.work[top - 2] = bits(float_of(x) * float_of(y))
                     elif kind == DIV_F:
                         if float_of(y) == 0.0:
-                            work[top - 1] = 0
-                        work[top - 2] = bits(float_of(x) / float_of(y))
+                            it.work[top - 1] = 0
+                        it.work[top - 2] = bits(float_of(x) / float_of(y))
                     elif kind <= GE:
-                        work[top - 2] = compared(kind, x, y)
+                        it.work[top - 2] = compared(kind, x, y)
                     else:
-                        work[top - 2] = compared_floats(kind, float_of(x), float_of(y))
-    if work[stack + 1] == 0:
+                        it.work[top - 2] = compared_floats(kind, float_of(x), float_of(y))
+    if it.work[stack + 1] == 0:
         return -1
-    return work[stack]
+    return it.work[stack]
 
 
 @kernel
-def fits(
-    program: i64s, regs: i64s, work: i64s, values: i64s, control: i64s, element: i64, node: i64, have: i64, row: i64
-) -> i64:
+def fits(it: EngineArrays, element: i64, node: i64, have: i64, row: i64) -> i64:
     """Whether a row that fits an element by itself does so after what was taken, up to `node`."""
     head = element * ELEMENT
-    size = control[REGISTERS]
-    here = row * control[COLUMNS]
-    at = program[head + VARIABLES]
-    for _ in range(program[head + VARIABLE_COUNT]):
-        register = node * size + program[at + VARIABLE_REGISTER]
-        if regs[register + 1] == 1:
-            x = regs[register]
-            y = values[here + program[at + VARIABLE_COLUMN]]
-            if program[at + VARIABLE_FLOAT] == 1:
+    size = it.control[REGISTERS]
+    here = row * it.control[COLUMNS]
+    at = it.program[head + VARIABLES]
+    for _ in range(it.program[head + VARIABLE_COUNT]):
+        register = node * size + it.program[at + VARIABLE_REGISTER]
+        if it.regs[register + 1] == 1:
+            x = it.regs[register]
+            y = it.values[here + it.program[at + VARIABLE_COLUMN]]
+            if it.program[at + VARIABLE_FLOAT] == 1:
                 if float_of(x) != float_of(y):
                     return 0
             elif x != y:
                 return 0
         at += VARIABLE
-    count = program[head + CONDITION_COUNT]
+    count = it.program[head + CONDITION_COUNT]
     if count == 0:
         return 1
     for k in range(size):
-        work[k] = regs[node * size + k]
-    at = program[head + UPDATES]
-    for _ in range(program[head + UPDATE_COUNT]):
-        update(program, work, values, 0, at, here)
+        it.work[k] = it.regs[node * size + k]
+    at = it.program[head + UPDATES]
+    for _ in range(it.program[head + UPDATE_COUNT]):
+        update(it, it.work, 0, at, here)
         at += UPDATE
     taken = have | (1 << element)
-    at = program[head + CONDITIONS]
+    at = it.program[head + CONDITIONS]
     for _ in range(count):
-        tape = program[at + TAPE_AT]
-        length = program[at + TAPE_LENGTH]
-        if program[at + CONDITION_ELEMENTS] & ~taken == 0 and judged(program, work, tape, length, size) != 1:
+        tape = it.program[at + TAPE_AT]
+        length = it.program[at + TAPE_LENGTH]
+        if it.program[at + CONDITION_ELEMENTS] & ~taken == 0 and judged(it, tape, length, size) != 1:
             return 0
         at += CONDITION
     return 1

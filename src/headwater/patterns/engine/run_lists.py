@@ -8,7 +8,8 @@ block    the registers of a node: what conditions between elements read (`regist
 
 from __future__ import annotations
 
-from headwater.native.subset import i64, i64s, kernel
+from headwater.native.subset import i64, kernel
+from headwater.patterns.engine.arrays import EngineArrays
 from headwater.patterns.engine.layout import (
     ABSENT,
     ALIKE,
@@ -49,102 +50,100 @@ ANY, NEXT_FITTING, STRICT = 0, 1, 2
 
 
 @kernel
-def new_run(cells: i64s, control: i64s, point: i64, waits: i64, ways: i64, node: i64) -> i64:
+def new_run(it: EngineArrays, point: i64, waits: i64, ways: i64, node: i64) -> i64:
     """A run in a free cell. That there is one was seen to before the row (`run_rows`): nothing fails half way."""
-    run = control[FREE_CELL]
+    run = it.control[FREE_CELL]
     if run != 0:
-        control[FREE_CELL] = cells[run * RUN + NEXT]
+        it.control[FREE_CELL] = it.cells[run * RUN + NEXT]
     else:
-        run = control[CELLS]
-        control[CELLS] = run + 1
-    control[USED_CELLS] += 1
+        run = it.control[CELLS]
+        it.control[CELLS] = run + 1
+    it.control[USED_CELLS] += 1
     at = run * RUN
-    cells[at + POINT] = point
-    cells[at + WAITS] = waits
-    cells[at + WAYS] = ways
-    cells[at + NODE_OF] = node
-    cells[at + NEXT] = 0
-    cells[at + DEADLINE] = 0
+    it.cells[at + POINT] = point
+    it.cells[at + WAITS] = waits
+    it.cells[at + WAYS] = ways
+    it.cells[at + NODE_OF] = node
+    it.cells[at + NEXT] = 0
+    it.cells[at + DEADLINE] = 0
     return run
 
 
 @kernel
-def free_run(cells: i64s, control: i64s, run: i64) -> i64:
+def free_run(it: EngineArrays, run: i64) -> i64:
     """What came after it."""
-    after = cells[run * RUN + NEXT]
-    cells[run * RUN + NEXT] = control[FREE_CELL]
-    cells[run * RUN + NODE_OF] = 0
-    control[FREE_CELL] = run
-    control[USED_CELLS] -= 1
+    after = it.cells[run * RUN + NEXT]
+    it.cells[run * RUN + NEXT] = it.control[FREE_CELL]
+    it.cells[run * RUN + NODE_OF] = 0
+    it.control[FREE_CELL] = run
+    it.control[USED_CELLS] -= 1
     return after
 
 
 @kernel
-def free_runs(cells: i64s, control: i64s, run: i64) -> i64:
+def free_runs(it: EngineArrays, run: i64) -> i64:
     """A run and all after it; how many."""
     count = 0
     while run != 0:
-        run = free_run(cells, control, run)
+        run = free_run(it, run)
         count += 1
     return count
 
 
 @kernel
-def drop_first(parts: i64s, groups: i64s, cells: i64s, control: i64s, base: i64) -> i64:
+def drop_first(it: EngineArrays, base: i64) -> i64:
     """The oldest group."""
-    group = parts[base + HEAD]
-    parts[base + RUNS] -= free_runs(cells, control, groups[group * GROUP + GROUP_RUNS])
-    groups[group * GROUP + GROUP_RUNS] = 0
-    parts[base + HEAD] = groups[group * GROUP + GROUP_NEXT]
-    if parts[base + HEAD] == 0:
-        parts[base + TAIL] = 0
-        parts[base + DUE] = MOST
+    group = it.parts[base + HEAD]
+    it.parts[base + RUNS] -= free_runs(it, it.groups[group * GROUP + GROUP_RUNS])
+    it.groups[group * GROUP + GROUP_RUNS] = 0
+    it.parts[base + HEAD] = it.groups[group * GROUP + GROUP_NEXT]
+    if it.parts[base + HEAD] == 0:
+        it.parts[base + TAIL] = 0
+        it.parts[base + DUE] = MOST
     else:
-        parts[base + DUE] = groups[parts[base + HEAD] * GROUP + GROUP_TIME]
-    groups[group * GROUP + GROUP_NEXT] = control[FREE_GROUP]
-    control[FREE_GROUP] = group
+        it.parts[base + DUE] = it.groups[it.parts[base + HEAD] * GROUP + GROUP_TIME]
+    it.groups[group * GROUP + GROUP_NEXT] = it.control[FREE_GROUP]
+    it.control[FREE_GROUP] = group
     return 0
 
 
 @kernel
-def new_group(parts: i64s, soonest: i64s, groups: i64s, control: i64s, partition: i64, row: i64, time: i64) -> i64:
+def new_group(it: EngineArrays, partition: i64, row: i64, time: i64) -> i64:
     """A group at the end of its partition's list; the first one says when the partition is due."""
-    base = partition * control[STRIDE]
-    group = control[FREE_GROUP]
+    base = partition * it.control[STRIDE]
+    group = it.control[FREE_GROUP]
     if group != 0:
-        control[FREE_GROUP] = groups[group * GROUP + GROUP_NEXT]
+        it.control[FREE_GROUP] = it.groups[group * GROUP + GROUP_NEXT]
     else:
-        group = control[GROUPS]
-        control[GROUPS] = group + 1
-    groups[group * GROUP + GROUP_ROW] = row
-    groups[group * GROUP + GROUP_TIME] = time
-    groups[group * GROUP + GROUP_RUNS] = 0
-    groups[group * GROUP + GROUP_NEXT] = 0
-    if parts[base + TAIL] == 0:
-        parts[base + HEAD] = group
-        lower_due(parts, soonest, control, partition, time)
+        group = it.control[GROUPS]
+        it.control[GROUPS] = group + 1
+    it.groups[group * GROUP + GROUP_ROW] = row
+    it.groups[group * GROUP + GROUP_TIME] = time
+    it.groups[group * GROUP + GROUP_RUNS] = 0
+    it.groups[group * GROUP + GROUP_NEXT] = 0
+    if it.parts[base + TAIL] == 0:
+        it.parts[base + HEAD] = group
+        lower_due(it, partition, time)
     else:
-        groups[parts[base + TAIL] * GROUP + GROUP_NEXT] = group
-    parts[base + TAIL] = group
+        it.groups[it.parts[base + TAIL] * GROUP + GROUP_NEXT] = group
+    it.parts[base + TAIL] = group
     return group
 
 
 @kernel
-def node_of(
-    nodes: i64s, program: i64s, regs: i64s, values: i64s, control: i64s, at: i64, event: i64, label: i64, prev: i64
-) -> i64:
+def node_of(it: EngineArrays, at: i64, event: i64, label: i64, prev: i64) -> i64:
     """The node of an event taken after another one; `at` is the row's number among those at hand. One that was made
     for this row is used again."""
-    for made in range(control[ROW_NODE], control[NODES]):
-        if nodes[made * NODE + PREV] == prev and nodes[made * NODE + LABEL] == label:
+    for made in range(it.control[ROW_NODE], it.control[NODES]):
+        if it.nodes[made * NODE + PREV] == prev and it.nodes[made * NODE + LABEL] == label:
             return made
-    new = control[NODES]
-    control[NODES] = new + 1
-    nodes[new * NODE + EVENT] = event
-    nodes[new * NODE + LABEL] = label
-    nodes[new * NODE + PREV] = prev
-    nodes[new * NODE + HAVE] = nodes[prev * NODE + HAVE] | (1 << label)
-    take_registers(program, regs, values, control, label, prev, new, at)
+    new = it.control[NODES]
+    it.control[NODES] = new + 1
+    it.nodes[new * NODE + EVENT] = event
+    it.nodes[new * NODE + LABEL] = label
+    it.nodes[new * NODE + PREV] = prev
+    it.nodes[new * NODE + HAVE] = it.nodes[prev * NODE + HAVE] | (1 << label)
+    take_registers(it, label, prev, new, at)
     return new
 
 
@@ -152,75 +151,57 @@ def node_of(
 
 
 @kernel
-def kept(cells: i64s, control: i64s, first: i64, last: i64, run: i64) -> i64:
-    """Put a run at the end of a list, unless one there does the same; the end."""
+def kept(it: EngineArrays, group: i64, last: i64, run: i64) -> i64:
+    """Put a run at the end of a group's list, unless one there does the same; the end."""
     at = run * RUN
-    other = first if control[ALIKE] == 1 else 0
+    other = it.groups[group * GROUP + GROUP_RUNS] if it.control[ALIKE] == 1 else 0
     while other != 0:
         o = other * RUN
         same = 0
-        if cells[o + WAITS] == cells[at + WAITS]:
-            same = 1 if cells[at + WAITS] >= ABSENCE else 0
-            if cells[o + POINT] == cells[at + POINT] and cells[o + WAYS] == cells[at + WAYS]:
+        if it.cells[o + WAITS] == it.cells[at + WAITS]:
+            same = 1 if it.cells[at + WAITS] >= ABSENCE else 0
+            if it.cells[o + POINT] == it.cells[at + POINT] and it.cells[o + WAYS] == it.cells[at + WAYS]:
                 same = 1
-        if same == 1 and (control[TELL_APART] == 0 or cells[o + NODE_OF] == cells[at + NODE_OF]):
-            free_run(cells, control, run)
+        if same == 1 and (it.control[TELL_APART] == 0 or it.cells[o + NODE_OF] == it.cells[at + NODE_OF]):
+            free_run(it, run)
             return last
-        other = cells[o + NEXT]
-    cells[at + NEXT] = 0
+        other = it.cells[o + NEXT]
+    it.cells[at + NEXT] = 0
     if last != 0:
-        cells[last * RUN + NEXT] = run
+        it.cells[last * RUN + NEXT] = run
+    else:
+        it.groups[group * GROUP + GROUP_RUNS] = run
     return run
 
 
 @kernel
-def arrive(
-    automaton: i64s, cells: i64s, groups: i64s, control: i64s, group: i64, last: i64, point: i64, node: i64
-) -> i64:
+def arrive(it: EngineArrays, group: i64, last: i64, point: i64, node: i64) -> i64:
     """Go on from a point: what waits before its end, the end, what waits after it. The end of the list, below 0 where
     nothing that is preferred less counts any more."""
     head = point * POINT_SIZE
-    g = group * GROUP
-    if automaton[head + BEFORE] != 0:
-        run = new_run(cells, control, point, BEFORE_END, automaton[head + BEFORE], node)
-        last = kept(cells, control, groups[g + GROUP_RUNS], last, run)
-        if groups[g + GROUP_RUNS] == 0:
-            groups[g + GROUP_RUNS] = last
-    if automaton[head + ENDS] != 0:
-        waits = ABSENCE if control[ABSENT] != 0 else WHOLE
-        run = new_run(cells, control, point, waits, 0, node)
-        last = kept(cells, control, groups[g + GROUP_RUNS], last, run)
-        if groups[g + GROUP_RUNS] == 0:
-            groups[g + GROUP_RUNS] = last
-        if waits == WHOLE and control[EVERY] == 0:
+    if it.automaton[head + BEFORE] != 0:
+        run = new_run(it, point, BEFORE_END, it.automaton[head + BEFORE], node)
+        last = kept(it, group, last, run)
+    if it.automaton[head + ENDS] != 0:
+        waits = ABSENCE if it.control[ABSENT] != 0 else WHOLE
+        run = new_run(it, point, waits, 0, node)
+        last = kept(it, group, last, run)
+        if waits == WHOLE and it.control[EVERY] == 0:
             return -last
-    if automaton[head + AFTER] != 0:
-        run = new_run(cells, control, point, AFTER_END, automaton[head + AFTER], node)
-        last = kept(cells, control, groups[g + GROUP_RUNS], last, run)
-        if groups[g + GROUP_RUNS] == 0:
-            groups[g + GROUP_RUNS] = last
+    if it.automaton[head + AFTER] != 0:
+        run = new_run(it, point, AFTER_END, it.automaton[head + AFTER], node)
+        last = kept(it, group, last, run)
     return last
 
 
 @kernel
-def any_fits(
-    program: i64s,
-    nodes: i64s,
-    regs: i64s,
-    work: i64s,
-    values: i64s,
-    control: i64s,
-    elements: i64,
-    letter: i64,
-    node: i64,
-    at: i64,
-) -> i64:
+def any_fits(it: EngineArrays, elements: i64, letter: i64, node: i64, at: i64) -> i64:
     """Whether a row fits one of some elements, after what was taken."""
     wanted = elements & letter
-    have = nodes[node * NODE + HAVE]
+    have = it.nodes[node * NODE + HAVE]
     element = 0
     while wanted != 0:
-        if wanted & 1 != 0 and fits(program, regs, work, values, control, element, node, have, at) == 1:
+        if wanted & 1 != 0 and fits(it, element, node, have, at) == 1:
             return 1
         wanted = (wanted >> 1) & MOST
         element += 1
@@ -228,98 +209,67 @@ def any_fits(
 
 
 @kernel
-def stepped(
-    automaton: i64s,
-    program: i64s,
-    parts: i64s,
-    groups: i64s,
-    cells: i64s,
-    nodes: i64s,
-    regs: i64s,
-    work: i64s,
-    values: i64s,
-    control: i64s,
-    base: i64,
-    group: i64,
-    letter: i64,
-    event: i64,
-    at: i64,
-) -> i64:
+def stepped(it: EngineArrays, base: i64, group: i64, letter: i64, event: i64, at: i64) -> i64:
     """A group after a row: its list is made anew."""
     g = group * GROUP
-    control[ROW_NODE] = control[NODES]
-    run = groups[g + GROUP_RUNS]
-    groups[g + GROUP_RUNS] = 0
+    it.control[ROW_NODE] = it.control[NODES]
+    run = it.groups[g + GROUP_RUNS]
+    it.groups[g + GROUP_RUNS] = 0
     last = 0
-    before = control[USED_CELLS]
+    before = it.control[USED_CELLS]
     while run != 0:
         c = run * RUN
-        after = cells[c + NEXT]
-        node = cells[c + NODE_OF]
+        after = it.cells[c + NEXT]
+        node = it.cells[c + NODE_OF]
         cut = 0
-        if cells[c + WAITS] == WHOLE:
-            last = kept(cells, control, groups[g + GROUP_RUNS], last, run)
-        elif cells[c + WAITS] == ABSENCE:
-            if any_fits(program, nodes, regs, work, values, control, control[ABSENT], letter, node, at) == 1:
-                free_run(cells, control, run)
+        if it.cells[c + WAITS] == WHOLE:
+            last = kept(it, group, last, run)
+        elif it.cells[c + WAITS] == ABSENCE:
+            if any_fits(it, it.control[ABSENT], letter, node, at) == 1:
+                free_run(it, run)
             else:
-                last = kept(cells, control, groups[g + GROUP_RUNS], last, run)
+                last = kept(it, group, last, run)
         else:
-            head = cells[c + POINT] * POINT_SIZE
-            ways = cells[c + WAYS]
-            way = automaton[head + WAYS_AT]
+            head = it.cells[c + POINT] * POINT_SIZE
+            ways = it.cells[c + WAYS]
+            way = it.automaton[head + WAYS_AT]
             k = 0
-            while k < automaton[head + WAY_COUNT] and cut == 0:
-                element = automaton[way + WAY_ELEMENT]
+            while k < it.automaton[head + WAY_COUNT] and cut == 0:
+                element = it.automaton[way + WAY_ELEMENT]
                 if (ways >> k) & 1 != 0 and (letter >> element) & 1 != 0:
-                    have = nodes[node * NODE + HAVE]
-                    if fits(program, regs, work, values, control, element, node, have, at) == 1:
-                        new = node_of(nodes, program, regs, values, control, at, event, element, node)
-                        nodes[new * NODE + NODE_ROW] = parts[base + ROWS]
-                        last = arrive(automaton, cells, groups, control, group, last, automaton[way + TARGET], new)
+                    have = it.nodes[node * NODE + HAVE]
+                    if fits(it, element, node, have, at) == 1:
+                        new = node_of(it, at, event, element, node)
+                        it.nodes[new * NODE + NODE_ROW] = it.parts[base + ROWS]
+                        last = arrive(it, group, last, it.automaton[way + TARGET], new)
                         if last < 0:
                             last = -last
                             cut = 1
                 k += 1
                 way += WAY
             if cut == 1:
-                free_run(cells, control, run)
-                free_runs(cells, control, after)
+                free_run(it, run)
+                free_runs(it, after)
                 after = 0
             else:
-                taking = any_fits(
-                    program, nodes, regs, work, values, control, automaton[head + FITTING], letter, node, at
-                )
-                way = automaton[head + WAYS_AT]
-                for k2 in range(automaton[head + WAY_COUNT]):
+                taking = any_fits(it, it.automaton[head + FITTING], letter, node, at)
+                way = it.automaton[head + WAYS_AT]
+                for k2 in range(it.automaton[head + WAY_COUNT]):
                     if (ways >> k2) & 1 != 0:
-                        selection = automaton[way + SELECTION]
+                        selection = it.automaton[way + SELECTION]
                         gone = 0
                         if selection == STRICT or (selection == NEXT_FITTING and taking == 1):
                             gone = 1
-                        elif automaton[way + FORBIDDEN] != 0:
-                            gone = any_fits(
-                                program,
-                                nodes,
-                                regs,
-                                work,
-                                values,
-                                control,
-                                automaton[way + FORBIDDEN],
-                                letter,
-                                node,
-                                at,
-                            )
+                        elif it.automaton[way + FORBIDDEN] != 0:
+                            gone = any_fits(it, it.automaton[way + FORBIDDEN], letter, node, at)
                         if gone == 1:
                             ways = ways & ~(1 << k2)
                     way += WAY
                 if ways == 0:
-                    free_run(cells, control, run)
+                    free_run(it, run)
                 else:
-                    cells[c + WAYS] = ways
-                    last = kept(cells, control, groups[g + GROUP_RUNS], last, run)
-        if groups[g + GROUP_RUNS] == 0:
-            groups[g + GROUP_RUNS] = last
+                    it.cells[c + WAYS] = ways
+                    last = kept(it, group, last, run)
         run = after
-    parts[base + RUNS] += control[USED_CELLS] - before
+    it.parts[base + RUNS] += it.control[USED_CELLS] - before
     return 0
