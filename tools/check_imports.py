@@ -145,6 +145,8 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "plan",
             "run",
         ),
+        ("serial_forms",),
+        ("serial_reader",),
         ("serial",),
         ("explanation+pattern",),
     ),
@@ -156,7 +158,11 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "window",
         ),
         ("expressions",),
-        ("tree",),
+        (
+            "channels",
+            "tree",
+        ),
+        ("variables",),
         ("check",),
     ),
     "patterns.run": (
@@ -173,6 +179,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "patterns.engine": (
         (
+            "arrays",
             "found",
             "layout",
             "memory",
@@ -214,6 +221,8 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         (
             "clauses",
+            "sql_clauses",
+            "sql_edits",
             "sql_intervals",
             "sql_row_pattern",
         ),
@@ -229,6 +238,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "definition",
             "kept",
             "operator",
+            "outlets",
             "watermark",
         ),
         (

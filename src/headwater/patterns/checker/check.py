@@ -9,30 +9,30 @@ whole       whether it can match at all, what it may hold, and whether that has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
 from headwater.errors import ParameterError, PatternError, Problem
-from headwater.interest import Interest, as_event_type
-from headwater.ir.build import Builder
-from headwater.ir.nodes import Compare, Expr, IsMissing, Load, ParamDecl, Path, Program, Span, Unary
+from headwater.interest import as_event_type
+from headwater.ir.nodes import Expr, ParamDecl, Program, Span
 from headwater.ir.notes import is_bad
 from headwater.ir.params import declare
 from headwater.ir.uses import by_use, is_flexible
 from headwater.patterns import model, structure, written
+from headwater.patterns.checker.channels import Channels
 from headwater.patterns.checker.expressions import Expressions, is_alone
 from headwater.patterns.checker.scope import Named, Scope, ScopedBuilder, paths_of, view_of
 from headwater.patterns.checker.tree import Grown, grow
+from headwater.patterns.checker.variables import Variables
 from headwater.patterns.checker.verify import remarks, verify, windows
 from headwater.patterns.checker.window import MAX_TIME, as_window
-from headwater.patterns.result import MATCH, derived, is_result, with_match
+from headwater.patterns.result import MATCH, derived, with_match
 from headwater.types import EventType, event_type
-from headwater.types.model import BOOL, F64, Field, List, Record, Type, describe, promote
+from headwater.types.model import BOOL, Field, Record
 
 RESULT = "Match"  # the name of a result's type, unless the caller has another
-MAX_PARTS = 16  # of a partition's key
 MAX_MEASURES = 500
 
 
@@ -105,16 +105,6 @@ def _check_used(given: Mapping[str, Any], used: set[str]) -> None:
             raise ParameterError(f"no parameter {name!r} in this pattern: remove it from params=, or use it; {hint}")
 
 
-@dataclass
-class _Binding:
-    """A variable at one place."""
-
-    element: int
-    field: str
-    type: Type
-    span: Span
-
-
 class _Check:
     """One pass over one pattern."""
 
@@ -141,15 +131,14 @@ class _Check:
         self.order = structure.order(grown.root, grown.absent)
         self.loose = structure.repeated_by_any(grown.root)
         self.subsets = self._subsets()
-        bindings = self._bindings()
-        keys, shared = self._keys(bindings)
-        conditions = self._conditions(bindings, shared)
+        self.variables = Variables(grown, self.expressions)
+        conditions = self._conditions()
         if grown.unknown or not whole:
             return None
-        channels, key = self._channels(keys)
+        channels, key = Channels(self.written, self.types, self.expressions, self.elements).checked(self.variables.keys)
         window = as_window(self.written.window, self.expressions)
         begin = self.written.begin or self._default_begin(window)
-        output, measures = self._measures(bindings)
+        output, measures = self._measures()
         after = self._after()
         self._check_durations()
         found = model.Pattern(
@@ -158,7 +147,7 @@ class _Check:
             root=grown.root,
             absent=grown.absent,
             conditions=tuple(conditions),
-            variables=self._variables(shared, keys),
+            variables=self.variables.checked,
             subsets=self.subsets,
             window=window,
             begin=begin,
@@ -216,174 +205,9 @@ class _Check:
         close = get_close_matches(name, list(known), 1)
         return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(list(known)[:12]) or 'none'}"
 
-    def _bindings(self) -> dict[str, list[_Binding]]:
-        """Variables, each with the places that bind it."""
-        found: dict[str, list[_Binding]] = {}
-        for at, atom in enumerate(self.atoms):
-            if at in self.grown.unknown:
-                continue
-            record = self.elements[at].type.record
-            for name, argument in self._arguments(at, atom):
-                if isinstance(argument.value, written.Variable):
-                    type = promote(record.by_name[name].type)
-                    if not _is_scalar(type):
-                        self.expressions.problem(
-                            argument.value.span,
-                            f"the variable {argument.value.name!r} cannot be bound here",
-                            expected="a field with a single value",
-                            found=describe(type),
-                        )
-                        continue
-                    found.setdefault(argument.value.name, []).append(_Binding(at, name, type, argument.value.span))
-        for name, places in found.items():
-            self._check_binding(name, places)
-        return found
-
-    def _check_binding(self, name: str, places: list[_Binding]) -> None:
-        for place in places[1:]:
-            if place.type != places[0].type:
-                self.expressions.problem(
-                    place.span,
-                    f"the variable {name!r} has two types",
-                    expected=describe(places[0].type),
-                    found=describe(place.type),
-                    hint="one variable means one value: use another name and compare the two in a condition",
-                )
-
-    def _arguments(self, at: int, atom: written.Atom) -> list[tuple[str, written.Argument]]:
-        """The arguments of a template, each with its field; those that have none are left out (`tree.py` told)."""
-        names = [f.name for f in self.elements[at].type.record.fields]
-        found = []
-        for position, argument in enumerate(atom.arguments or ()):
-            name = argument.field if argument.field is not None else names[position] if position < len(names) else None
-            if name in self.elements[at].type.record.by_name:
-                assert name is not None
-                found.append((name, argument))
-        return found
-
-    # ── partitions ──
-
-    def _keys(
-        self, bindings: Mapping[str, list[_Binding]]
-    ) -> tuple[dict[str, dict[str, str]], dict[str, list[_Binding]]]:
-        """Variables that are keys, each with its field by channel, and all that mean equality: bound by two elements,
-        or by one that may take several events."""
-        keys: dict[str, dict[str, str]] = {}
-        shared: dict[str, list[_Binding]] = {}
-        for name, places in bindings.items():
-            bound = {place.element for place in places}
-            if len(places) < 2 and not self.elements[places[0].element].multiple:
-                continue
-            shared[name] = places
-            fields: dict[str, set[str]] = {}
-            for place in places:
-                for channel in self.elements[place.element].channels:
-                    fields.setdefault(channel, set()).add(place.field)
-            if bound == set(range(len(self.elements))) and all(len(found) == 1 for found in fields.values()):
-                keys[name] = {channel: next(iter(found)) for channel, found in fields.items()}
-        return keys, shared
-
-    def _variables(self, shared: Mapping[str, list[_Binding]], keys: Mapping[str, Any]) -> tuple[model.Variable, ...]:
-        return tuple(
-            model.Variable(name, places[0].type, tuple(_each_once(places)), name in keys)
-            for name, places in shared.items()
-        )
-
-    def _channels(self, keys: Mapping[str, Mapping[str, str]]) -> tuple[tuple[model.Channel, ...], EventType | None]:
-        """What each channel's events are judged by, key, time and among, and the type of the keys. A part of the key
-        is an expression over every channel's events: it has to mean something, and the same type, in all of them."""
-        names = sorted({channel for element in self.elements for channel in element.channels})
-        parts: dict[str, list[tuple[str, Expr]]] = {name: [] for name in names}
-        labels = self._key_labels(list(keys))
-        if len(labels) > MAX_PARTS:
-            place = self.written.partition[-1].span if self.written.partition else Span(0, 0)
-            expected = f"at most {MAX_PARTS}"
-            self.expressions.problem(
-                place, "too many parts of a partition's key", expected=expected, found=str(len(labels))
-            )
-            return (), None
-        for at, condition in enumerate(self.written.partition):
-            seen: dict[Record, Expr | None] = {}
-            for name in names:
-                record = self.types[name].record
-                if record not in seen:
-                    seen[record] = self.expressions.value(condition, record) if None not in seen.values() else None
-                value = seen[record]
-                if value is not None:
-                    parts[name].append((labels[at], value))
-            self._check_alike(condition, [value for value in seen.values() if value is not None])
-        for label, variable in zip(labels[len(self.written.partition) :], keys, strict=True):
-            for name in names:
-                field = self.types[name].record.by_name[keys[variable][name]]
-                parts[name].append((label, Load(Path((field.name,)), field.type, promote(field.type))))
-        among = self._among(names)
-        channels, key = [], None
-        for name in names:
-            record = self.types[name].record
-            made = None
-            if labels and len(parts[name]) == len(labels):
-                made = self.expressions.key(parts[name], record)
-                key = made.output if made is not None else key
-            time = self._time(record)
-            filter, all = among.get(name, (None, True))
-            channels.append(model.Channel(name, self.types[name], made, time, filter, all))
-        return tuple(channels), key
-
-    def _time(self, record: Record) -> Interest | None:
-        """What says the time of an event; that of its publication if nothing does, or of a match its own."""
-        if self.written.time is not None:
-            return self.expressions.time(self.written.time, record)
-        if is_result(record):
-            return self.expressions.time(written.Condition(f"{MATCH}.time"), record)
-        return None
-
-    def _check_alike(self, condition: written.Condition, values: list[Expr]) -> None:
-        types = {value.type for value in values}
-        if len(types) > 1:
-            found = " and ".join(sorted(map(str, types)))
-            self.expressions.problem(
-                condition.span,
-                "the channels have this part of the key in different types",
-                found=found,
-                hint="cast it to one: cast(x as i64)",
-            )
-
-    def _key_labels(self, variables: list[str]) -> list[str]:
-        labels: list[str] = []
-        for at, condition in enumerate(self.written.partition):
-            text = condition.definition if isinstance(condition.definition, str) else ""
-            labels.append(text.strip() if text.strip().isidentifier() else f"key{at + 1}")
-        labels += variables
-        return [label if labels.index(label) == at else f"{label}_{at + 1}" for at, label in enumerate(labels)]
-
-    def _among(self, names: list[str]) -> dict[str, tuple[Any, bool]]:
-        """By channel: the interest that makes rows, and whether all events are. A channel whose type lacks a field that
-        another has, passes nothing."""
-        condition = self.written.among
-        if condition is None:
-            return {}
-        found: dict[str, tuple[Any, bool]] = {}
-        kept, first = list(self.expressions.problems), None
-        for name in names:
-            before = len(self.expressions.problems)
-            program = self.expressions.read(condition, self.types[name].record, Builder)
-            problems = self.expressions.problems[before:]
-            if program is not None:
-                found[name] = (self.expressions.interest(program), False)
-                continue
-            first = first or problems
-            if all(problem.about is not None for problem in problems):
-                found[name] = (None, False)
-                del self.expressions.problems[before:]
-        if first and not any(interest is not None for interest, _ in found.values()):
-            self.expressions.problems = kept + first
-        return found
-
     # ── conditions ──
 
-    def _conditions(
-        self, bindings: Mapping[str, list[_Binding]], shared: Mapping[str, list[_Binding]]
-    ) -> list[model.Condition]:
+    def _conditions(self) -> list[model.Condition]:
         """Take each element's condition apart at `and`: what reads its own event alone becomes the element's
         condition, which sources can judge; the rest is asked when the last element it names is taken."""
         found: list[model.Condition] = []
@@ -392,9 +216,9 @@ class _Check:
             if at in self.grown.unknown:
                 continue
             element = self.elements[at]
-            scope = self._scope(at, bindings)
+            scope = self._scope(at)
             conjuncts = self._template(at, atom, scope)
-            conjuncts += self._bound(at, shared)
+            conjuncts += self.variables.bound(at)
             if atom.condition is not None:
                 conjuncts += self.expressions.conjuncts(atom.condition, scope)
             text = self._slice(atom.span)
@@ -436,12 +260,12 @@ class _Check:
         found = {element.name: element.type.record for element in self.elements}
         return found | {subset.name: self.elements[subset.elements[0]].type.record for subset in self.subsets}
 
-    def _scope(self, at: int, bindings: Mapping[str, list[_Binding]]) -> Scope:
+    def _scope(self, at: int) -> Scope:
         names = {element.name: self._named(at, (place,)) for place, element in enumerate(self.elements)}
         names |= {subset.name: self._named(at, subset.elements, several=True) for subset in self.subsets}
         variables = {
             name: tuple((self.elements[place.element].name, place.field) for place in places)
-            for name, places in bindings.items()
+            for name, places in self.variables.bindings.items()
         }
         return Scope(names, self.elements[at].name, variables)
 
@@ -482,7 +306,7 @@ class _Check:
         )
         b = builder(Record("Elements", ()), params=self.expressions.decls, text=self.written.text, notation="predicate")
         found = []
-        for name, argument in self._arguments(at, atom):
+        for name, argument in self.variables.arguments(at, atom):
             value = argument.value
             if not isinstance(value, written.Value):
                 continue
@@ -498,29 +322,9 @@ class _Check:
         self.expressions.problems += b.problems
         return found
 
-    def _bound(self, at: int, shared: Mapping[str, list[_Binding]]) -> list[Expr]:
-        """A variable that means equality is never missing or NaN: such a value equals none."""
-        found: list[Expr] = []
-        element = self.elements[at]
-        for places in shared.values():
-            for place in places:
-                if place.element != at:
-                    continue
-                field = element.type.record.by_name[place.field]
-                load = Load(Path((element.name, field.name)), field.type, place.type, place.span)
-                if places[at_first := _first(places, at)] is not place:  # twice in one event
-                    other = element.type.record.by_name[places[at_first].field]
-                    same = Load(Path((element.name, other.name)), other.type, place.type, place.span)
-                    found.append(Compare("eq", same, load, place.span))
-                elif place.type == F64:
-                    found.append(Compare("eq", load, load, place.span))
-                elif field.optional:
-                    found.append(Unary("not", IsMissing(load, place.span), BOOL, place.span))
-        return found
-
     # ── the result ──
 
-    def _measures(self, bindings: Mapping[str, list[_Binding]]) -> tuple[EventType, model.Measures | None]:
+    def _measures(self) -> tuple[EventType, model.Measures | None]:
         """The type of the results, and the interest that makes them of a match; without measures a result has a field
         for each element."""
         given = self.written.measures
@@ -552,7 +356,7 @@ class _Check:
                 Span(0, 0), "no measures", hint="name one, or leave measures out to have all elements"
             )
         fallback = event_type(Record(self.result, (Field("none", BOOL, optional=True),)))
-        scope = replace(self._scope(0, bindings), me=None, bounded=False)
+        scope = replace(self._scope(0), me=None, bounded=False)
         united = {subset.name for subset in self.subsets}
         scope.names = {name: self._named(None, self._places(name), several=name in united) for name in scope.names}
         if not given or len(given) > MAX_MEASURES:
@@ -594,18 +398,4 @@ class _Check:
                 )
 
 
-def _first(places: list[_Binding], element: int) -> int:
-    return next(at for at, place in enumerate(places) if place.element == element)
-
-
-def _each_once(places: list[_Binding]) -> Iterator[tuple[int, str]]:
-    for at, place in enumerate(places):
-        if _first(places, place.element) == at:
-            yield place.element, place.field
-
-
-def _is_scalar(type: Type) -> bool:
-    return not isinstance(type, List | Record) and not hasattr(type, "shape")
-
-
-__all__ = ["MAX_PARTS", "RESULT", "check", "check_parts", "in_order"]
+__all__ = ["RESULT", "check", "check_parts", "in_order"]

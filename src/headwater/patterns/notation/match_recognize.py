@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TypeVar
 
 from headwater.errors import InterestError, PatternError, Problem
-from headwater.ir.nodes import NOWHERE, Span
+from headwater.ir.nodes import Span
 from headwater.lang.source import MAX_RECOVERED, check_text
+from headwater.patterns.notation.sql_clauses import SUBQUERY, Clauses
 from headwater.patterns.notation.sql_intervals import interval
 from headwater.patterns.notation.sql_row_pattern import RowPattern, at_the_end, atoms, defined, may_be_empty
 from headwater.patterns.notation.sql_terms import Elements, Terms
@@ -35,20 +36,9 @@ from headwater.patterns.notation.sql_words import Fault, Word, Words
 from headwater.patterns.written import After, Condition, Measure, Node, Pattern, Window
 
 NOTATION = "match_recognize"
-CLAUSES = ("PARTITION BY", "ORDER BY", "MEASURES", "AFTER MATCH SKIP", "PATTERN", "WITHIN", "SUBSET", "DEFINE")
 
 MAX_COMPARED = 100  # names that one is compared with which is not among them
-_AFTERWARDS = {
-    "WHERE": "put it into DEFINE, or subscribe to the matches with an interest",
-    "GROUP": "compute it of the matches",
-    "HAVING": "compute it of the matches",
-    "ORDER": "matches come in the order of their time",
-    "LIMIT": "matches have no end",
-    "JOIN": "use an operator of the pattern algebra",
-    "UNION": "write two patterns",
-}
 _Said = TypeVar("_Said")
-_SUBQUERY = "name a channel, and put its conditions into DEFINE"
 
 
 def parse(text: str) -> Pattern:
@@ -79,24 +69,6 @@ def _read_all(words: Words) -> Pattern | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Clause:
-    """Its name, and its words: from behind the name up to the next clause."""
-
-    name: str
-    word: Word
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """Of the SELECT list: a column of the result, and what it is to be called."""
-
-    word: Word
-    name: str
-
-
 _Partition = tuple[Condition, Word | None]  # an expression; the last word of its path if it is nothing but one
 
 
@@ -104,183 +76,30 @@ class Reader:
     """One statement. What clauses say is kept until all have been read: they refer to each other in any order."""
 
     def __init__(self, words: Words) -> None:
-        self.words = words
-        self.selected: list[_Column] | None = None  # None: all of them
-        self.channel, self.named = "", NOWHERE
-        self.clauses = dict[str, _Clause]()
+        self.words, self.cut = words, Clauses(words)
 
     # ── the statement around it ──
 
     def statement(self) -> Pattern | None:
         words = self.words
         if words.word.is_word("WITH"):
-            words.problem(words.word, "WITH is not supported before a pattern", hint=_SUBQUERY)
+            words.problem(words.word, "WITH is not supported before a pattern", hint=SUBQUERY)
             raise Fault
         if not words.taken_words("SELECT"):
             raise words.unexpected("SELECT … FROM channel MATCH_RECOGNIZE (…)")
-        self._select_list()
+        self.cut.select_list()
         if not words.taken_words("FROM"):
             raise words.unexpected("FROM")
-        open_ = self._table_and_clauses()
+        open_ = self.cut.table_and_clauses()
         with suppress(Fault):
-            self._rest()
+            self.cut.rest()
         return self._pattern(open_)
 
     def clause(self) -> tuple[Pattern | None, Word]:
         """`table MATCH_RECOGNIZE (…)` alone, wherever it stands; and the word that closes it."""
-        open_ = self._table_and_clauses()
+        open_ = self.cut.table_and_clauses()
         end = self.words.words[self.words.at - 1]
         return self._pattern(open_), end
-
-    def _table_and_clauses(self) -> Word:
-        """Up to and with the closing bracket; the opening one."""
-        words = self.words
-        self._table()
-        open_ = words.mark("(")
-        end = self._closing(open_)
-        self._cut_clauses(end)
-        words.at = end + 1
-        return open_
-
-    def _select_list(self) -> None:
-        words = self.words
-        if words.taken_mark("*"):
-            return
-        columns = list[_Column]()
-        while True:
-            columns.append(self._selected())
-            if not words.taken_mark(","):
-                break
-        self.selected = columns
-
-    def _selected(self) -> _Column:
-        words = self.words
-        following = words.ahead()
-        if words.word.is_word("DISTINCT", "ALL") and following.is_name and not following.is_word("FROM", "AS"):
-            words.problem(words.word, f"SELECT {words.take().text.upper()} is not supported")
-        word = words.name("* or the name of a measure")
-        if words.taken_mark("."):
-            if words.word.is_mark("*"):
-                raise words.unexpected("the name of a measure", "all of them: SELECT *")
-            word = words.name("the name of a measure")
-        name = word
-        if words.taken_words("AS"):
-            name = words.name("a name")
-        elif words.word.is_name and not words.word.is_word("FROM"):
-            name = words.take()
-        if not words.word.is_mark(",") and not words.word.is_word("FROM"):
-            hint = "what is computed goes into MEASURES"
-            raise words.unexpected(", or FROM: the SELECT list has names of measures only", hint)
-        return _Column(word, name.text)
-
-    def _table(self) -> None:
-        words = self.words
-        if words.word.is_mark("("):
-            words.problem(words.word, "a subquery is not supported before MATCH_RECOGNIZE", hint=_SUBQUERY)
-            raise Fault
-        parts = [words.name("the name of a channel")]
-        while words.taken_mark("."):
-            parts.append(words.name("the name of a channel"))
-        self.channel = ".".join(part.text for part in parts)
-        self.named = words.span_from(parts[0].span.start)
-        if words.taken_words("AS"):
-            words.name("a name")
-        elif words.word.is_name and not words.word.is_word("MATCH_RECOGNIZE"):
-            words.take()
-        if words.word.is_mark(","):
-            words.problem(words.word, "several tables are not supported", expected="one channel")
-            raise Fault
-        if not words.taken_words("MATCH_RECOGNIZE"):
-            raise words.unexpected("MATCH_RECOGNIZE (…)")
-
-    def _closing(self, opened: Word) -> int:
-        words, depth = self.words, 1
-        for at in range(words.at, len(words.words)):
-            word = words.words[at]
-            depth += word.is_mark("(") - word.is_mark(")")
-            if depth == 0:
-                return at
-        words.problem(opened, "this is never closed", expected=")", found="the end")
-        raise Fault
-
-    def _rest(self) -> None:
-        """A name for the result, which nobody asks for, and nothing more."""
-        words = self.words
-        if words.taken_words("AS"):
-            words.name("a name")
-        elif words.word.is_name and words.word.text.upper() not in _AFTERWARDS:
-            words.take()
-        words.taken_mark(";")
-        if words.word.kind == "name" and (hint := _AFTERWARDS.get(words.word.text.upper())):
-            words.problem(words.word, f"{words.word.text.upper()} is not supported after MATCH_RECOGNIZE", hint=hint)
-        elif words.word.kind != "end":
-            raise words.unexpected("the end")
-
-    # ── clauses ──
-
-    def _cut_clauses(self, end: int) -> None:
-        """Find where clauses begin and end before reading any: a mistake in one then hides none in the others."""
-        words, depth = self.words, 0
-        begun: tuple[str, Word, int] | None = None
-        while words.at < end:
-            word = words.word
-            depth += word.is_mark("(", "[", "{") - word.is_mark(")", "]", "}")
-            found = self._clause_name() if depth == 0 and word.kind == "name" else None
-            if found is not None:
-                name, count = found
-                if begun is not None:
-                    self._note_clause(*begun, words.at)
-                words.at += count
-                begun = name, word, words.at
-            elif begun is None:
-                words.problem(word, "this is not expected here", expected="a clause, e.g. PARTITION BY or PATTERN (…)",
-                              found=words.shown(word))  # fmt: skip
-                raise Fault
-            else:
-                words.take()
-        if begun is not None:
-            self._note_clause(*begun, end)
-
-    def _clause_name(self) -> tuple[str, int] | None:
-        """The clause that begins with the word at hand, and how many words are its name."""
-        words = self.words
-        word, following = words.word, words.ahead()
-        upper = word.text.upper()
-        if upper in ("PARTITION", "ORDER"):
-            return (f"{upper} BY", 2) if following.is_word("BY") else None
-        if upper == "MEASURES" or upper == "WITHIN":
-            return None if following.kind == "mark" and not following.is_mark("(", "-", ":") else (upper, 1)
-        if upper in ("SUBSET", "DEFINE"):
-            return (upper, 1) if following.is_name else None
-        if upper == "PATTERN":
-            return (upper, 1) if following.is_mark("(") else None
-        if upper == "AFTER":
-            return ("AFTER MATCH SKIP", 3) if words.ahead(2).is_word("SKIP") and following.is_word("MATCH") else None
-        if upper == "ONE":
-            return ("ROWS", 4) if _are(words, "ONE", "ROW", "PER", "MATCH") else None
-        if upper == "ALL":
-            return ("ALL ROWS", 4) if _are(words, "ALL", "ROWS", "PER", "MATCH") else None
-        if upper in ("INITIAL", "SEEK"):
-            return (upper, 1) if words.ahead().is_word("PATTERN") else None
-        return None
-
-    def _note_clause(self, name: str, word: Word, start: int, end: int) -> None:
-        words = self.words
-        if name in ("ROWS", "ALL ROWS"):
-            if name == "ALL ROWS":
-                hint = "a match is one event: write ONE ROW PER MATCH, and its rows as measures"
-                span = Span(word.span.start, words.words[start - 1].span.end)
-                words.problem(span, "ALL ROWS PER MATCH is not supported", hint=hint)
-            elif start < end:
-                word = words.words[start]
-                words.problem(word, "this is not expected here", expected="a clause", found=words.shown(word))
-            return
-        if name in ("INITIAL", "SEEK"):
-            words.problem(word, f"{name} is not supported", hint="a match may begin at every row: leave it out")
-        elif name in self.clauses:
-            words.problem(word, f"{name} stands here twice", expected="one of them")
-        else:
-            self.clauses[name] = _Clause(name, word, start, end)
 
     # ── the whole ──
 
@@ -326,7 +145,7 @@ class Reader:
 
     def _read(self, name: str, read: Callable[[int], _Said], absent: _Said) -> _Said:
         """What a clause says, all of its words; `absent` if it is not there, or faulty."""
-        clause = self.clauses.get(name)
+        clause = self.cut.clauses.get(name)
         if clause is None:
             return absent
         words = self.words
@@ -343,13 +162,13 @@ class Reader:
 
     def _root(self, opened: Word) -> Node | None:
         words = self.words
-        if "PATTERN" not in self.clauses:
+        if "PATTERN" not in self.cut.clauses:
             words.problem(opened, "there is no PATTERN in it", expected="PATTERN (A B …)")
             return None
 
         def read(end: int) -> Node | None:
             words.mark("(")
-            return RowPattern(words, self.channel, self.named).read()
+            return RowPattern(words, self.cut.channel, self.cut.named).read()
 
         before = len(words.problems)
         root = self._read("PATTERN", read, None)
@@ -360,22 +179,10 @@ class Reader:
 
     # ── PARTITION BY, ORDER BY ──
 
-    def _listed(self, end: int) -> list[tuple[int, int]]:
-        """What commas part, as places of words."""
-        words, depth, start = self.words, 0, self.words.at
-        parts = list[tuple[int, int]]()
-        for at in range(start, end):
-            word = words.words[at]
-            depth += word.is_mark("(", "[", "{") - word.is_mark(")", "]", "}")
-            if depth == 0 and word.is_mark(","):
-                parts.append((start, at))
-                start = at + 1
-        return [*parts, (start, end)]
-
     def _partition(self, terms: Terms, end: int) -> list[_Partition]:
         """The expressions. One that is a path is a column of the result as well."""
         found = list[_Partition]()
-        for start, stop in self._listed(end):
+        for start, stop in self.cut.listed(end):
             self.words.at = start
             try:
                 condition = terms.condition(start, stop, plain=True)
@@ -394,7 +201,7 @@ class Reader:
     def _time(self, opened: Word) -> tuple[Condition | None, str | None]:
         """By what the rows are ordered: None is the time of publication. And how a measure can name it."""
         hint = "by a field of time, or by meta.time, the time of publication"
-        if "ORDER BY" not in self.clauses:
+        if "ORDER BY" not in self.cut.clauses:
             self.words.problem(opened, "there is no ORDER BY in it", expected="ORDER BY and the time", hint=hint)
             return None, None
         column = self._read("ORDER BY", lambda end: self._ordered(end, hint), None)
@@ -407,7 +214,7 @@ class Reader:
         """The place of the time in ORDER BY. Source and number may follow it, as that is the order anyhow; nothing
         else may."""
         words = self.words
-        parts = self._listed(end)
+        parts = self.cut.listed(end)
         found: Span | None = None
         for number, (start, stop) in enumerate(parts):
             words.at = start
@@ -446,7 +253,7 @@ class Reader:
         """The conditions of DEFINE by variable. A mistake in one does not keep the others from being read."""
         words, found = self.words, dict[str, Condition]()
         seen = set[str]()
-        for start, stop in self._listed(end):
+        for start, stop in self.cut.listed(end):
             words.at = start
             try:
                 name = words.name("a variable")
@@ -477,7 +284,7 @@ class Reader:
 
     def _subsets(self, end: int) -> dict[str, tuple[str, ...]]:
         words, found = self.words, dict[str, tuple[str, ...]]()
-        for start, stop in self._listed(end):
+        for start, stop in self.cut.listed(end):
             words.at = start
             name = words.name("a name for several variables")
             words.mark("=")
@@ -494,7 +301,7 @@ class Reader:
         return found
 
     def _check_subset(self, name: str, members: tuple[str, ...], variables: frozenset[str]) -> None:
-        clause = self.clauses["SUBSET"]
+        clause = self.cut.clauses["SUBSET"]
         names = {word.text: word for word in reversed(self.words.words[clause.start : clause.end]) if word.is_name}
         if name in variables:
             self.words.problem(names[name], "a subset has the name of a variable", found=name[:40])
@@ -505,7 +312,7 @@ class Reader:
 
     def _after(self, elements: Elements) -> After:
         words = self.words
-        start = self.clauses["AFTER MATCH SKIP"].word.span.start
+        start = self.cut.clauses["AFTER MATCH SKIP"].word.span.start
         if words.taken_words("PAST", "LAST", "ROW"):
             return After("past last", span=words.span_from(start))
         if words.taken_words("TO", "NEXT", "ROW"):
@@ -538,7 +345,7 @@ class Reader:
 
     def _measures(self, terms: Terms, partition: list[_Partition]) -> tuple[Measure, ...] | None:
         """As SQL has it: the columns of the partition, then the measures, and of those what is selected."""
-        if "MEASURES" not in self.clauses and self.selected is None:
+        if "MEASURES" not in self.cut.clauses and self.cut.selected is None:
             return None
         measures = [
             Measure(
@@ -556,7 +363,7 @@ class Reader:
                     measure.span, "two columns of the result have one name", found=measure.name[:40], hint=hint
                 )
             by_name.setdefault(measure.name, measure)
-        if self.selected is not None:
+        if self.cut.selected is not None:
             measures = self._chosen(by_name)
         prefix = f"{terms.elements.universal}."
         terms.universal_used |= any(str(measure.value.definition).startswith(prefix) for measure in measures)
@@ -564,7 +371,7 @@ class Reader:
 
     def _chosen(self, by_name: dict[str, Measure]) -> list[Measure]:
         chosen, names = list[Measure](), set[str]()
-        for column in self.selected or ():
+        for column in self.cut.selected or ():
             self._known(column.word, frozenset(by_name), "there is no measure or partition column of this name")
             if column.name in names:
                 self.words.problem(column.word, "two columns of the result have one name", found=column.name[:40])
@@ -575,7 +382,7 @@ class Reader:
 
     def _computed(self, terms: Terms, end: int) -> list[Measure]:
         words, found = self.words, list[Measure]()
-        for start, stop in self._listed(end):
+        for start, stop in self.cut.listed(end):
             words.at = start
             try:
                 named = stop - 2 > start and words.words[stop - 2].is_word("AS") and words.words[stop - 1].is_name
@@ -590,10 +397,6 @@ class Reader:
                 found.append(Measure(name.text, value, name.span))
         words.at = end
         return found
-
-
-def _are(words: Words, *expected: str) -> bool:
-    return all(words.ahead(at).is_word(word) for at, word in enumerate(expected))
 
 
 def _begins_clause(words: Words) -> bool:

@@ -18,13 +18,14 @@ What looks ahead, or at rows outside of the match, is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 from headwater.errors import InterestError
 from headwater.ir.nodes import Span
 from headwater.ir.notes import locate
 from headwater.lang.predicate import check_syntax
+from headwater.patterns.notation.sql_edits import Edits
 from headwater.patterns.notation.sql_intervals import interval
 from headwater.patterns.notation.sql_row_pattern import KEYWORDS
 from headwater.patterns.notation.sql_words import Fault, Word, Words
@@ -61,41 +62,6 @@ class Elements:
         return name in self.variables or name in self.subsets
 
 
-@dataclass(slots=True)
-class _Edits:
-    """Replacements in one text, from left to right."""
-
-    text: str
-    found: list[tuple[int, int, str]] = field(default_factory=list)
-
-    def replace(self, start: int, end: int, new: str) -> None:
-        self.found.append((start, end, new))
-
-    def apply(self, span: Span, gaps: list[Span]) -> str:
-        """As long as the text was, unless something had to be put in that was longer than what had stood there: then
-        the next gaps between words are narrower. Comments are gaps too."""
-        edits = [(start, -end, new, 0) for start, end, new in self.found]
-        edits += [(gap.start, -gap.end, "", self._least(gap)) for gap in gaps]
-        out, at, debt = list[str](), span.start, 0
-        for start, end, new, least in [*sorted(edits), (span.end, -span.end, "", 0)]:
-            if start < at:  # a gap within what was replaced
-                continue
-            room = -end - start - len(new)
-            paid = min(debt, max(0, room - least))
-            debt += max(0, -room) - paid
-            out += [self.text[at:start], new, " " * max(0, room - paid)]
-            at = -end
-        return "".join(out)
-
-    def _least(self, gap: Span) -> int:
-        """Blanks that two words need between them to be two."""
-        return int(_of_word(self.text[gap.start - 1]) and _of_word(self.text[gap.end]))
-
-
-def _of_word(character: str) -> bool:
-    return character.isalnum() or character in "_'\"`"
-
-
 class Terms:
     """Reads expressions between two places of the words. `of` is the variable whose condition it is; None: a measure,
     or with `plain` something that names no elements at all."""
@@ -109,7 +75,7 @@ class Terms:
         self._of: str | None = None
         self._plain = False
         self._end = 0
-        self._edits = _Edits("")
+        self._edits = Edits("")
         self._closed = dict[int, int]()  # where a bracket closes, by where it opens, among the words
         self._commas = dict[int, int]()  # commas right within it
 
@@ -120,7 +86,7 @@ class Terms:
             raise words.unexpected("an expression")
         span = Span(words.words[start].span.start, words.words[end - 1].span.end)
         before = len(words.problems)
-        self._of, self._plain, self._end, self._edits = of, plain, end, _Edits(words.text)
+        self._of, self._plain, self._end, self._edits = of, plain, end, Edits(words.text)
         self._pair_brackets(start, end)
         words.at = start
         try:
