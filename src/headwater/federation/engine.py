@@ -4,7 +4,8 @@
     Fabric        everything Zenoh                                                           (fabric/fabric.py)
     Demands       what sinks here want                                                       (demand/demand.py)
     Arrivals      sources of other nodes, as they come                                       (arrive/arrivals.py)
-    Membership    who is there, and what each has                                            (peers/membership.py)
+    Presence      who is there                                                               (peers/presence.py)
+    Membership    what each of them has                                                      (peers/membership.py)
     Connections   a stream to each, or Zenoh's path                                          (peers/connections.py)
     Installer     what other nodes ask of this one's sources                                 (interests/installer.py)
     Requester     what this node asks of other nodes' sources                                (interests/requester.py)
@@ -60,6 +61,7 @@ from headwater.federation.peers.membership import Membership
 from headwater.federation.peers.parts import Parts
 from headwater.federation.peers.peer import Peer
 from headwater.federation.peers.permissions import Permissions
+from headwater.federation.peers.presence import Presence
 from headwater.federation.peers.request_registry import Caller, RequestRegistry
 from headwater.federation.peers.table import Peers
 from headwater.federation.scheduler import BEAT_SECONDS, TICK_SECONDS, Scheduler
@@ -116,7 +118,7 @@ class Engine:
         description = Description(context, is_offered=self._is_offered, streams=self._streams)
         self.dialogue = Dialogue(context, self.fabric, description)
         self.permissions = Permissions(context, self.peers, self.fabric, self.dialogue, self.demands, self.control)
-        self.membership = Membership(
+        self.presence = Presence(
             context,
             self.peers,
             self.fabric,
@@ -125,6 +127,9 @@ class Engine:
             self.permissions,
             self.control,
             partial(Peer, parts),
+        )
+        self.membership = Membership(
+            context, self.peers, self.fabric, self.dialogue, description, self.control, self.presence
         )
         self.links = Connections(context, self.peers, self.fabric, self.dialogue, self.membership)
         # what crosses, and what is above it
@@ -141,7 +146,7 @@ class Engine:
         )
         self.narrowings = Narrowings(context, self.peers, self.requester, self.dialogue)
         self.discovery = ChannelDiscovery(context, self.peers, self.permissions, self.requester)
-        parts.registrar, parts.requests = self.membership, self.requester
+        parts.registrar, parts.attendance, parts.requests = self.membership, self.presence, self.requester
         self.ballots = Ballots(context, self.peers, self.origins.fence)
         self.federated = Federated(
             context,
@@ -171,7 +176,7 @@ class Engine:
             self._identity(),
             incarnation,
             loopback=loopback,
-            lives=lambda node, run: self.membership.lives(node, run),
+            lives=lambda node, run: self.presence.lives(node, run),
         )
         scheduler = Scheduler(node.name, node._crashes, lambda: self.context.closed)
         return Context(node, network, keyring, scheduler, Offences(node.name), Failures(node.name))
@@ -203,14 +208,15 @@ class Engine:
     def _connect(self) -> None:
         """What comes from the network, and what comes again with time, goes where it belongs."""
         fabric, dialogue, membership, scheduler = self.fabric, self.dialogue, self.membership, self.scheduler
-        fabric.on_join, fabric.on_leave = membership.joined, membership.left
+        fabric.on_join, fabric.on_leave = membership.joined, self.presence.left
         fabric.on_roll, fabric.on_news = dialogue.on_introduction, membership.on_news
         fabric.on_ask, fabric.on_post = dialogue.on_ask, self.links.on_post
         fabric.on_session, fabric.on_link = self.contacts.reset, self.contacts.linked
-        fabric.proven = membership.proven
+        fabric.proven = self.presence.proven
         dialogue.requests, dialogue.on_request, dialogue.on_card = self.requests, self.answer, membership.introduced
         dialogue.on_sign = membership.said_to_be_there
-        membership.links, membership.installer = self.links, self.installer
+        self.presence.links, self.presence.installer = self.links, self.installer
+        self.presence.look_at_wants, membership.sources_gone = membership.look_at_wants, self.installer.sources_gone
         membership.on_advertised = self.discovery.advertised
         scheduler.every(0.0, self.sync, wanted=lambda: bool(self._touched))
         scheduler.every(TICK_SECONDS, self._acknowledge, wanted=lambda: scheduler.ticking)
@@ -337,7 +343,7 @@ class Engine:
             self.membership.tell_again()  # so that others know of the new certificate before the old one expires
             if any(protocol(str(each)) in ENCRYPTED for each in (*self.fabric.endpoints, *self.network.connect_to)):
                 self.fabric.reopen()
-        self.membership.check_vouched()
+        self.presence.check_vouched()
 
     # ── others ──
 
@@ -427,6 +433,7 @@ class Engine:
         guarded = self.scheduler.guarded
         guarded(self.installer.granting.measure)
         guarded(self.membership.look_around)
+        guarded(self.presence.look_around)
         guarded(self.renew_security)
         guarded(self.narrowings.look)
         for peer in self.everyone():

@@ -40,7 +40,7 @@ class Readiness:
         self._fetched: set[tuple[Peer, int]] = set()  # peers that were asked what they have, in an incarnation
         self._advertisers: dict[Principal, bool] = {}  # whether each may advertise anything here
         self._began = monotonic()
-        self._strangers = engine.membership.expected(self._began - STRANGER_SECONDS)
+        self._strangers = engine.presence.expected(self._began - STRANGER_SECONDS)
         self.over = False
 
     def wait(self, timeout: float) -> bool:
@@ -116,7 +116,7 @@ class Readiness:
 
     def _expects_others(self) -> bool:
         """Whether a node was said to be there when this began, not long before, of which nothing is known yet."""
-        return bool(self._strangers & self._engine.membership.expected(monotonic() - STRANGER_SECONDS))
+        return bool(self._strangers & self._engine.presence.expected(monotonic() - STRANGER_SECONDS))
 
     def _has_confirmed(self, peer: Peer) -> bool:
         if not peer.described or (peer, peer.incarnation) in self._confirmed:

@@ -56,7 +56,7 @@ def federation(node: Node, engine: Engine | None) -> FederationReport:
         untold=tuple(sorted(engine.membership.description.untold)),
         messages=engine.fabric.counters,
         failing=engine.failures.present(),
-        expelled=dict(engine.membership.expelled),
+        expelled=dict(engine.presence.expelled),
         security=engine.keyring.credentials.problem,
         contacts=tuple(map(_contact, engine.contacts.all())),
         crashes={**PROCESS.counts, **node._crashes.counts, **_failed_messages(engine)},

@@ -156,7 +156,7 @@ class Incoming(Outgoing):
             case Again(source=sid, number=number, after=after, since=since):
                 self._on_again(sid, number, after, since)
             case Bye(reason=reason):
-                self.registrar.said_bye(self, reason)
+                self.attendance.said_bye(self, reason)
             case _:
                 raise FrameError(f"expected a frame between nodes that know each other, found {type(message).__name__}")
 

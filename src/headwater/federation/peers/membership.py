@@ -30,19 +30,18 @@ if TYPE_CHECKING:
     from headwater.federation.control_events import ControlEvents
     from headwater.federation.fabric.fabric import Fabric
     from headwater.federation.peers.peer import Peer
-    from headwater.federation.peers.permissions import Permissions
     from headwater.federation.peers.table import Peers
 
 log = logging.getLogger("headwater.federation")
 VERSIONS_AHEAD = 1 << 32  # versions that a peer may be ahead
 
-MOST_APPEARED = 1024  # runs of nodes of which is remembered since when they are said to be there
 
-
-class Membership(Presence):
-    """Of one node. `on_advertised`, which is set after it was made, is told that a peer has said what it has."""
+class Membership:
+    """Of one node. Two are set after it was made: `on_advertised` is told that a peer has said what it has,
+    `sources_gone` that sources of this node are no more."""
 
     on_advertised: Callable[[Peer], None]
+    sources_gone: Callable[[list[Source]], None]
 
     def __init__(
         self,
@@ -51,11 +50,11 @@ class Membership(Presence):
         fabric: Fabric,
         dialogue: Dialogue,
         description: Description,
-        permissions: Permissions,
         control: ControlEvents,
-        make_peer: Callable[[str, int], Peer],
+        presence: Presence,
     ) -> None:
-        super().__init__(context, peers, fabric, dialogue, description, permissions, control, make_peer)
+        self._context, self._peers, self._fabric, self._dialogue = context, peers, fabric, dialogue
+        self.description, self._control, self._presence = description, control, presence
         self._refusals: set[str] = set()  # nodes that have refused this one
         self._telling = threading.Lock()  # one at a time
         self._calls = RollCalls(context.scheduler, fabric, self.roll_call)
@@ -107,7 +106,7 @@ class Membership(Presence):
                 return
             news = News(self._context.id, self._context.incarnation, self.description.version)
             self._fabric.tell(self._context.keyring.seal("news", pack(news)))
-        self.installer.sources_gone(gone)
+        self.sources_gone(gone)
 
     def look_at_wants(self) -> None:
         """What another node has is different now: channels that sinks here want may have become known by it, or are no
@@ -132,15 +131,10 @@ class Membership(Presence):
 
     def joined(self, node: str, incarnation: int) -> None:
         """Someone says so; only what is signed by it makes it a peer, or one that was started again."""
-        self._appeared.pop((node, incarnation), None)
-        self._appeared[node, incarnation] = monotonic()
-        while len(self._appeared) > MOST_APPEARED:
-            del self._appeared[next(iter(self._appeared))]
-        with self._peers.lock:
-            peer = self._peers.get(node)
+        peer = self._presence.appeared(node, incarnation)
         if peer is None or peer.state is None or incarnation != peer.incarnation:
             # As a rule it says so itself by then. If two have missed each other, one of them asks.
-            proven = self.proven(node, incarnation)
+            proven = self._presence.proven(node, incarnation)
             self.inquiries.want(node, incarnation, proven=proven, delay=0.1 if self._context.id < node else 0.5)
         elif incarnation == peer.incarnation:
             peer.present, peer.gone = True, None
@@ -148,13 +142,12 @@ class Membership(Presence):
             # What it has told meanwhile did not come here.
             self.inquiries.want(node, incarnation, peer.state.version, proven=True, anew=True)
             self._touch_all()
-            self._link_again(peer)
+            self._presence.link_again(peer)
             self._context.scheduler.changed()
 
     def look_around(self) -> None:
-        """Repeat roll calls while there is a reason to, and see who is still heard of."""
+        """Repeat roll calls while there is a reason to."""
         self._calls.look(monotonic())
-        super().look_around()
 
     # ── what others say of themselves ──
 
@@ -182,12 +175,12 @@ class Membership(Presence):
     def _speaks(self, opened: Opened, said: Card | State) -> Peer:
         """The peer that speaks of itself."""
         _check_speaker(opened, said)
-        return self.peer(said.node, said.incarnation)
+        return self._presence.peer(said.node, said.incarnation)
 
     def _take_key(self, peer: Peer, opened: Opened, said: Card | State) -> None:
         """This is its key, and what it can read; with the peer's lock."""
         exchange = said.exchange
-        self.expelled.pop(peer.id, None)
+        self._presence.expelled.pop(peer.id, None)
         if peer.exchange is not None and peer.exchange != exchange:
             raise SecurityError(f"{peer.id} has two keys for what is only for it", "key", peer.id)
         peer.exchange, peer.principal, peer.columns = exchange, opened.principal, said.columns
@@ -332,7 +325,7 @@ class Membership(Presence):
     def _met(self, peer: Peer) -> None:
         """What it has may concern sinks here."""
         self._compare_names(peer)
-        self._link_again(peer)
+        self._presence.link_again(peer)
         self._context.scheduler.later(0.0, lambda: self.on_advertised(peer))
         self.look_at_wants()
         self._context.scheduler.changed()
@@ -355,9 +348,9 @@ class Membership(Presence):
 
     def signed_by(self, opened: Opened) -> Peer:
         """The peer that has signed something; it is there."""
-        peer = self.peer(opened.sender, opened.incarnation)
+        peer = self._presence.peer(opened.sender, opened.incarnation)
         peer.principal = opened.principal
-        self.expelled.pop(peer.id, None)
+        self._presence.expelled.pop(peer.id, None)
         if peer.state is None:
             peer.present = True
             self.inquiries.want(opened.sender, opened.incarnation, proven=True, delay=0.1)

@@ -35,9 +35,10 @@ class Outgoing(PeerRecord):
 
     def __init__(self, parts: Parts, node: str, incarnation: int) -> None:
         super().__init__(node, incarnation)
-        assert parts.registrar is not None and parts.requests is not None
+        assert parts.registrar is not None and parts.attendance is not None and parts.requests is not None
         self._parts, self._context = parts, parts.context
-        self.registrar, self.requests, self.groups = parts.registrar, parts.requests, parts.groups
+        self.registrar, self.attendance = parts.registrar, parts.attendance
+        self.requests, self.groups = parts.requests, parts.groups
         self.network, self.scheduler = parts.context.network, parts.context.scheduler
         self.link: Link | None = None
         self.resumed = False  # the other end has said what it has: events may go

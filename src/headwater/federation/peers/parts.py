@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 class Registrar(Protocol):
     """Keeps who is there."""
 
-    def link_lost(self, peer: Any) -> None:
-        """A link to a peer has ended."""
-
     def version_said(self, peer: Any, version: int) -> None:
         """A peer says which version of its state is the latest."""
+
+
+class Attendance(Protocol):
+    """Sees to what follows when a peer is reached no more."""
+
+    def link_lost(self, peer: Any) -> None:
+        """A link to a peer has ended."""
 
     def said_bye(self, peer: Any, reason: str) -> None:
         """A peer leaves in an orderly way."""
@@ -78,7 +82,7 @@ class MulticastPort(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Parts:
-    """`registrar` and `requests` are set once they are made: before any peer is."""
+    """`registrar`, `attendance` and `requests` are set once they are made: before any peer is."""
 
     context: Context
     pulse: Pulse
@@ -86,7 +90,8 @@ class Parts:
     barriers: Barriers
     groups: MulticastPort | None
     registrar: Registrar | None = None
+    attendance: Attendance | None = None
     requests: Requests | None = None
 
 
-__all__ = ["GroupReceiver", "MulticastPort", "Parts", "Registrar", "Requests"]
+__all__ = ["Attendance", "GroupReceiver", "MulticastPort", "Parts", "Registrar", "Requests"]

@@ -88,7 +88,7 @@ class Peer(Incoming):
             self.trouble = reason
             self._let_go(link, reason)
         log.info("node %s: the link to %s has ended: %s", self._context.name, self.name, reason)
-        self.registrar.link_lost(self)
+        self.attendance.link_lost(self)
 
     def _let_go(self, link: Link, reason: str) -> None:
         self.sender.detach(link)

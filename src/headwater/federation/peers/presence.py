@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 ALIVE_SECONDS = 2.0  # in which a run of a node answers, if it is there, when another says to have come after it
 MOST_EXPELLED = 1024  # nodes that are remembered for having been expelled, or for having refused this one
+MOST_APPEARED = 1024  # runs of nodes of which is remembered since when they are said to be there
 MOST_SILENT = 1024  # runs that are remembered for not having answered
 
 
@@ -60,10 +61,11 @@ class Installs(Protocol):
 
 class Presence:
     """Of the other nodes, as one node sees them. What follows from who comes and goes is done by those who are set
-    after it was made: `links` and `installer`."""
+    after it was made: `links`, `installer`, and `look_at_wants`, as what another node has may be different then."""
 
     links: Linker
     installer: Installs
+    look_at_wants: Callable[[], None]
 
     def __init__(
         self,
@@ -78,14 +80,10 @@ class Presence:
     ) -> None:
         self._context, self._peers, self._fabric, self._dialogue = context, peers, fabric, dialogue
         self._permissions, self._control, self._make_peer = permissions, control, make_peer
-        self.description = description
+        self._description = description
         self.expelled: dict[str, str] = {}  # nodes with which this one has parted, and why
         self._silent: set[tuple[str, int]] = set()  # runs of nodes that are said to be there, and do not answer
         self._appeared: dict[tuple[str, int], float] = {}  # runs of nodes that are said to be there, and since when
-
-    def look_at_wants(self) -> None:
-        """What another node has is different now."""
-        raise NotImplementedError
 
     def peer(self, node: str, incarnation: int) -> Peer:
         """The peer of that id; one that was started again is the same peer, with nothing of what it was sending."""
@@ -168,7 +166,17 @@ class Presence:
         appeared = {who for who, at in list(self._appeared.items()) if at >= since}
         return {who for who in appeared - known if self._fabric.is_alive(*who)}
 
+    def appeared(self, node: str, incarnation: int) -> Peer | None:
+        """Someone says that this run of a node is there; who that is, if it is known."""
+        self._appeared.pop((node, incarnation), None)
+        self._appeared[node, incarnation] = monotonic()
+        while len(self._appeared) > MOST_APPEARED:
+            del self._appeared[next(iter(self._appeared))]
+        with self._peers.lock:
+            return self._peers.get(node)
+
     def left(self, node: str, incarnation: int) -> None:
+        """Someone says that this run of a node is there no more."""
         self._appeared.pop((node, incarnation), None)
         with self._peers.lock:
             peer = self._peers.get(node)
@@ -176,7 +184,7 @@ class Presence:
             return
         peer.present = False
         if peer.direct:
-            peer.say(wire.encode_ping(self.description.version))  # it may be only Zenoh that does not reach it
+            peer.say(wire.encode_ping(self._description.version))  # it may be only Zenoh that does not reach it
             heard = peer.heard
             self._context.scheduler.later(min(1.0, self._context.network.lease), lambda: self._still_there(peer, heard))
         else:
@@ -267,7 +275,7 @@ class Presence:
             self.expelled.pop(next(iter(self.expelled)))
         self.expelled[peer.id] = why
 
-    def _link_again(self, peer: Peer) -> None:
+    def link_again(self, peer: Peer) -> None:
         """It is back: what was kept for it, or is still wanted of it, needs a link."""
         if peer.link is None and self.links.wanted(peer):
             self.links.connect(peer)
@@ -288,4 +296,4 @@ class Presence:
                 if now - peer.heard > lease:
                     peer.link_down(link, f"nothing was heard for {lease:g} s")
                 elif now - peer.heard > lease / 3:
-                    peer.say(wire.encode_ping(self.description.version))
+                    peer.say(wire.encode_ping(self._description.version))
