@@ -23,6 +23,8 @@ from headwater.errors import ClosedError
 
 CLEAR = object()  # in the place of an event
 ROOM = 1024  # events in a stage's mailbox: while one thread offers, others must not publish without end
+# Takes a result, with the attachment and event that completed it, if one did; mailboxes that are to run go to the list.
+Put = Callable[[Any, Any, Any, list[Any]], None]
 
 
 class Operator(Protocol):
@@ -54,20 +56,16 @@ class Owner(Protocol):
         """Set a timer of the node's; ClosedError if it is closing."""
         ...
 
-    def _made(self, result: Any, attachment: Any, letter: Any, ready: list[Any]) -> None:
-        """A result, with the event that completed it, if one did; mailboxes that are to run go into `ready`."""
-        ...
-
     def _handler_failed(self, error: BaseException, event: Any) -> None: ...
 
 
 class OperatorStage:
-    """Runs an operator for its owner, to whose `_made` the results go."""
+    """Runs an operator for its owner; `put` takes the results."""
 
     mailbox: Any  # set by the owner
 
-    def __init__(self, owner: Owner, operator: Operator, single: type) -> None:
-        self._owner, self.operator = owner, operator
+    def __init__(self, owner: Owner, operator: Operator, single: type, put: Put) -> None:
+        self._owner, self.operator, self._put = owner, operator, put
         self._single, self._now = single, owner._now  # the class of what is one event, and no batch
         self.lock = threading.Lock()  # under which the operator runs, and nothing else of the user's
         self._results: deque[tuple[Any, Any, Any]] = deque()
@@ -136,7 +134,7 @@ class OperatorStage:
             ready: list[Any] = []
             try:
                 while self._results:
-                    self._owner._made(*self._results.popleft(), ready)
+                    self._put(*self._results.popleft(), ready)
             finally:
                 self._leaving.release()
             for mailbox in ready:
@@ -164,4 +162,4 @@ class OperatorStage:
             self._due = self._timer = None
 
 
-__all__ = ["ROOM", "Operator", "OperatorStage", "Owner"]
+__all__ = ["ROOM", "Operator", "OperatorStage", "Owner", "Put"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headwater.channel.correlation.operator_stage import ROOM, Operator, OperatorStage
+from headwater.channel.correlation.operator_stage import ROOM, Operator, OperatorStage, Put
 from headwater.channel.correlation.tree import Match, Tree
 from headwater.channel.options.config import Inline, Queue
 from headwater.channel.options.subscribe import Asked, Options
@@ -25,7 +25,8 @@ R = TypeVar("R", covariant=True)
 
 
 class Operated(Subscription[R]):
-    """A subscription whose events go through an operator: each part's interest runs at the sources of its channel."""
+    """A subscription whose events go through an operator, which hands what it makes to `put`: each part's interest runs
+    at the sources of its channel."""
 
     _calm = False
 
@@ -37,10 +38,12 @@ class Operated(Subscription[R]):
         options: Options,
         dispatcher: Dispatcher | None,
         operator: Operator,
+        *,
+        put: Put,
     ) -> None:
         super().__init__(node, name, asked, options, dispatcher)
         self._now, self._call_at = node.clock.now, node._timers.call_at
-        self._stage = stage = OperatorStage(self, operator, Letter)
+        self._stage = stage = OperatorStage(self, operator, Letter, put)
         stage.mailbox = Mailbox(
             f"{name}, its operator", Queue(limit=ROOM), order="arrival", full=node._full, pull=False,
             deliver=stage.offer,
@@ -59,9 +62,6 @@ class Operated(Subscription[R]):
         if attachment.epoch > 1:
             self._stage.clear(attachment)
 
-    def _made(self, result: Any, attachment: Any, letter: Any, ready: list[Any]) -> None:
-        raise NotImplementedError
-
     def cancel(self, *, drain: bool = False) -> None:
         super().cancel(drain=drain)
         self._stage.close()
@@ -72,9 +72,9 @@ class Derivation(Operated[Any]):
 
     def __init__(self, *args: Any) -> None:
         *rest, self._out = args
-        super().__init__(*rest)
+        super().__init__(*rest, put=self._publish)
 
-    def _made(self, result: Any, attachment: Any, letter: Any, ready: list[Any]) -> None:
+    def _publish(self, result: Any, attachment: Any, letter: Any, ready: list[Any]) -> None:
         try:
             self._out.publish(result)
         except HeadwaterError as error:
@@ -100,10 +100,10 @@ class Correlation(Operated[Match]):
         dispatcher: Dispatcher | None,
         tree: Tree,
     ) -> None:
-        super().__init__(node, name, asked, options, dispatcher, tree)
+        super().__init__(node, name, asked, options, dispatcher, tree, put=self._matched)
         self._tree = tree
 
-    def _made(self, result: Any, attachment: Any, letter: Any, ready: list[Any]) -> None:
+    def _matched(self, result: Any, attachment: Any, letter: Any, ready: list[Any]) -> None:
         priority, expiry = self._urgency(attachment, letter)
         self._put((attachment, letter.seen_as(result), 1, priority, expiry), ready)
 

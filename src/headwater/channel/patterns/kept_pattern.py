@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.patterns.keeping import Keeping, PatternProgress
+from headwater.channel.patterns.outlets import PublishedOnce
 from headwater.channel.patterns.stage import Errand
 from headwater.channel.patterns.subscription import NamedPattern
 from headwater.channel.patterns.watermark import NOWHERE
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.routing.letter import Letter
-from headwater.errors import ClosedError, HeadwaterError, StoreError
+from headwater.errors import ClosedError, StoreError
 
 if TYPE_CHECKING:
     from headwater.channel.patterns.operator import PatternOperator
@@ -42,12 +43,11 @@ class KeptPattern(NamedPattern):
 
     def __init__(self, *args: Any) -> None:
         *rest, self._keeping, operator, waits = args
-        super().__init__(*rest)
+        super().__init__(*rest, outlet=self._once)
         keeping: Keeping = self._keeping
         self._awaiting: Any = [] if waits else None  # what comes while it waits for a state that is handed over
         self._go_on(operator)
-        self._had = keeping.had(self.source)
-        self._unpublished: list[Any] = []  # matches that could not be, in their order
+        self._outlet.had = keeping.had(self.source)
         self._events_kept = operator.runner.counts.events  # when the state was written
         self._since_kept = 0  # events that came since
         self._timer: Any = None
@@ -82,7 +82,7 @@ class KeptPattern(NamedPattern):
             operator = self._keeping.operator(self.pattern, self._stage.operator.order, state)
             operator.positions = {**before, **operator.positions}
             self._go_on(operator)
-            self._had = self._keeping.had(self.source)
+            self._outlet.had = self._keeping.had(self.source)
             done.set()
 
         self._stage.do(Errand(run))
@@ -168,34 +168,20 @@ class KeptPattern(NamedPattern):
 
     # ── out ──
 
-    def _made(self, result: Any, ready: list[Any]) -> None:
-        if self._had:
-            identity = bytes(result.match.identity)
-            if identity in self._had:
-                self._had.discard(identity)
-                return
-        self._unpublished.append(result)
-        self._publish()
+    def _once(self, *_: Any) -> PublishedOnce:
+        self._outlet = PublishedOnce(self.source, self._handler_failed, self._unpublishable)
+        return self._outlet
 
-    def _publish(self) -> None:
-        """What was found, in its order; what cannot be logged now is tried again, and nothing is kept meanwhile."""
-        while self._unpublished:
-            try:
-                self.source.publish(self._unpublished[0])
-            except StoreError as error:
-                self._trouble = f"{type(error).__name__}: {error}"
-                log.error("pattern %r: a match cannot be published, it is tried again: %s", self.name, error)
-                self._later(RETRY_SECONDS)
-                return
-            except HeadwaterError as error:
-                self._handler_failed(error, self._unpublished[0])
-            self._unpublished.pop(0)
+    def _unpublishable(self, error: StoreError) -> None:
+        """What cannot be logged now is tried again, and nothing is kept meanwhile."""
+        self._trouble = f"{type(error).__name__}: {error}"
+        log.error("pattern %r: a match cannot be published, it is tried again: %s", self.name, error)
+        self._later(RETRY_SECONDS)
 
     # ── what is kept ──
 
     def _settled(self) -> None:
-        if self._unpublished:
-            self._publish()
+        self._outlet.publish()
         self._since_kept = self._stage.operator.runner.counts.events - self._events_kept
         if self._reached is not None:
             reached, self._reached = self._reached, None
@@ -229,11 +215,11 @@ class KeptPattern(NamedPattern):
             self.keep()
 
     def _write(self, reached: dict[str, int]) -> None:
-        if self._unpublished:  # they would not be found again
+        if self._outlet.waiting:  # they would not be found again
             return
         operator = self._stage.operator
         try:
-            points = self._keeping.keep(operator, reached, self.source.seq, self._had)
+            points = self._keeping.keep(operator, reached, self.source.seq, self._outlet.had)
             others = self._keeping.of_others(points)
             if others and self.node.state is not None:
                 self.node.state.commit_all(self.name, {key: seq for key, seq in others.items() if seq})

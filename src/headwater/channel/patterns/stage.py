@@ -14,6 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.patterns.operator import PatternOperator
+from headwater.channel.patterns.outlets import Outlet
 from headwater.channel.patterns.watermark import Look, Watermark
 from headwater.channel.queues.mailbox import Mailbox, dispatch_all
 from headwater.channel.routing.letter import Letter
@@ -35,10 +36,6 @@ class Owner(Protocol):
 
     @property
     def node(self) -> NodeContract: ...
-    def _made(self, result: Any, ready: list[Any]) -> None:
-        """A result; mailboxes that are to run go into `ready`."""
-        ...
-
     def _settled(self) -> None:
         """All that waited was offered, and what was found is handed on."""
         ...
@@ -87,13 +84,13 @@ class StageMailbox(Mailbox):
 
 
 class PatternStage:
-    """Runs a pattern's operator for its owner, to whose `_made` the results go."""
+    """Runs a pattern's operator for its owner; results go to the outlet."""
 
     mailbox: Mailbox  # set by the owner
     arrivals: Arrivals | None = None
 
-    def __init__(self, owner: Owner, operator: PatternOperator, watermark: Watermark) -> None:
-        self._owner, self.operator, self.watermark = owner, operator, watermark
+    def __init__(self, owner: Owner, operator: PatternOperator, watermark: Watermark, outlet: Outlet) -> None:
+        self._owner, self.operator, self.watermark, self.outlet = owner, operator, watermark, outlet
         self._node = owner.node
         self._timer: Any = None
         self._due = inf  # when it goes off
@@ -206,7 +203,7 @@ class PatternStage:
         ready: list[Any] = []
         try:
             for result in self.operator.advance(look.sure, self._forced(look)):
-                self._owner._made(result, ready)
+                self.outlet.put(result, ready)
         except HeadwaterError as error:
             self._owner._handler_failed(error, None)
         self._arm(look)

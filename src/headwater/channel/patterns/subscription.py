@@ -12,24 +12,19 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import count
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headwater.channel.channel import Channel
 from headwater.channel.dispatch.thread_call import in_thread, nothing
 from headwater.channel.options.config import Inline, Queue
 from headwater.channel.options.subscribe import Asked, Options
 from headwater.channel.patterns.definition import with_params
 from headwater.channel.patterns.operator import PatternOperator, PatternOrder
+from headwater.channel.patterns.outlets import Delivered, Outlet, Published
 from headwater.channel.patterns.report import PatternReport, pattern_report
 from headwater.channel.patterns.stage import ROOM, Errand, PatternStage, StageMailbox
 from headwater.channel.patterns.watermark import Watermark
-from headwater.channel.queues.forms import Form
-from headwater.channel.registration import expression_of
-from headwater.channel.reports.tally import Fates
 from headwater.channel.routing.attachment import Attachment
-from headwater.channel.routing.letter import About, Chunk, Letter
+from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Ready
 from headwater.channel.subscription import Subscription
 from headwater.errors import HeadwaterError, ParameterError
@@ -45,6 +40,8 @@ if TYPE_CHECKING:
     from headwater.types import EventType
 
 R = TypeVar("R", covariant=True)
+# Makes the outlet of a subscription, given the type of results and what was asked for them.
+Outlets = Callable[[Subscription[Any], "EventType", Options], Outlet]
 HAND_OVER_SECONDS = 10.0  # for which a pattern's state is waited for, when it is to go on elsewhere
 
 
@@ -52,7 +49,8 @@ class Matching(Subscription[R], Generic[R]):
     """A subscription to the channels of a pattern, each with what an event must be to matter to it; the rest never
     leaves its source. Where less can be asked for than that, `_stage.arrivals` sees to it; who else changes what
     channels are asked with holds `_asking`, and says by which `pattern` first. `narrow` says what is asked of a
-    channel, given what the pattern wants of it, where its owner lets less through."""
+    channel, given what the pattern wants of it, where its owner lets less through. `outlet` makes what its results go
+    to."""
 
     _calm = False
     _narrows = True  # whether events may be asked for by what others have bound
@@ -67,6 +65,8 @@ class Matching(Subscription[R], Generic[R]):
         dispatcher: Dispatcher | None,
         pattern: Pattern,
         order: PatternOrder,
+        *,
+        outlet: Outlets,
     ) -> None:
         super().__init__(node, name, asked, options, dispatcher)
         # What is said of results is not to be asked of the events that they are made of.
@@ -78,7 +78,7 @@ class Matching(Subscription[R], Generic[R]):
         own_time = [channel.name for channel in pattern.model.channels if channel.time is not None]
         operator = PatternOperator(pattern, order)
         watermark = Watermark(self, lambda: self._stage.operator.runner, own_time if order == "time" else ())
-        self._stage = stage = PatternStage(self, operator, watermark)
+        self._stage = stage = PatternStage(self, operator, watermark, outlet(self, pattern.output, options))
         stage.mailbox = StageMailbox(
             f"{name}, its pattern", Queue(limit=ROOM), order="arrival", full=node._full, pull=False,
             deliver=stage.offer, stage=stage,
@@ -115,9 +115,6 @@ class Matching(Subscription[R], Generic[R]):
         return {} if arrivals is None else arrivals.report()
 
     # ── out ──
-
-    def _made(self, result: Any, ready: list[Any]) -> None:
-        raise NotImplementedError
 
     def _settled(self) -> None:
         """All that waited was offered, and what was found is handed on."""
@@ -186,68 +183,22 @@ class Matching(Subscription[R], Generic[R]):
         return pattern_report(super().report(), self.pattern, self._stage)
 
 
-class _ResultSource:
-    """Whom results are from that nobody has published."""
-
-    local, place, promise, position_key, rereads, live = True, None, None, None, False, 0
-
-    def __init__(self, name: str, node: str) -> None:
-        self.id = self.name = self.key = name
-        self.node, self.number, self._fates = node, 0, Fates()
-
-    def fates(self, channel: object) -> Fates:
-        return self._fates
-
-
-class _Results:
-    """Where results wait that nobody has published, in the place of an attachment."""
-
-    def __init__(self, subscription: Watch[Any], channel: Channel[Any], type: EventType, options: Options) -> None:
-        self.subscription, self.channel, self.form, self.part = subscription, channel, Form(type, type), 0
-        self.cls, self.by_event, self.epoch = None, False, 1
-        self.priority = expression_of(options.priority, type, "priority")
-        self.lifetime = expression_of(options.lifetime, type, "lifetime")
-
-    def about(self, letter: Letter) -> About:
-        return About(letter, self.channel.name, self.subscription.epoch, self.subscription.name)
-
-
 class Watch(Matching[R]):
     """Delivers the results of a pattern, as any subscription delivers events."""
 
     def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        options, pattern = args[3], self.pattern
-        channel: Channel[Any] = Channel(self.node, self.name, pattern.output)
-        self._results = _Results(self, channel, pattern.output, options)
-        self._from = _ResultSource(self.name, self.node.name)
-        self._numbers = count(1)
-
-    def _made(self, result: Any, ready: list[Any]) -> None:
-        record = b""
-        if self._results.priority is not None or self._results.lifetime is not None:
-            record = self.pattern.output.encode(result)
-        letter = Letter(result, record, self._from, next(self._numbers), self.node._stamp(), perf_counter_ns(), 0)  # type: ignore[arg-type]
-        priority, expiry = self._urgency(self._results, letter)  # type: ignore[arg-type]
-        letter.record = None  # it is as its sink is to see it
-        self._put((self._results, letter, 1, priority, expiry), ready)  # type: ignore[arg-type]
+        super().__init__(*args, outlet=Delivered)
 
 
 class NamedPattern(Matching[Any]):
     """A pattern whose results are published at a source of a channel."""
 
-    def __init__(self, *args: Any) -> None:
-        *rest, self.source = args
-        super().__init__(*rest)
-        self.source.come_to = self._come_to
-
     source: Source[Any]
 
-    def _made(self, result: Any, ready: list[Any]) -> None:
-        try:
-            self.source.publish(result)
-        except HeadwaterError as error:
-            self._handler_failed(error, result)
+    def __init__(self, *args: Any, outlet: Outlets | None = None) -> None:
+        *rest, self.source = args
+        super().__init__(*rest, outlet=outlet or (lambda *_: Published(self.source, self._handler_failed)))
+        self.source.come_to = self._come_to
 
     def _come_to(self) -> int | None:
         """None of its later matches is earlier: for patterns of matches, which ask when they want to go on. Where one
