@@ -13,7 +13,7 @@ import pyarrow as pa
 from headwater.errors import MissingExtra
 from headwater.patterns.model import Limits
 from headwater.patterns.pattern import Pattern
-from headwater.patterns.run.reading import results_of
+from headwater.patterns.run.result_batches import ResultBatches
 from headwater.patterns.run.results import Results
 from headwater.patterns.run.runner import Runner
 from headwater_studies.flink import timing
@@ -101,6 +101,7 @@ def _recorded(count: int) -> Iterator[Part]:
 def _run(pattern: Pattern, channel: str, parts: list[Part], *, results: bool) -> list[dict[str, Any]]:
     """All matches, as results if these are wanted."""
     runner = Runner(pattern.model)
+    batches = ResultBatches(Results(pattern.model), runner.channels)
     made: list[dict[str, Any]] = []
     matches = 0
     for batch, meta in parts:
@@ -108,14 +109,14 @@ def _run(pattern: Pattern, channel: str, parts: list[Part], *, results: bool) ->
         found = runner.matches()
         matches += len(found)
         if results:
-            made += _results(pattern, runner, found)
+            made += _results(pattern, batches, found)
     runner.finish()
     found = runner.matches()
-    return made + _results(pattern, runner, found) if results else [{"matches": matches + len(found)}]
+    return made + _results(pattern, batches, found) if results else [{"matches": matches + len(found)}]
 
 
-def _results(pattern: Pattern, runner: Runner, found: list[Any]) -> list[dict[str, Any]]:
-    return results_of(Results(pattern.model), runner.channels, found)
+def _results(pattern: Pattern, batches: ResultBatches, found: list[Any]) -> list[dict[str, Any]]:
+    return [raw for batch in batches.of(found) for raw in pattern.model.output.arrow_to_raw(batch)]
 
 
 def _best(work: Callable[[], Any]) -> tuple[float, Any]:

@@ -166,16 +166,11 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("check",),
     ),
     "patterns.run": (
-        (
-            "events",
-            "letters",
-            "record_reading",
-        ),
-        ("identity",),
+        ("events", "folds", "letters", "record_reading"),
+        ("identity", "reading"),
         ("matches",),
-        ("runner",),
-        ("results",),
-        ("reading",),
+        ("results", "runner"),
+        ("result_batches",),
     ),
     "patterns.engine": (
         (

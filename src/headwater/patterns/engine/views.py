@@ -59,7 +59,7 @@ def aggregate(kind: str, type: Type, values: list[Any]) -> Any:
         case "sum":
             return _sum(promote(type), values)
         case "mean":
-            return sum(map(float, values), 0.0) / len(values) if values else None
+            return _sum(F64, list(map(float, values))) / len(values) if values else None
     best = values[0] if values else None
     for value in values[1:]:
         if best != best or value != value:

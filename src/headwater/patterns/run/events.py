@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise, repeat
 from typing import Any
 
 import msgspec
@@ -12,8 +13,10 @@ import msgspec
 from headwater.interest import RECORDS
 from headwater.late import np, pa
 from headwater.patterns import model
+from headwater.types.event_type import EventType
 
 BLOCK = 4_096  # events that came one by one
+Types = Mapping[str, EventType]  # by channel
 LAZY = 2  # a block is made smaller when fewer than one in so many of its events are held
 
 
@@ -53,21 +56,35 @@ class _Block:
     def many(self, numbers: tuple[int, ...]) -> list[Event]:
         return [self[number] for number in numbers]
 
-    def kept(self, held: list[int]) -> _Block:
-        return _Block(held, [self[number] for number in held])
+    def rows(self, numbers: Any, types: Types, fields: list[str]) -> Any:
+        """Some fields of some events, as a RecordBatch."""
+        events = [self[number] for number in numbers.tolist()]
+        parts = [(types[channel], list(some)) for channel, some in groupby(events, lambda event: event.channel)]
+        return pa.concat_batches(
+            [type.to_arrow([_raw(type, event.data) for event in some]).select(fields) for type, some in parts]
+        )
+
+    def about(self, numbers: Any) -> list[tuple[str, str, int, int]]:
+        """Of some events: channel, id of the source, number and time."""
+        events = [self[number] for number in numbers.tolist()]
+        return [(*event.origin, event.time) for event in events]
+
+    def kept(self, held: Any) -> _Block:
+        numbers = held.tolist()
+        return _Block(numbers, [self[number] for number in numbers])
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Rows of a RecordBatch; `numbers` are theirs. Source and node are those of all rows, or by row."""
+    """Rows of a RecordBatch; `numbers` are theirs. Source and node are those of all rows, or an Arrow array by row."""
 
     numbers: Any
     channel: str
     batch: Any
-    source: str | list[str]
+    source: Any
     seqs: Any
     times: Any
-    node: str | list[str | None] | None
+    node: Any
     published: Any
 
     def __getitem__(self, number: int) -> Event:
@@ -78,25 +95,44 @@ class _Batch:
         seqs, times, rows = self.seqs[at].tolist(), self.times[at].tolist(), at.tolist()
         published = [None] * len(rows) if self.published is None else self.published[at].tolist()
         channel, batch = self.channel, self.batch
-        sources, nodes = _at(self.source, rows), _at(self.node, rows)
+        sources, nodes = _at(self.source, at), _at(self.node, at)
         return [
             Event(channel, source, seq, time, (batch, row), node, when)
             for source, seq, time, row, node, when in zip(sources, seqs, times, rows, nodes, published, strict=True)
         ]
 
-    def kept(self, held: list[int]) -> _Batch:
+    def rows(self, numbers: Any, types: Types, fields: list[str]) -> Any:
+        """Some fields of some rows."""
+        at = pa.array(np.searchsorted(self.numbers, numbers))
+        return types[self.channel].conform(self.batch).select(fields).take(at)
+
+    def about(self, numbers: Any) -> list[tuple[str, str, int, int]]:
+        """Of some rows: channel, id of the source, number and time."""
+        at = np.searchsorted(self.numbers, numbers)
+        sources, nodes = _at(self.source, at), _at(self.node, at)
+        ids = sources if self.node is None else list(map(source_id, sources, nodes))
+        return list(zip(repeat(self.channel), ids, self.seqs[at].tolist(), self.times[at].tolist()))
+
+    def kept(self, held: Any) -> _Batch:
         """A copy of some rows: a slice would hold all the others."""
-        at = np.searchsorted(self.numbers, np.array(held, np.int64))
+        at = np.searchsorted(self.numbers, held)
         published = None if self.published is None else self.published[at]
-        rows = self.batch.take(pa.array(at))
-        source = _at(self.source, at.tolist()) if isinstance(self.source, list) else self.source
-        node = _at(self.node, at.tolist()) if isinstance(self.node, list) else self.node
+        which = pa.array(at)
+        source = self.source if _of_all(self.source) else self.source.take(which)
+        node = self.node if _of_all(self.node) else self.node.take(which)
+        rows = self.batch.take(which)
         return _Batch(self.numbers[at], self.channel, rows, source, self.seqs[at], self.times[at], node, published)
 
 
-def _at(value: Any, rows: list[int]) -> list[Any]:
+def _of_all(value: Any) -> bool:
+    """Whether all rows have it."""
+    return value is None or isinstance(value, str)
+
+
+def _at(value: Any, rows: Any) -> list[Any]:
     """Of some rows: what all have, or what each has."""
-    return [value[row] for row in rows] if isinstance(value, list) else [value] * len(rows)
+    found: list[Any] = [value] * len(rows) if _of_all(value) else value.take(pa.array(rows)).to_pylist()
+    return found
 
 
 class Events:
@@ -125,13 +161,13 @@ class Events:
         self,
         channel: str,
         batch: Any,
-        source: str | list[str],
+        source: Any,
         seqs: Any,
         times: Any,
-        node: str | list[str | None] | None,
+        node: Any,
         published: Any,
     ) -> int:
-        """The number of the first row."""
+        """The number of the first row. Source and node are those of all rows, or an Arrow array by row."""
         first = self.count
         if len(seqs):
             numbers = np.arange(first, first + len(seqs))
@@ -159,22 +195,47 @@ class Events:
             start = end
         return found
 
+    def rows(self, numbers: Any, types: Types, fields: list[str]) -> Any:
+        """Some fields that these events have, as a RecordBatch in the order of these numbers; `types` by channel."""
+        spread = list(self._spread(numbers))
+        if not spread:
+            return next(iter(types.values())).to_arrow([]).select(fields)
+        found = pa.concat_batches([block.rows(numbers[at], types, fields) for block, at in spread])
+        if len(spread) == 1:
+            return found
+        return found.take(pa.array(np.argsort(np.concatenate([at for _, at in spread]), kind="stable")))
+
+    def about(self, numbers: Any) -> list[tuple[str, str, int, int]]:
+        """Of events by their numbers: channel, id of the source, number and time."""
+        found: list[Any] = [None] * len(numbers)
+        for block, at in self._spread(numbers):
+            for place, each in zip(at.tolist(), block.about(numbers[at]), strict=True):
+                found[place] = each
+        return found
+
+    def _spread(self, numbers: Any) -> Iterator[tuple[_Block | _Batch, Any]]:
+        """The blocks that hold these, each with the places of its own among them."""
+        if not len(numbers):
+            return
+        blocks = np.searchsorted(np.array(self._firsts, np.int64), numbers, side="right") - 1
+        order = np.argsort(blocks, kind="stable")
+        for at in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1):
+            yield self._blocks[int(blocks[at[0]])], at
+
     def frozen(self) -> Events:
         """Those that are there now, for whoever has to find them later."""
         made = Events()
         made.count, made._blocks, made._firsts = self.count, list(self._blocks), list(self._firsts)
         return made
 
-    def keep(self, live: list[int]) -> None:
-        """Let go of all but these, which rise."""
+    def keep(self, live: Any) -> None:
+        """Let go of all but these, an array of numbers that rise."""
         blocks: list[_Block | _Batch] = []
-        start = 0
-        for at, block in enumerate(self._blocks):
-            end = self._firsts[at + 1] if at + 1 < len(self._blocks) else self.count
-            stop = bisect_right(live, end - 1, lo=start)
-            held, start = live[start:stop], stop
-            if held:
-                blocks.append(block if len(held) * LAZY > len(block.numbers) else block.kept(held))
+        ends = np.searchsorted(live, np.array([*self._firsts[1:], self.count], np.int64)).tolist()
+        for block, start, end in zip(self._blocks, [0, *ends], ends, strict=False):
+            if start < end:
+                few = (end - start) * LAZY <= len(block.numbers)
+                blocks.append(block.kept(live[start:end]) if few else block)
         self._blocks = blocks
         self._firsts = [int(block.numbers[0]) for block in blocks]
         self.size = sum(len(block.numbers) for block in blocks)
@@ -218,12 +279,14 @@ def raw_of(channel: model.Channel, event: Event) -> dict[str, Any]:
 
 def fields_of(channel: model.Channel, data: Any) -> dict[str, Any]:
     """The fields of an event in raw form, from whichever form its data have."""
+    return _raw(channel.type, data)
+
+
+def _raw(type: EventType, data: Any) -> dict[str, Any]:
     if isinstance(data, tuple):
         batch, at = data
-        return channel.type.arrow_to_raw(batch.slice(at, 1))[0]
-    if isinstance(data, RECORDS):
-        return channel.type.decode_raw(data)
-    return channel.type.to_raw(data)
+        return type.arrow_to_raw(batch.slice(at, 1))[0]
+    return type.decode_raw(data) if isinstance(data, RECORDS) else type.to_raw(data)
 
 
 __all__ = ["Event", "Events", "fields_of", "raw_of", "record_of"]

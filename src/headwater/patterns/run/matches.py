@@ -13,12 +13,12 @@ from headwater.patterns.run.identity import identity_of
 class Match:
     """`events` are labels with their events, from the first to the last; `time` is that of the last event, or the
     `deadline` until which something was absent; `key` is that of the partition. Events and identity are made when they
-    are asked for: of most matches somebody wants little."""
+    are asked for: of most matches somebody wants little. `found` and `held` are for those who read many at once."""
 
-    __slots__ = ("_events", "_found", "_held", "_identity", "_pattern", "deadline", "key")
+    __slots__ = ("_events", "_identity", "_pattern", "deadline", "found", "held", "key")
 
     def __init__(self, pattern: model.Pattern, found: Found, held: Events) -> None:
-        self._pattern, self._found, self._held = pattern, found, held
+        self._pattern, self.found, self.held = pattern, found, held
         self.deadline, self.key = found.deadline, found.key
         self._events: tuple[tuple[str, Event], ...] | None = None
         self._identity: bytes | None = None
@@ -26,14 +26,14 @@ class Match:
     @property
     def events(self) -> tuple[tuple[str, Event], ...]:
         if self._events is None:
-            elements, found = self._pattern.elements, self._found
+            elements, found = self._pattern.elements, self.found
             names = (elements[label].name for label in found.labels)
-            self._events = tuple(zip(names, self._held.many(found.events), strict=True))
+            self._events = tuple(zip(names, self.held.many(found.events), strict=True))
         return self._events
 
     @property
     def time(self) -> int:
-        return self._held[self._found.events[-1]].time if self.deadline is None else self.deadline
+        return self.held[self.found.events[-1]].time if self.deadline is None else self.deadline
 
     @property
     def identity(self) -> bytes:

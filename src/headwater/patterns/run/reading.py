@@ -8,8 +8,6 @@ from typing import Any
 from headwater.late import pa
 from headwater.patterns import model
 from headwater.patterns.run.events import Event, raw_of
-from headwater.patterns.run.results import Results
-from headwater.patterns.run.runner import Match
 
 Origin = tuple[str, str, int]
 
@@ -34,11 +32,4 @@ def read_together(channels: Mapping[str, model.Channel], events: Iterable[Event]
     return found
 
 
-def results_of(results: Results, channels: Mapping[str, model.Channel], found: Iterable[Match]) -> list[dict[str, Any]]:
-    """The results of matches, in raw form."""
-    matches = list(found)
-    read = read_together(channels, (event for match in matches for event in results.asked(match)))
-    return [results.raw(match, lambda event: read[event.origin]) for match in matches]
-
-
-__all__ = ["read_together", "results_of"]
+__all__ = ["read_together"]

@@ -13,7 +13,8 @@ from headwater.patterns.engine.views import Views
 from headwater.patterns.result import MATCH
 from headwater.patterns.run.events import Event
 from headwater.patterns.run.identity import identity_of
-from headwater.patterns.run.runner import Match
+from headwater.patterns.run.matches import Match
+from headwater.types.model import Type
 
 Raw = dict[str, Any]
 _NOTHING: Raw = {}  # of an event that nobody asks for
@@ -31,6 +32,11 @@ class Results:
         self._places = {element.name: at for at, element in enumerate(pattern.elements)}
         measures = pattern.measures
         self._views = None if measures is None else Views(pattern, measures.interest.type.record, measures.views)
+
+    @property
+    def views(self) -> list[tuple[model.View, frozenset[int], tuple[str, ...], dict[str, Type]]]:
+        """What measures read: each view, of which elements, and of these which fields, with their types."""
+        return [] if self._views is None else self._views.members
 
     def asked(self, match: Match) -> list[Event]:
         """The events whose fields the result reads."""

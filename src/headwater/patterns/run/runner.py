@@ -334,14 +334,13 @@ class Runner:
             at = np.flatnonzero(used if self._all_rows else used & (judged.letters != 0))
             self.counts.rows += len(at)
             kept = batch if len(at) == count else batch.take(_indices(at))
-            sources = meta["source"].take(_indices(at)).to_pylist()
-            nodes = [None] * len(at) if meta.get("node") is None else meta["node"].take(_indices(at)).to_pylist()
+            sources, nodes = (_taken(meta.get(name), at, count) for name in ("source", "node"))
             seqs, times = _column(meta["seq"], count)[at], judged.times[at]
             published = None if meta.get("time") is None else _column(meta["time"], count)[at]
             first = self.events.add_batch(channel, kept, sources, seqs, times, nodes, published)
             if self._remembers:
-                known = [None] * len(at) if published is None else published.tolist()
-                metas = {"source": sources, "node": nodes, "seq": seqs.tolist(), "time": known}
+                columns = {"source": sources, "node": nodes, "seq": seqs, "time": published}
+                metas = {name: _listed(column, len(at)) for name, column in columns.items()}
                 values.append(self.engine.registers.rows(it.channel.type.record, it.channel.type.conform(kept), metas))
             part = np.empty((len(at), 4), np.int64)
             part[:, 0], part[:, 1], part[:, 3] = -1, judged.letters[at], times
@@ -563,12 +562,12 @@ class Runner:
             self._let_go()
             self._sweep = max(HELD, 2 * self.events.size)
 
-    def _let_go(self) -> list[int]:
+    def _let_go(self) -> Any:
         """Of events that nothing holds; what is left."""
         self.engine.compact()
         held = {number for found in self._found for number in found.events}
         held.update(it.number for it in self._waiting)
-        live: list[int] = np.union1d(self.engine.live_events(), np.array(sorted(held), np.int64)).tolist()
+        live = np.union1d(self.engine.live_events(), np.array(sorted(held), np.int64)).astype(np.int64)
         self.events.keep(live)
         if self.engine.crowded:
             keys = [self.engine.keys.values_of(it.words) for it in self._waiting]
@@ -590,6 +589,11 @@ class Runner:
         return found
 
     # ── what was found ──
+
+    @property
+    def found(self) -> int:
+        """How many matches were found since they were last asked for."""
+        return len(self._found)
 
     def matches(self) -> list[Match]:
         """Those found since this was last asked."""
@@ -616,7 +620,7 @@ class Runner:
         state = [
             self.engine.name,
             self.engine.dump(),
-            self.events.dump(live, self.channels),
+            self.events.dump(live.tolist(), self.channels),
             self._promises,
             list(self._released),
             waiting,
@@ -686,6 +690,17 @@ def _column(values: Any, count: int) -> Any:
         values = values.cast("int64").to_numpy(zero_copy_only=False)
     found = np.asarray(values)
     return found.astype(np.int64)
+
+
+def _taken(column: Any, at: Any, count: int) -> Any:
+    """Of some rows of an Arrow array; nothing where none has a value."""
+    if column is None or column.null_count == count:
+        return None
+    return column if len(at) == count else column.take(_indices(at))
+
+
+def _listed(column: Any, count: int) -> list[Any]:
+    return [None] * count if column is None else column.tolist()
 
 
 def _indices(at: Any) -> Any:

@@ -16,6 +16,7 @@ import msgspec
 from headwater.decoders import msgpack_decoder
 from headwater.errors import ExecutionError
 from headwater.late import np, pa, pc
+from headwater.patterns.run.result_batches import ResultBatches
 from headwater.patterns.run.results import Results
 from headwater.patterns.run.runner import Runner
 from headwater.spark.patterns import runs
@@ -48,7 +49,7 @@ class _Kept:
     """One runner of a worker: it takes the place of each group in turn. `empty` is that of a group's beginning."""
 
     runner: Runner
-    results: Results
+    results: ResultBatches
     empty: bytes
 
 
@@ -56,7 +57,8 @@ class _Kept:
 def _kept(package: bytes, fingerprint: bytes, identified: bool) -> _Kept:
     pattern = runs.unpack(package)
     runner = Runner(pattern)
-    return _Kept(runner, Results(pattern, fingerprint, identified=identified), runner.snapshot({}))
+    results = ResultBatches(Results(pattern, fingerprint, identified=identified), runner.channels)
+    return _Kept(runner, results, runner.snapshot({}))
 
 
 class Group:

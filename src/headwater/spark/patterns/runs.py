@@ -6,7 +6,7 @@ would have to, the task fails and says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,8 +15,8 @@ from headwater.decoders import msgpack_decoder
 from headwater.errors import ExecutionError
 from headwater.late import np, pa
 from headwater.patterns import model, serial
-from headwater.patterns.run.events import Event
 from headwater.patterns.run.identity import identity
+from headwater.patterns.run.result_batches import ResultBatches
 from headwater.patterns.run.results import Results
 from headwater.patterns.run.runner import Runner
 from headwater.spark.schema import from_spark_arrow, to_spark_arrow
@@ -24,8 +24,8 @@ from headwater.spark.schema import from_spark_arrow, to_spark_arrow
 # Columns of the rows that come: which channel, what the service knew, and for each channel the event, if it is of that.
 CHANNEL, SOURCE, SEQ, PUBLISHED, NODE, EVENT = "_c", "_s", "_n", "_p", "_d", "_e"
 RANK = "_o"  # of the channel, among those of events of one source, number and time
-AT_ONCE = 4_096  # matches in a batch that goes back
 
+AT_ONCE = 1_024  # matches: results of many are made together
 # A history is matched exactly or not at all, so these are as large as a worker may be.
 LIMITS = model.Limits(
     partitions=50_000_000, runs_per_partition=50_000_000, runs=50_000_000, memory=4 << 30, worst=4_000_000_000
@@ -67,10 +67,11 @@ def matches(package: bytes, batches: Iterable[Any], fingerprint: bytes, *, ident
     """The matches of one task: batches of results, which say who they are if that is wanted."""
     pattern = unpack(package)
     runner = Runner(pattern)
-    results = Results(pattern, fingerprint, identified=identified)
+    results = ResultBatches(Results(pattern, fingerprint, identified=identified), runner.channels)
     for batch in batches:
         runner.ordered(parts(pattern, batch))
-        yield from batches_of(runner, results)
+        if runner.found >= AT_ONCE:
+            yield from batches_of(runner, results)
     runner.finish()
     yield from batches_of(runner, results)
     check_whole(runner)
@@ -105,39 +106,10 @@ def parts(pattern: model.Pattern, batch: Any) -> Iterator[tuple[str, Any, Mappin
         yield channel.name, events, meta, at
 
 
-def batches_of(runner: Runner, results: Results) -> Iterator[Any]:
-    """What a runner has found, as batches of results. Events are read together, and only those that are asked for: a
-    match may have many more."""
-    found = runner.matches()
-    output = results.pattern.output
-    for start in range(0, len(found), AT_ONCE):
-        some = found[start : start + AT_ONCE]
-        fields = _read(runner, [event for match in some for event in results.asked(match)])
-        events = [output.from_raw(results.raw(match, fields)) for match in some]
-        yield to_spark_arrow(output.to_arrow(events), output.record)
-
-
-Origin = tuple[str, str, int]
-
-
-def _read(runner: Runner, events: list[Event]) -> Callable[[Event], dict[str, Any]]:
-    """The fields of these events, those of one batch read together."""
-    rows: dict[int, dict[int, Event]] = {}
-    batches: dict[int, Any] = {}
-    found: dict[Origin, dict[str, Any]] = {}
-    for event in events:
-        if not isinstance(event.data, tuple):  # it was in a snapshot
-            found[event.origin] = runner.raw(event)
-            continue
-        batch, row = event.data
-        batches[id(batch)] = batch
-        rows.setdefault(id(batch), {})[row] = event
-    for which, wanted in rows.items():
-        some = list(wanted.values())
-        taken = batches[which].take(pa.array(list(wanted)))
-        raw = runner.channels[some[0].channel].type.arrow_to_raw(taken)
-        found.update(zip((event.origin for event in some), raw, strict=True))
-    return lambda event: found[event.origin]
+def batches_of(runner: Runner, results: ResultBatches) -> Iterator[Any]:
+    """What a runner has found, as batches of results."""
+    for batch in results.of(runner.matches()):
+        yield to_spark_arrow(batch, results.output.record)
 
 
 def identities(fingerprint: bytes, channel: str, rows: Any) -> Any:

@@ -21,7 +21,7 @@ from headwater.patterns.crossing.atoms import source_interest
 from headwater.patterns.crossing.bindings import bindings
 from headwater.patterns.pattern import Pattern
 from headwater.patterns.run.letters import Letters
-from headwater.patterns.run.reading import results_of
+from headwater.patterns.run.result_batches import ResultBatches
 from headwater.patterns.run.results import Results
 from headwater.patterns.run.runner import Runner
 from headwater.spark.backtest.backtest import backtest, bucket_width
@@ -175,7 +175,8 @@ def _crossing(spark: Any, readers: dict[str, ChannelReader], each: WantedPattern
 
 def _local(log: Any, readers: dict[str, ChannelReader], each: WantedPattern, width: int | None, show: bool) -> _Found:
     pattern = each.pattern.model
-    runner, results = Runner(pattern), Results(pattern)
+    runner = Runner(pattern)
+    results = ResultBatches(Results(pattern), runner.channels)
     found = _Found(how=f"{type(runner.engine).__name__.removesuffix('Engine').lower()} runs, in this process")
     asked = bindings(pattern)
     bound = None if asked is None else Bound(asked)
@@ -209,9 +210,10 @@ def _history(log: Any, pattern: model.Pattern, found: _Found, progress: Any) -> 
     )
 
 
-def _collect(found: _Found, pattern: Pattern, results: Results, runner: Runner, width: int | None) -> None:
+def _collect(found: _Found, pattern: Pattern, results: ResultBatches, runner: Runner, width: int | None) -> None:
     matches = runner.matches()
-    for match, raw in zip(matches, results_of(results, runner.channels, matches), strict=True):
+    made = (raw for batch in results.of(matches) for raw in pattern.output.arrow_to_raw(batch))
+    for match, raw in zip(matches, made, strict=True):
         found.add(match.time, 1, width)
         found.size += len(pattern.output.encode(raw))
         found.latest.append({"time": moment(match.time), "result": _shown(raw)})
