@@ -26,6 +26,7 @@ from headwater.security import Security
 from headwater.signals import End
 from headwater.types import EventType, event_type
 from tests.federation.nodes import Log
+from tests.federation.nursery import Popen, run
 
 GUARD = 240
 TYPE = "level: f64, network: text?, at: timestamp?, raw: bytes?"
@@ -38,7 +39,7 @@ def command(*arguments: str) -> list[str]:
 @contextmanager
 def running(*arguments: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
     """A command in a process of its own, which is over at the end."""
-    process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    process = Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
     try:
         yield process
     finally:
@@ -81,11 +82,11 @@ def test_events_from_one_command_to_another_through_a_node() -> None:
                 {"level": 1.0, "at": "2026-01-31T12:00Z"},
             ]
             text = "\n".join(json.dumps(event) for event in events) + "\n\n"
-            sent = subprocess.run(
+            sent = run(
                 command(
                     "publish", "ie.tcd.level", "--type", TYPE, "--connect", endpoint, "--name", "mouth", "--wait", "60"
                 ),
-                input=text, capture_output=True, text=True, timeout=GUARD, check=False,
+                given=text, capture_output=True, text=True, timeout=GUARD,
             )  # fmt: skip
             assert (sent.returncode, sent.stderr) == (0, "published 3 events\n")
             out, err = ear.communicate(timeout=GUARD)
@@ -130,9 +131,9 @@ def test_an_interest_that_is_refused_is_said(tmp_path: Path) -> None:
     rules.write_text('[[rules]]\nchannel = "**"\nwho = "*"\nmay = ["advertise"]\n')
     arguments = ("publish", "ie.tcd.level", "--type", TYPE, "--wait", "60", "--security", str(rules), "--connect")
     with hub() as (_, endpoint), running(*arguments, endpoint, stdin=subprocess.PIPE):
-        ran = subprocess.run(
+        ran = run(
             command("listen", "ie.tcd.level", "--connect", endpoint, "--wait", "60"),
-            capture_output=True, text=True, timeout=GUARD, check=False,
+            capture_output=True, text=True, timeout=GUARD,
         )  # fmt: skip
     assert ran.returncode == 2 and ran.stdout == ""
     assert "no source of ie.tcd.level takes the interest: not allowed" in ran.stderr.splitlines()[-1]

@@ -3,7 +3,6 @@ which number on."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 import tracemalloc
@@ -24,6 +23,7 @@ from headwater.channel.backlog.stretch import Stretch, StretchJudge
 from headwater.errors import StoreError
 from headwater.store.log import retention
 from tests.effort import examples
+from tests.federation.nursery import run
 
 CHANNEL, GUARD = "test.numbers", 120.0
 KEPT = 100  # events in a ring
@@ -368,7 +368,7 @@ os._exit(9)
 def test_a_process_that_was_killed(tmp_path: Path) -> None:
     """What was published before it and after it is one sequence."""
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", CRASH, str(tmp_path)], timeout=GUARD, check=False)
+        done = run([sys.executable, "-c", CRASH, str(tmp_path)], timeout=GUARD)
         assert done.returncode == 9
     with of("both", tmp_path) as node:
         channel = node.channel(CHANNEL, Number)

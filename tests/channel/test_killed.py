@@ -19,6 +19,7 @@ from headwater.dispatch import WAIT
 from headwater.store import NodeState
 from tests.channel.far import DURABLE
 from tests.effort import examples
+from tests.federation.nursery import Popen, run
 
 CHILD = """
 import os, sqlite3, sys
@@ -72,12 +73,12 @@ def run_and_kill(folder: Path, mode: str, last: int, kills: list[int]) -> list[t
     """Run it again and again, killed after so many calls of its handler, at last to the end: what it has seen."""
     command = [sys.executable, "-c", CHILD, str(folder), mode, str(last)]
     for calls in kills:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        with Popen(command, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
             for _ in range(calls):
                 child.stdout.readline()
             os.kill(child.pid, signal.SIGKILL)
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = run(command, capture_output=True, text=True)
     assert ended.returncode == 0 and ended.stdout.endswith("end\n"), ended.stderr
     lines = (line.split() for line in (folder / "seen").read_text().splitlines())
     return [(int(badge), marked == "1") for badge, marked in lines]

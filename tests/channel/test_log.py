@@ -20,6 +20,7 @@ from headwater.errors import ClosedError, ConfigError, StoreError
 from headwater.store.log.reader import ChannelReader
 from headwater.testing import ManualClock
 from tests.channel.events import GUARD, Alarm, Detailed, Sighting, badges, sighting
+from tests.federation.nursery import Popen
 
 CHANNEL = "ie.tcd.sighting"
 
@@ -226,7 +227,7 @@ for badge in range(source.seq, 10**9):
     last = 0
     for stop in (1, 50, 400):
         command = [sys.executable, "-c", child, str(tmp_path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 last = int(line)

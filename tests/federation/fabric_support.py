@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.federation.fabric.fabric import Fabric
+from tests.federation.nursery import Popen
 
 PATIENCE = 120.0  # seconds until a test gives up, against hanging: nothing here takes that long, also under load
 ROOT = Path(__file__).parents[2]
@@ -77,14 +78,13 @@ class Child:
 
     def __init__(self, name: str, incarnation: int = 1, **kwargs: Any) -> None:
         self.name = name
-        self.process = subprocess.Popen(
+        self.process = Popen(
             [sys.executable, "-m", "tests.federation.fabric_support", name, str(incarnation), json.dumps(kwargs)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
         )
         self.endpoints: list[str] = json.loads(self._line())
 

@@ -1,36 +1,43 @@
 """A process that has loaded all that a node needs, from which others are forked: milliseconds instead of seconds each.
 
-As a program it reads requests from the socket that is its standard input: each names a module with its arguments,
-brings the three streams of a process that runs it, and is answered with its number. It ends with its parent.
+As a program it reads requests from the socket that is its standard input: each says what the new process shall run and
+where, brings its three streams, and is answered with its number. It ends with its parent.
+
+    with Popen([sys.executable, "-c", PROGRAM, "argument"], stdout=subprocess.PIPE) as process: ...
+    run([sys.executable, "-m", "headwater.cli", "node"], capture_output=True)
+
+are `subprocess.Popen` and `subprocess.run` but for how the process begins. What is to be shown of a process that loads
+everything itself, or of its environment, is started by `subprocess`.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import json
 import os
 import runpy
-import select
-import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
 import traceback
+import types
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import Any, NoReturn
 
 import headwater
 
 _ROOT = Path(__file__).parents[2]
 _PID = struct.Struct("i")
-_REQUEST = 4096  # bytes that a request may have
+_REQUEST = 1 << 16  # bytes that a request may have
 _ENDING = 60.0  # seconds in which a thread that is about to end has ended
+_SUBREAPER = 36  # Linux's PR_SET_CHILD_SUBREAPER
 _LOCK = threading.Lock()
-AVAILABLE = hasattr(os, "pidfd_open") and hasattr(socket, "send_fds")
+AVAILABLE = sys.platform == "linux"
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -40,50 +47,55 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**os.environ, **(more or {}), "PYTHONPATH": path}
 
 
-class Forked:
-    """A process that runs a module: what `subprocess.Popen` says of one, as far as it is needed."""
+class Popen(subprocess.Popen[Any]):
+    """A Python program in a process that is forked, where that can be; it is a child of this one like any other."""
 
-    def __init__(self, errors: int, module: str, *arguments: str) -> None:
-        stdin, self._stdin = os.pipe()
-        self._stdout, stdout = os.pipe()
+    def _execute_child(self, args: Any, *more: Any) -> None:
+        if not AVAILABLE:
+            getattr(super(), "_execute_child")(args, *more)  # noqa: B009
+            return
+        cwd, env, streams = more[4], more[5], more[9:15]
+        assert args[0] == sys.executable and env is None, "only a Python, with the environment that this one has"
+        stdin, _, _, stdout, _, stderr = streams
+        given = [number if each == -1 else each for number, each in enumerate((stdin, stdout, stderr))]
+        self.pid = _nursery().fork(args[1:], os.fspath(cwd or Path.cwd()), *given)
+        self._child_created = True
+        getattr(self, "_close_pipe_fds")(*streams)  # noqa: B009
+
+
+def run(
+    command: Sequence[str], *, given: str | None = None, timeout: float | None = None, check: bool = False, **more: Any
+) -> subprocess.CompletedProcess[Any]:
+    """Such a process from its beginning to its end."""
+    if given is not None:
+        more["stdin"] = subprocess.PIPE
+    if more.pop("capture_output", False):
+        more["stdout"] = more["stderr"] = subprocess.PIPE
+    with Popen(command, **more) as process:
         try:
-            self.pid = _nursery().fork((module, *arguments), stdin, stdout, errors)
-        finally:
-            os.close(stdin)
-            os.close(stdout)
-        self._handle = os.pidfd_open(self.pid)
-        self.stdin: IO[bytes] = os.fdopen(self._stdin, "wb")
-        self.stdout: IO[bytes] = os.fdopen(self._stdout, "rb")
-
-    def poll(self) -> int | None:
-        """None while it runs; how it has ended is not told."""
-        return -1 if select.select([self._handle], [], [], 0)[0] else None
-
-    def wait(self) -> int:
-        select.select([self._handle], [], [])
-        return -1
-
-    def send_signal(self, number: int) -> None:
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._handle, number)
-
-    def __del__(self) -> None:
-        with suppress(AttributeError, OSError):
-            os.close(self._handle)
+            out, errors = process.communicate(given, timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    ended = subprocess.CompletedProcess(command, process.returncode, out, errors)
+    if check:
+        ended.check_returncode()
+    return ended
 
 
 class Nursery:
     def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.federation.nursery"], stdin=theirs, cwd=_ROOT, env=environment()
             )
 
-    def fork(self, command: Sequence[str], *streams: int) -> int:
-        request = json.dumps(command).encode()
+    def fork(self, command: Sequence[str], folder: str, *streams: int) -> int:
+        """The number of a new process, whose parent is this one: it has no other when it has begun."""
+        request = json.dumps([folder, *command]).encode()
         assert len(request) < _REQUEST
-        with _LOCK:
+        with _LOCK, _adopting():
             socket.send_fds(self._socket, [request], streams)
             answer = self._socket.recv(_PID.size)
         assert len(answer) == _PID.size, "the process from which others are forked has ended"
@@ -93,6 +105,20 @@ class Nursery:
     def close(self) -> None:
         self._socket.close()
         self._process.wait()
+
+
+class _adopting:
+    """Whatever of this process's descendants has no parent meanwhile becomes its child."""
+
+    def __enter__(self) -> None:
+        self._set(1)
+
+    def __exit__(self, *_: object) -> None:
+        self._set(0)
+
+    def _set(self, value: int) -> None:
+        done = ctypes.CDLL(None, use_errno=True).prctl(_SUBREAPER, value, 0, 0, 0)
+        assert done == 0, os.strerror(ctypes.get_errno())
 
 
 _MADE: dict[int, Nursery] = {}  # by process
@@ -117,45 +143,82 @@ def main() -> None:
     from tests.federation import worker
 
     _warm(worker.Count)
-    signal.signal(signal.SIGCHLD, _reap)
     with socket.socket(fileno=os.dup(0)) as requests:
         while True:
             request, streams, _, _ = socket.recv_fds(requests, _REQUEST, 3)
             if len(streams) != 3:
                 return
-            pid = os.fork()
+            pid = _fork()
             if not pid:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 requests.close()
                 for number, stream in enumerate(streams):
                     os.dup2(stream, number)
                     os.close(stream)
-                _run(json.loads(request))
+                _run(*json.loads(request))
             for stream in streams:
                 os.close(stream)
             requests.send(_PID.pack(pid))
 
 
-def _run(command: list[str]) -> NoReturn:
-    """As `python -m` would; but a module that is loaded already is not loaded twice."""
-    from tests.federation import worker
+def _fork() -> int:
+    """The number of a process that is nobody's child here: one in between has made it, and has ended. 0 in itself."""
+    ours, theirs = os.pipe()
+    between = os.fork()
+    if between:
+        os.waitpid(between, 0)
+        found: int = _PID.unpack(os.read(ours, _PID.size))[0]
+    else:
+        found = os.fork()
+        if found:
+            os.write(theirs, _PID.pack(found))
+            os._exit(0)
+    os.close(ours)
+    os.close(theirs)
+    return found
 
-    code = 0
+
+def _run(folder: str, *command: str) -> NoReturn:
+    """As `python` would; but a module that is loaded already is not loaded twice."""
+    code = 1
     try:
-        sys.argv = command
-        if command == [worker.__name__]:
-            worker.serve(worker.Worker())
-        else:
-            runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+        os.chdir(folder)
+        sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        _execute(list(command))
+        code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
-        code = 1
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(BaseException):
+            getattr(threading, "_shutdown")()  # noqa: B009  as at the end of any program
+            getattr(atexit, "_run_exitfuncs")()  # noqa: B009
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
         os._exit(code)
+
+
+def _execute(command: list[str]) -> None:
+    from tests.federation import worker
+
+    match command:
+        case ["-m", module, *_]:
+            sys.argv = command[1:]
+            if command == ["-m", worker.__name__]:
+                worker.serve(worker.Worker())
+            else:
+                sys.modules.pop(module, None)
+                runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case ["-c", program, *rest]:
+            sys.argv = ["-c", *rest]
+            main = sys.modules["__main__"] = types.ModuleType("__main__")
+            exec(compile(program, "<string>", "exec"), main.__dict__)
+        case _:
+            raise SystemExit(f"expected -m and a module or -c and a program, found {command}")
 
 
 def _warm(kind: type[headwater.Event]) -> None:
@@ -169,13 +232,6 @@ def _warm(kind: type[headwater.Event]) -> None:
         if thread is not threading.current_thread():
             thread.join(_ENDING)
             assert not thread.is_alive(), thread
-
-
-def _reap(*_: object) -> None:
-    """So that what they have used is known, and nothing is left of them."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from tests.federation.nursery import AVAILABLE, Forked, environment
+from tests.federation.nursery import Popen, environment
 
 GUARD = 240.0  # seconds, against hanging
 START = 600.0  # the same for a process that starts: a machine with much else to do may take long to load everything
@@ -37,19 +37,14 @@ class Process:
 
     def __init__(self, name: str, log: Path, module: str = WORKER, more: Mapping[str, str] | None = None) -> None:
         self.name = name
-        self._process: subprocess.Popen[bytes] | Forked
+        command = [sys.executable, "-m", module]
         with log.open("ab") as errors:
-            if AVAILABLE and not more:
-                self._process = Forked(errors.fileno(), module)
-            else:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", module],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    env=environment(more),
-                    cwd=_ROOT,
-                )
+            streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+            self._process: subprocess.Popen[bytes] = (
+                subprocess.Popen(command, env=environment(more), cwd=_ROOT, **streams)
+                if more
+                else Popen(command, cwd=_ROOT, **streams)
+            )
         self.pid = self._process.pid
         self._log = log
         self._ready = False

@@ -19,6 +19,7 @@ from headwater import Event, i64
 from headwater.federation.node import Node
 from tests.effort import rounds
 from tests.federation.nodes import GUARD, Log, eventually
+from tests.federation.nursery import Popen
 from tests.federation.test_gateway import World, flush, world
 
 CHANNEL = "ie.tcd.count"
@@ -165,7 +166,7 @@ class Around:
         all.join(self.b[0], c[0])
         all.join(c[1], self.a[0])
         self.source = self.a[1].channel(CHANNEL, Count).source()
-        self.process = subprocess.Popen(
+        self.process = Popen(
             [sys.executable, "-c", GATEWAY, self.a[0].endpoints[0], self.b[0].endpoints[0]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -10,13 +10,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-import headwater
 from headwater import Event, Reliable, u32
 from headwater.channel.options.config import Queue
 from headwater.channel.options.delivery import BestEffort
@@ -27,6 +25,7 @@ from headwater.federation.network import Network
 from headwater.federation.security.settings import Rule, Security
 from headwater.federation.send.pending import Numbered
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
+from tests.federation.nursery import Popen
 
 CHANNEL, OTHER = "ie.tcd.sighting", "ie.tcd.weather"
 _PORTS = count(20_000 + os.getpid() % 20_000)
@@ -557,11 +556,10 @@ def another_process(lab: Any, shared: Network, events: int) -> Iterator[subproce
     """A node in another process that wants this many events."""
     groups = shared.multicast
     assert isinstance(groups, HashedGroups)
-    child = subprocess.Popen(
+    child = Popen(
         [sys.executable, "-c", CHILD, lab.endpoints[0], CHANNEL, groups.base, str(groups.port), str(events)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(headwater.__file__).parents[1])},
     )
     try:
         assert child.stdout is not None

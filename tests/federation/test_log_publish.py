@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import headwater
 from headwater.errors import ChannelError, ConfigError, EncodeError, StoreError, Unreachable
 from headwater.federation.node import Node
 from headwater.federation.security.identity import legal_name
@@ -22,6 +19,7 @@ from headwater.spark.live.publisher import Publisher, publisher_name
 from headwater.store.log.log_folder import LogFiles
 from tests.effort import examples
 from tests.federation.nodes import Log, nodes
+from tests.federation.nursery import run
 
 CHANNEL = "ie.tcd.alarm"
 TYPE = "n: i64, room: text"
@@ -229,10 +227,8 @@ print("done", flush=True)
 
 def attempt(root: Path, batch: int, before: int) -> bool:
     """Publish a batch in a process that is killed after so many events; whether it got to the end."""
-    path = str(Path(headwater.__file__).parents[1])
     command = [sys.executable, "-c", KILLED, str(root), CHANNEL, QUERY, TYPE, str(batch), str(before)]
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=False)
+    done = run(command, capture_output=True, text=True, timeout=600)
     assert "open" in done.stdout, done.stderr
     return "done" in done.stdout
 

@@ -34,6 +34,7 @@ from headwater.logs import LogFiles, LogReader
 from headwater.store.log import retention
 from tests.effort import examples
 from tests.federation.nodes import eventually, nodes
+from tests.federation.nursery import Popen
 
 Lab = tuple[Node, Node, LogClient]
 CHANNEL = "ie.tcd.sighting"
@@ -669,10 +670,9 @@ class Server:
     """A node with a log in a process of its own."""
 
     def __init__(self, name: str, listen: str, log: Path, count: int) -> None:
-        path = str(Path(headwater.__file__).parents[1])
-        self._process = subprocess.Popen(
+        self._process = Popen(
             [sys.executable, "-c", SERVER, name, listen, str(log), CHANNEL, str(count)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._process.stdout is not None
         self.endpoint = self._process.stdout.readline().strip()

@@ -20,6 +20,7 @@ from headwater.federation.order.sequencer import Sequencer
 from headwater.federation.send.frame_builder import FrameBuilder
 from headwater.federation.send.pending import Numbered
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
+from tests.federation.nursery import Popen
 
 CHANNEL = "ie.tcd.move"
 EVENTS = 300
@@ -164,7 +165,7 @@ def test_another_goes_on_where_the_active_one_is_killed() -> None:
     with nodes() as make:
         hub, right, near = (make(name) for name in ("hub", "right", "near"))
         make.together()
-        process = subprocess.Popen(
+        process = Popen(
             [sys.executable, "-c", PROCESS, hub.endpoints[0]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         try:

@@ -6,7 +6,6 @@ import logging
 import socket
 import ssl
 import struct
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from headwater.federation.transport.link import Endpoint, parse_endpoint
 from headwater.federation.transport.listener import Listener
 from headwater.federation.transport.stream import GREETING_BYTES, Stream
 from tests.effort import examples
+from tests.federation.nursery import Popen
 
 GUARD = 120.0  # seconds, against hanging; nothing here takes long
 MOST = 32  # strangers at a time
@@ -391,7 +391,7 @@ def test_the_other_process_is_killed(kind: str, tmp_path: Path) -> None:
     endpoint = "tcp/127.0.0.1:0" if kind == "tcp" else f"unix/{tmp_path}/s.sock"
     with (
         Listener([endpoint], accepted.put) as listener,
-        subprocess.Popen([sys.executable, "-c", CHILD, listener.endpoints[0]]) as child,
+        Popen([sys.executable, "-c", CHILD, listener.endpoints[0]]) as child,
     ):
         try:
             stream, ear = accepted.get(timeout=GUARD), Ear()

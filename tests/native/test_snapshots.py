@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from itertools import product
 from typing import Any
@@ -16,6 +15,7 @@ from headwater.ir import interp
 from headwater.ir.state import dump_state, load_state
 from headwater.runnable import Runnable, Runner, Snapshot
 from headwater.version import VERSION
+from tests.federation.nursery import run
 
 TYPE = "n: i64, level: f64, maybe: f64?, big: u64, at: timestamp"
 INTERESTS = {
@@ -157,9 +157,7 @@ def test_a_run_goes_on_in_another_process() -> None:
         if n == 17:
             taken = native.snapshot({"lab/door": n})
         whole.append(f"lab/door {n} {int(native.test(interest.type.encode(event)))}")
-    ran = subprocess.run(
-        [sys.executable, "-c", CONTINUED, text, TYPE, taken.hex()], capture_output=True, text=True, check=False
-    )
+    ran = run([sys.executable, "-c", CONTINUED, text, TYPE, taken.hex()], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines() == whole[17:]
 

@@ -20,6 +20,7 @@ from headwater.errors import ExecutionError
 from headwater.patterns import model, serial
 from headwater.patterns.run.runner import Runner
 from tests.effort import examples
+from tests.federation.nursery import Popen
 from tests.patterns.strategies import CHANNELS, SOURCES, patterns, streams
 from tests.patterns.test_runner import Events, offer
 
@@ -28,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def other() -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
+    process = Popen(
         [sys.executable, "-m", "tests.patterns.elsewhere"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -16,6 +16,7 @@ import pytest
 from headwater.errors import StoreError
 from headwater.store import NodeState, Tables
 from headwater.store.state import VERSION
+from tests.federation.nursery import run
 
 OF_VERSION_1 = Path(__file__).parent / "state_of_version_1.sqlite"  # as it was written when there were no others
 KEY = "lab.0123abcd/1700000000000000000/3"
@@ -177,7 +178,7 @@ def test_a_kill_in_the_middle_leaves_the_old_or_the_new(tmp_path: Path) -> None:
     def migrate(path: Path, point: int) -> subprocess.CompletedProcess[str]:
         shutil.copy(OF_VERSION_1, path)
         command = [sys.executable, "-c", KILLED, str(path), str(point)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return run(command, capture_output=True, text=True)
 
     whole = migrate(tmp_path / "whole", 0)
     assert whole.returncode == 0, whole.stderr

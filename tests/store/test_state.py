@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from headwater.errors import StoreError
 from headwater.store import NodeState
 from tests.effort import examples
+from tests.federation.nursery import Popen, run
 
 KEY = "lab.0123abcd/1700000000000000000/3"
 
@@ -133,7 +134,7 @@ def test_a_file_has_one_owner_at_a_time(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"lab\.state.*no other node has open, found it in use; close that node"):
             NodeState(path)
         script = f"from headwater.store import NodeState\nNodeState({str(path)!r})"
-        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        ended = run([sys.executable, "-c", script], capture_output=True, text=True)
         assert ended.returncode and "found it in use" in ended.stderr
         state.commit("hall", KEY, 1)  # who was refused has left no trace
     NodeState(path).close()
@@ -219,7 +220,7 @@ def test_what_was_committed_survives_a_kill_at_any_point(tmp_path: Path) -> None
     printed = 0
     for lines in (1, 2, 60, 4500, 333):  # at 4000 pages the write-ahead log goes into the file
         command = [sys.executable, "-c", COMMITTING, str(path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        with Popen(command, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
             for _ in range(lines):
                 printed = int(child.stdout.readline())
@@ -245,7 +246,7 @@ for number in itertools.count():
         folder = tmp_path / str(round_)
         folder.mkdir()
         command = [sys.executable, "-c", script, str(folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        with Popen(command, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
             for _ in range(5 + round_):
                 child.stdout.readline()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from headwater.errors import StoreError
 from headwater.store.log.footers import footer
 from headwater.store.log.parquet_footer import Damaged, row_groups
 from tests.effort import EFFORT
+from tests.federation.nursery import run
 from tests.store.log.logs import DAY0, Logged, sighting
 
 ROOT = Path(__file__).parents[3]
@@ -47,12 +47,11 @@ def test_no_changed_byte_of_a_footer_ends_the_process(tmp_path: Path) -> None:
     log.rest("a", [sighting("a", "x", i, DAY0 + i) for i in range(1, 21)], group=10)
     [path] = tmp_path.rglob("*.parquet")
     pq.write_table(pq.read_table(path), path, row_group_size=10)  # without a seal, which notices all of it
-    child = subprocess.run(
+    child = run(
         [sys.executable, "-c", READ, os.fspath(path), str(1000 * EFFORT)],
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env=os.environ,
     )
     assert child.returncode == 0, child.stderr
     assert int(child.stdout) > 100  # as many as are noticed; some say nothing that matters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from headwater.store.log.layout import COMMON_METADATA
+from tests.federation.nursery import run
 from tests.store.log.samples import NOON, record, sighting
 from tests.store.log.test_writing import all_rows, folder, open_log
 
@@ -66,7 +66,7 @@ def test_one_that_was_ended_before_its_first_sync_stands_on_the_disk_all_the_sam
     tmp_path: Path, synced: list[str]
 ) -> None:
     root = tmp_path / "log"
-    subprocess.run([sys.executable, "-c", ENDED, str(root)], check=True, cwd=Path(__file__).parents[3], timeout=600)
+    run([sys.executable, "-c", ENDED, str(root)], check=True, cwd=Path(__file__).parents[3], timeout=600)
     with open_log(root, sync="roll") as log:
         synced.clear()
         log.append("a", 2, NOON, record(2))

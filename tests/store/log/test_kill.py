@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwater.store.log import ChannelLog, Log
+from tests.federation.nursery import Popen
 from tests.store.log.samples import SIGHTING
 from tests.store.log.test_writing import all_rows
 
@@ -46,7 +47,7 @@ threading.Event().wait()
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, sync: str) -> None:
     acknowledged: dict[str, int] = {}
     for lines in (1, 40, 1500):
-        child = subprocess.Popen(
+        child = Popen(
             [sys.executable, "-c", CHILD, str(tmp_path), sync], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]
         )
         assert child.stdout is not None
