@@ -416,7 +416,7 @@ class ApartEngine:
 
     def live_events(self) -> Any:
         runs = (run for p in self.partitions.values() for group in p.groups for run in group.runs)
-        return np.unique(np.array([event for run in runs for _, _, event in run.taken], np.int64))
+        return np.array([event for run in runs for _, _, event in run.taken], np.int64)
 
     @property
     def open(self) -> int:

@@ -180,7 +180,7 @@ class LinkedEngine(SharedEngine):
         self._shorten()
         control = self._views[2]
         count = control[at.LOG_END] - control[at.LOG_FIRST]
-        return np.union1d(super().live_events(), self._log(count)[:, links.LOG_EVENT])
+        return np.concatenate([super().live_events(), self._log(count)[:, links.LOG_EVENT]])
 
     def _log(self, count: int) -> Any:
         return self.memory["log"][: count * links.LOG].reshape(-1, links.LOG)

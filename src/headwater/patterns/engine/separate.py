@@ -249,9 +249,7 @@ class SeparateEngine(Partitioned):
 
     def live_events(self) -> Any:
         count = int(self.memory["control"][at.NODES])
-        return np.unique(
-            self.memory["nodes"][: count * run_lists.NODE].reshape(-1, run_lists.NODE)[1:, run_lists.EVENT]
-        )
+        return self.memory["nodes"][: count * run_lists.NODE].reshape(-1, run_lists.NODE)[1:, run_lists.EVENT]
 
     # ── what is kept of it ──
 

@@ -221,9 +221,9 @@ class SharedEngine(Partitioned):
         self.memory.call(dag.compact, self.keys.count)
 
     def live_events(self) -> Any:
-        """The events that runs may still hand over, in order, after `compact`."""
+        """The events that runs may still hand over, after `compact`: in any order, some perhaps several times."""
         count = int(self.memory["control"][at.NODES])
-        return np.unique(self.memory["nodes"][: count * trees.NODE].reshape(-1, trees.NODE)[1:, trees.EVENT])
+        return self.memory["nodes"][: count * trees.NODE].reshape(-1, trees.NODE)[1:, trees.EVENT]
 
     # ── what is kept of it ──
 

@@ -565,9 +565,10 @@ class Runner:
     def _let_go(self) -> Any:
         """Of events that nothing holds; what is left."""
         self.engine.compact()
-        held = {number for found in self._found for number in found.events}
-        held.update(it.number for it in self._waiting)
-        live = np.union1d(self.engine.live_events(), np.array(sorted(held), np.int64)).astype(np.int64)
+        held = [number for found in self._found for number in found.events]
+        held += [it.number for it in self._waiting]
+        live = np.sort(np.concatenate([self.engine.live_events(), np.array(held, np.int64)]))
+        live = live[np.diff(live, prepend=-1) > 0]  # each once: np.unique takes ten times as long
         self.events.keep(live)
         if self.engine.crowded:
             keys = [self.engine.keys.values_of(it.words) for it in self._waiting]
