@@ -247,6 +247,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "federation.patterns": (
         (
+            "crossed",
             "missed",
             "past",
             "placed",

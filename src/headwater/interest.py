@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, overload
 
 from headwater.errors import ExecutionError, Problem
 from headwater.ir import interp, serial
@@ -32,6 +32,7 @@ from headwater.runnable import INTEREST, Clock, register
 from headwater.spelling import did_you_mean
 from headwater.types import Event, EventType, event_type
 from headwater.types.declaration import parse_record
+from headwater.types.marks import whole_at
 from headwater.types.model import Record
 
 if TYPE_CHECKING:
@@ -56,6 +57,14 @@ class Unchanged:
 Notation = Literal["predicate", "ecode", "python"]
 RECORDS = (bytes, bytearray, memoryview)  # what holds a record rather than an event
 NOTATIONS: tuple[Notation, ...] = ("predicate", "ecode", "python")
+
+
+class Apart(NamedTuple):
+    """What is asked of the sources of other nodes, which may run that only there (`there`), and of those of this node,
+    whose events are taken as they are (`here`; None: all of them)."""
+
+    there: Interest
+    here: Interest | None
 
 
 class Interest(Generic[Made]):
@@ -142,6 +151,11 @@ class Interest(Generic[Made]):
     def stateful(self) -> bool:
         """Whether what it says of an event depends on those before, at the same source."""
         return self.program.stateful
+
+    @cached_property
+    def whole_at(self) -> int | None:
+        """Of one that makes marks: which byte of a mark says that the event itself goes in its place; else None."""
+        return None if self.output is None else whole_at(self.output.record)
 
     @property
     def partition(self) -> tuple[str, ...]:

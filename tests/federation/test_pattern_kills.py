@@ -10,8 +10,9 @@ from headwater.logs import LogFiles
 from tests.effort import rounds
 from tests.federation.processes import World, world
 
+# From x to y there are seven rows, and five of them come as marks: if one came twice, nothing would be found.
 TEXT = """
-    x: test.count{n % 20 = 1}; y: test.count{n = x.n + 6} within 1 hour
+    x: test.count{n % 20 = 1}; y: test.count{n % 20 = 7 and n = x.n + 6} within 7 events
     partition by maker measures y.maker as maker, y.n as n
 """
 NAME = "found"

@@ -447,6 +447,11 @@ class Node:
         none."""
         return None
 
+    @property
+    def _marks(self) -> bool:
+        """Whether events may come from other nodes, and of those that no element of a pattern fits only marks."""
+        return False
+
     def _narrowing_of(self, matching: Any) -> Any:
         """Who sees to it that only what a pattern can use comes from other nodes; None where nobody has to."""
         return None
@@ -660,7 +665,7 @@ class Node:
         found = []
         for channel, of in subscription._attachments:
             if of == part:
-                found.append((channel, self._wiring.entry(channel, asked.interest(channel), zones=scope)))
+                found.append((channel, self._wiring.entry(channel, asked.wanted(channel), zones=scope)))
         return found
 
     def _end_subscription(self, subscription: Subscription, *, drain: bool) -> None:

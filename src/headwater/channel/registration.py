@@ -81,6 +81,7 @@ def advertise(
 def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiring) -> Attachment:
     """A subscription at a channel, ready to be moved in; raises where it does not fit."""
     asked, options = subscription._asked[part], subscription._options
+    wanted = asked.wanted(channel)
     interest = asked.interest(channel)
     if interest is not None:
         interest.prepare()  # so that no source waits for it
@@ -95,7 +96,7 @@ def attach(subscription: Subscription, part: int, channel: Channel, wiring: Wiri
     return Attachment(
         subscription,
         channel,
-        wiring.entry(channel, interest, zones=options.zones),
+        wiring.entry(channel, wanted, zones=options.zones),
         form,
         priority=expression_of(options.priority, type, "priority"),
         lifetime=expression_of(options.lifetime, type, "lifetime"),

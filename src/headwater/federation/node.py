@@ -189,6 +189,10 @@ class Node(LocalNode):
         async with self._engine.requester.achanging(subscription, part, **what):
             return await super()._achange(subscription, part, **what)
 
+    @property
+    def _marks(self) -> bool:
+        return self._engine is not None
+
     def _narrowing_of(self, matching: Any) -> Any:
         return None if self._engine is None else self._engine.narrowings.make(matching)
 

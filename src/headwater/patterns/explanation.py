@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from headwater.durations import shown
 from headwater.patterns import model
 from headwater.patterns.crossing.atoms import source_interest
+from headwater.patterns.crossing.marks import marking
 from headwater.patterns.description import condition
 from headwater.patterns.picture import svg, text
 from headwater.patterns.picture.graph import Graph, graph
@@ -114,6 +115,9 @@ def _sources(pattern: model.Pattern) -> Iterator[str]:
         else:
             said = "everything: every event can matter"
         yield f"{channel.name.ljust(width)}  {said}"
+        if marking(pattern, channel.name) is not None:
+            key = "" if pattern.key is None else " and partition"
+            yield f"{' ' * width}  what fits no element crosses as a mark of its time{key}, not as an event"
     if pattern.absent:
         yield "what is absent is asserted when every source has promised that nothing older can come" + (
             "" if pattern.patience is None else f", or, marked uncertain, after {shown(pattern.patience)} of waiting"

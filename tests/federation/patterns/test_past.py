@@ -122,18 +122,21 @@ def test_what_a_policy_restricts_stays_restricted(make: Nodes) -> None:
     assert only(ask(asked(source))).seqs == [2]
 
 
-@pytest.mark.parametrize(
-    ("interest", "problem"),
-    [
-        (Interest("{ static int n = 0; n = n + 1; return n > 1; }", TYPE), "without state"),
-        (Interest("{ output.room = input.room; return 1; }", TYPE, output="room: i64"), "expected a filter"),
-    ],
-)
-def test_only_filters_are_asked(make: Nodes, interest: Interest, problem: str) -> None:
+def test_what_is_made_of_events_is_told_in_their_place(make: Nodes) -> None:
+    _, source, _, ask = pair(make)
+    for room in (6, 7):
+        source.publish(who="ann", room=room)
+    rooms = Interest("{ output.room = input.room; return input.room > 6; }", TYPE, output="room: i64")
+    assert rooms.output is not None
+    part = only(ask(asked(source, rooms)))
+    assert part.seqs == [2] and [rooms.output.decode_raw(record) for record in part.records] == [{"room": 7}]
+
+
+def test_only_what_has_no_state_is_asked(make: Nodes) -> None:
     _, source, _, ask = pair(make)
     source.publish(who="ann", room=7)
-    with pytest.raises(FederationError, match=problem):
-        ask(asked(source, interest))
+    with pytest.raises(FederationError, match="without state"):
+        ask(asked(source, Interest("{ static int n = 0; n = n + 1; return n > 1; }", TYPE)))
     with pytest.raises(FederationError):
         ask(Past(CHANNEL, [PastOf("door", source.number, 1)], program=b"\xc1nonsense"))
     other = Past(CHANNEL, [PastOf("door", 99, 7)], 0, SOME.dumps(), pack_params(SOME.params))

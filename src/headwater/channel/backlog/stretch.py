@@ -126,7 +126,15 @@ class StretchJudge:
         if made is None:
             return stretch.take(places)
         assert self.interest is not None
-        return Stretch(stretch.upto, stretch.seqs[places], stretch.stamps[places], self.interest.output, **made)
+        found = Stretch(stretch.upto, stretch.seqs[places], stretch.stamps[places], self.interest.output, **made)
+        return found if self.interest.whole_at is None else self._marked(found, stretch.take(places))
+
+    def _marked(self, made: Stretch, events: Stretch) -> Stretch:
+        """Marks, or events themselves where these say so: records of two types, and so of none that could be said."""
+        assert self.interest is not None and self.interest.whole_at is not None
+        at = self.interest.whole_at
+        records = [event if mark[at] else mark for mark, event in zip(made.records, events.records, strict=True)]
+        return Stretch(made.upto, made.seqs, made.stamps, None, records=records)
 
     def places(self, stretch: Stretch) -> Any:
         """Where in it are those that pass."""

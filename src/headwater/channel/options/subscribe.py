@@ -23,7 +23,7 @@ from headwater.channel.options.delivery import (
 )
 from headwater.errors import HeadwaterError, SubscriptionError
 from headwater.extras import require
-from headwater.interest import Interest
+from headwater.interest import Apart, Interest
 from headwater.late import asyncio
 from headwater.spelling import did_you_mean
 from headwater.types import EventType
@@ -50,6 +50,7 @@ class Asked:
     params: Mapping[str, object] | None = None
     type: EventType | None = None
     name: str = ""  # of a part of a filter tree
+    marking: Any = None  # of a pattern, where what comes is an event or a mark
 
     def wants(self, channel: AskedChannel) -> bool:
         if isinstance(self.target, Pattern):
@@ -61,8 +62,13 @@ class Asked:
         return str(self.target) if isinstance(self.target, Pattern) else self.target.name
 
     def interest(self, channel: AskedChannel) -> Interest | None:
-        """The interest for a channel's type."""
-        return interest_for(channel, self.where, self.params)
+        """What sources of this node are asked with: the interest for a channel's type."""
+        where = self.where.here if isinstance(self.where, Apart) else self.where
+        return interest_for(channel, where, self.params)
+
+    def wanted(self, channel: AskedChannel) -> Interest | Apart | None:
+        """The same, with what sources of other nodes are asked with, where that is something else."""
+        return self.where if isinstance(self.where, Apart) else self.interest(channel)
 
 
 @dataclass(frozen=True, slots=True)

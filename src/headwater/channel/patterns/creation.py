@@ -17,6 +17,7 @@ from headwater.channel.warning import tell
 from headwater.errors import HeadwaterWarning, SubscriptionError
 from headwater.interest import Interest
 from headwater.patterns.crossing.atoms import source_interest
+from headwater.patterns.crossing.marks import marking
 from headwater.patterns.model import Limits
 from headwater.patterns.pattern import Pattern
 from headwater.spelling import did_you_mean
@@ -117,13 +118,16 @@ def _kept(
 
 
 def inputs_of(node: NodeContract, pattern: Pattern, narrow: Narrow | None = None) -> list[Asked]:
-    """What is asked of each channel of a pattern."""
+    """What is asked of each channel of a pattern. Where events may come from other nodes, those that fit no element
+    come as marks."""
     asked = []
     for channel in pattern.model.channels:
         wanted = source_interest(pattern.model, channel.name)
         if narrow is not None:
             wanted = narrow(channel.name, wanted)
-        asked.append(Asked(node.channel(channel.name), wanted, name=channel.name))
+        marks = marking(pattern.model, channel.name) if node._marks else None
+        where = wanted if marks is None else marks.asked(wanted, wanted, pattern.model)
+        asked.append(Asked(node.channel(channel.name), where, name=channel.name, marking=marks))
     return asked
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.ir.interp import EventContext
 from headwater.late import pa
+from headwater.patterns.crossing.marks import Mark
 from headwater.patterns.pattern import Pattern
 from headwater.patterns.run.results import Results
 from headwater.patterns.run.runner import FOR_EVER, Match, Place, Runner
@@ -45,13 +46,15 @@ class PatternOperator:
     # ── events ──
 
     def offer(self, channel: str, letter: Letter, now: int) -> None:
-        """One event; `now` is the present in microseconds, for those that go by arrival."""
+        """One event, or a Mark in its place; `now` is the present in microseconds, for those that go by arrival."""
         source = letter.source
         record = letter.record
-        if record.__class__ is not bytes:
-            record = bytes(record)
         meta = EventContext(source.name, source.node, letter.seq, letter.stamp // 1000)
-        self.runner.offer(channel, record, meta, time=self._arrival(now) if self.order == "arrival" else None)
+        time = self._arrival(now) if self.order == "arrival" else None
+        if letter.event.__class__ is Mark:
+            self.runner.mark(channel, letter.event, meta, time=time)
+        else:
+            self.runner.offer(channel, record if record.__class__ is bytes else bytes(record), meta, time=time)
         self.positions[source.position_key or source.id] = letter.seq
 
     def offer_batch(self, channel: str, chunk: Chunk, upto: Place) -> None:

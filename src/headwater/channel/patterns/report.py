@@ -21,7 +21,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class PatternReport(SubscriptionReport):
     """A subscription to a pattern's channels, and the pattern itself.
 
-    `events` came here, `rows` of them can be part of a match, or stand between its parts. `late` came after their
+    `events` came here, `rows` of them can be part of a match, or stand between its parts; of `marks` only their time
+    and partition came. `late` came after their
     source had gone further; `contradicted` after nobody waited for them any longer (`patience`), and `uncertain` are
     matches that were not waited for. `given_up` are partial matches for which there was no room, `dropped` those that
     were open when the pattern was changed. `watermark` is the time that every source has reached, and `held_by` who
@@ -32,6 +33,7 @@ class PatternReport(SubscriptionReport):
     by: str = "time"  # the order of its events
     events: int = 0
     rows: int = 0
+    marks: int = 0
     timeless: int = 0
     keyless: int = 0
     late: int = 0
@@ -51,7 +53,13 @@ class PatternReport(SubscriptionReport):
     kept: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        lost = [("late", self.late), ("without a time", self.timeless), ("of no partition", self.keyless)]
+        """The report of the subscription, and below it that of its pattern, a line for each question."""
+        lost = [
+            ("no more than marks", self.marks),
+            ("late", self.late),
+            ("without a time", self.timeless),
+            ("of no partition", self.keyless),
+        ]
         lost += [("contradicted", self.contradicted)]
         reached = "nothing" if self.watermark is None else self.watermark.isoformat()
         lines = [
@@ -82,6 +90,7 @@ def pattern_report(of: SubscriptionReport, pattern: Pattern, stage: PatternStage
         by=operator.order,
         events=counts.events,
         rows=counts.rows,
+        marks=counts.marks,
         timeless=counts.timeless,
         keyless=counts.keyless,
         late=counts.late,

@@ -19,9 +19,11 @@ from headwater.channel.patterns.watermark import Look, Watermark
 from headwater.channel.queues.mailbox import Mailbox, dispatch_all
 from headwater.channel.routing.letter import Letter
 from headwater.errors import ClosedError, HeadwaterError
+from headwater.patterns.crossing.marks import Mark
 
 if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
+    from headwater.patterns.crossing.marks import Marking
     from headwater.patterns.pattern import Pattern
 
 ROOM = 1024  # events in a stage's mailbox: while one thread offers, others must not publish without end
@@ -81,6 +83,27 @@ class StageMailbox(Mailbox):
     def settle(self) -> None:
         """The node closes, and its sources have stopped: what waits for its turn has it."""
         self._stage.nudge()
+
+
+def opened(marking: Marking, letter: Any) -> Any:
+    """What came of another node, events or marks: a letter whose event may be a Mark, a batch of events, or letters of
+    a batch of marks."""
+    if letter.source.local:
+        return letter
+    if isinstance(letter, Letter):
+        found = marking.opened(letter.record if letter.record.__class__ is bytes else bytes(letter.record))
+        return letter.seen_as(found) if isinstance(found, Mark) else letter
+    marks = marking.opened_rows(letter.taken())
+    return letter if marks is None else list(letter.letters([None] * len(marks), marks))
+
+
+def letters_of(attachment: Any, letter: Any) -> list[Letter]:
+    """One by one, what came together."""
+    if isinstance(letter, list):
+        return letter
+    if isinstance(letter, Letter):
+        return [letter]
+    return list(letter.letters(attachment.channel.type.arrow_to_records(letter.taken())))
 
 
 class PatternStage:
@@ -161,6 +184,8 @@ class PatternStage:
                 if attachment.run > self._run:
                     self._deferred.append(item)
                     return None
+                if attachment.marking is not None:
+                    letter = opened(attachment.marking, letter)
                 if self.arrivals is not None:
                     self.arrivals.arrived(attachment, letter)
             if letter.__class__ is Letter:
@@ -169,8 +194,8 @@ class PatternStage:
                 self._exchange(letter)
             elif isinstance(letter, Errand):
                 letter.run()
-            elif self.operator.order == "arrival":
-                for each in letter.letters(attachment.form.have.arrow_to_records(letter.taken())):
+            elif isinstance(letter, list) or self.operator.order == "arrival":
+                for each in letters_of(attachment, letter):
                     self.operator.offer(attachment.channel.name, each, self._now())
             else:
                 return attachment, letter

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
     from headwater.channel.dispatch.dispatcher import Dispatcher
     from headwater.channel.source import Source
-    from headwater.interest import Interest
+    from headwater.interest import Apart, Interest
     from headwater.types import EventType
 
 R = TypeVar("R", covariant=True)
@@ -100,6 +100,7 @@ class Matching(Subscription[R], Generic[R]):
 
     def _began(self, attachment: Attachment) -> None:
         attachment.run = self._run
+        attachment.marking = self._asked[attachment.part].marking
         attachment.quick = attachment._quick = None if self._options.history else self._stage.mailbox.put_quick
 
     def _release(self) -> None:
@@ -163,10 +164,15 @@ class Matching(Subscription[R], Generic[R]):
         self._changed(pattern)
         return points
 
-    def _interest_for(self, pattern: Pattern, asked: Asked) -> Interest | None:
+    def _interest_for(self, pattern: Pattern, asked: Asked) -> Apart | Interest | None:
         """What the events of a channel are asked for with."""
         wanted = source_interest(pattern.model, asked.name)
-        return wanted if self.narrow is None else self.narrow(asked.name, wanted)
+        if self.narrow is not None:
+            wanted = self.narrow(asked.name, wanted)
+        if asked.marking is None:
+            return wanted
+        made: Apart | Interest | None = asked.marking.asked(wanted, wanted, pattern.model)
+        return made
 
     def _changed(self, pattern: Pattern) -> None:
         """Its values are others from here on."""

@@ -25,6 +25,7 @@ class Attachment:
     width = 1
     local = True
     run = 0  # of a pattern: which of its runs the events are for
+    marking: Any = None  # of a pattern: what comes is an event or a mark
 
     def __init__(
         self,

@@ -143,6 +143,21 @@ class Rows(Chunk):
         return object.__getattribute__(self, name)
 
 
+class Marked(Rows):
+    """Some rows of a chunk, of which some go as marks (`types/marks.py`): `records` has what goes of each,
+    and `whole` whether that is the row itself."""
+
+    __slots__ = ("records", "whole")
+
+    def __init__(self, of: Chunk, rows: Any, records: Sequence[bytes], whole: Sequence[bool]) -> None:
+        super().__init__(of, rows, 0, len(rows))
+        self.records, self.whole = records, whole
+
+    def tail(self, start: int) -> Marked:
+        """Those from there on."""
+        return Marked(self.origin, self.places[start:], self.records[start:], self.whole[start:])
+
+
 class About:
     """What the service knows of an event that it delivers: for handlers that take a second argument."""
 

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from headwater.channel.reports.tally import Fates, Tally
 from headwater.channel.routing.counts import Judged, Reading, Readings
-from headwater.channel.routing.letter import Chunk, Letter, Rows
-from headwater.interest import Interest
+from headwater.channel.routing.letter import Chunk, Letter, Marked, Rows
+from headwater.interest import Apart, Interest
 from headwater.ir.covers import covers, disjoint
 from headwater.ir.interp import EventContext, Fault, Status
 from headwater.late import pa
 from headwater.match import KINDS, Later, Matcher, Matching, new_totals
 from headwater.native.python.publish import FlowSlots
 from headwater.native.record import uses_meta
+from headwater.types.marks import WHOLE, whole_at
 
 if TYPE_CHECKING:
     from headwater.channel.concurrency.bounded_queue import BoundedQueue
@@ -118,10 +119,20 @@ class Bystander:
 class Entry:
     """A distinct interest on a channel; `interest` is None for those who want everything.
 
-    `zones` are those that its members look at, None for the whole channel."""
+    `zones` are those that its members look at, None for the whole channel. `apart`: other nodes are asked for that
+    interest, but of sources whose events are judged here its members get the events that pass `here`, as they are."""
 
-    def __init__(self, interest: Interest | None, key: object, *, zones: frozenset[str] | None = None) -> None:
+    def __init__(
+        self,
+        interest: Interest | None,
+        key: object,
+        *,
+        zones: frozenset[str] | None = None,
+        apart: Apart | None = None,
+    ) -> None:
         self.interest, self.key, self.zones = interest, key, zones
+        self.apart = apart is not None
+        self.here = interest if apart is None else apart.here
         self.members: tuple[Member, ...] = ()  # replaced while every source of the channel stands still
         self.width = 0  # how many of them are subscriptions
         self.fresh = False  # it has just come to the line-ups, and nothing is counted for it yet
@@ -227,6 +238,9 @@ class Lineup:
                     why += f"; for {unsplit:,} events undecided was not told apart from rejected"
                 return how, why
         assert entry.interest is not None
+        if entry.apart:
+            how = "every event" if entry.here is None else "native code, alone"
+            return how, "events of this node as they are; those of others come as events and marks"
         program = entry.interest.program
         if program.stateful:
             return "native code, alone", "it has state, which belongs to one source"
@@ -485,13 +499,25 @@ class Flow(FlowSlots):
 
     def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
         """An interest that is not matched with others."""
+        if entry.apart and entry.here is None:
+            self._count_passed(entry, 1)
+            for member in entry.members:
+                if (quick := member.quick) is None or not quick(member, letter, 1, ready):
+                    member.accept(letter, ready)
+            return
         result = self._native(entry).run(letter.record, self._meta(letter))
         if result.status is not Status.REJECTED or result.faults:
             self._judge(entry, result)
         if result.passed:
-            out = letter if result.output is None else letter.derived(result.output)
+            out = letter if result.output is None else self._made(entry, letter, result.output)
             for member in entry.members:
                 member.accept(out, ready)
+
+    def _made(self, entry: Entry, letter: Letter, output: bytes) -> Letter:
+        """What an interest has made of an event; of a mark, the event itself if it says so."""
+        assert entry.interest is not None
+        at = entry.interest.whole_at
+        return letter if at is not None and output[at] else letter.derived(output)
 
     def accept_chunk(self, chunk: Chunk, ready: Ready) -> None:
         """A batch to all who want some of it."""
@@ -519,6 +545,12 @@ class Flow(FlowSlots):
             self._chunk_alone(entry, chunk, ready)
 
     def _chunk_alone(self, entry: Entry, chunk: Chunk, ready: Ready) -> None:
+        """A batch for an interest that is not matched with others."""
+        if entry.apart and entry.here is None:
+            self._count_passed(entry, len(chunk))
+            for member in entry.members:
+                member.accept_chunk(chunk, len(chunk), ready)
+            return
         source = self.source
         meta = {"source": source.name, "node": source.node, "seq": pa.array(chunk.seqs), "time": chunk.stamp // 1000}
         native = self._native(entry)
@@ -532,7 +564,29 @@ class Flow(FlowSlots):
                 self._count_unclear(entry, 1 + KINDS.index(fault), number)
         if len(rows) == 0:
             return
-        part = Rows(chunk, rows, 0, len(rows)) if result.output is None else chunk.derived(result.output, rows)
+        if result.output is None:
+            part: Chunk = Rows(chunk, rows, 0, len(rows))
+        elif native.program.output is not None and whole_at(native.program.output) is not None:
+            self._marks(entry, chunk, result.output, rows, ready)
+            return
+        else:
+            part = chunk.derived(result.output, rows)
+        for member in entry.members:
+            member.accept_chunk(part, len(rows), ready)
+
+    def _marks(self, entry: Entry, chunk: Chunk, marks: Any, rows: Any, ready: Ready) -> None:
+        """What an interest has made of some rows are marks, or say that the rows go themselves, all or some of them."""
+        assert entry.interest is not None and entry.interest.output is not None and self.channel.type is not None
+        whole = marks.column(WHOLE).to_numpy(zero_copy_only=False)
+        if whole.all():
+            part: Chunk = Rows(chunk, rows, 0, len(rows))
+        elif not whole.any():
+            part = chunk.derived(marks, rows)
+        else:
+            events = iter(self.channel.type.arrow_to_records(chunk.taken().take(pa.array(rows[whole]))))
+            made = entry.interest.output.arrow_to_records(marks)
+            records = [next(events) if itself else mark for itself, mark in zip(whole.tolist(), made, strict=True)]
+            part = Marked(chunk, rows, records, whole.tolist())
         for member in entry.members:
             member.accept_chunk(part, len(rows), ready)
 
@@ -597,15 +651,15 @@ class Flow(FlowSlots):
             for member in entry.members:
                 yield from member.reaches(self.source, record)
         for entry in route.alone:  # of a transformation the record that comes out is not known
-            transforms = entry.interest is not None and entry.interest.output is not None
+            transforms = entry.here is not None and entry.here.output is not None
             for member in entry.members:
                 yield from member.reaches(self.source, None if transforms else record)
 
     def _native(self, entry: Entry) -> Native:
         found = self._runners.get(entry)
         if found is None:
-            assert entry.interest is not None
-            found = self._runners[entry] = entry.interest.start(self.channel.node.clock)
+            assert entry.here is not None
+            found = self._runners[entry] = entry.here.start(self.channel.node.clock)
         return found
 
     def snapshot(self, entry: Entry) -> bytes:

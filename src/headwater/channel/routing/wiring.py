@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from headwater.channel.routing.route import Entry, Lineup, Member, key_of
 from headwater.errors import ClosedError
-from headwater.interest import Interest
+from headwater.interest import Apart, Interest
 
 if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedChannel, RoutedSource
@@ -56,8 +56,19 @@ class Wiring:
 
     # ── members ──
 
-    def entry(self, channel: RoutedChannel, interest: Interest | None, *, zones: frozenset[str] | None = None) -> Entry:
+    def entry(
+        self, channel: RoutedChannel, interest: Interest | Apart | None, *, zones: frozenset[str] | None = None
+    ) -> Entry:
         """The entry of an interest in some zones (None: in all): the one it shares, or one of its own."""
+        apart = interest if isinstance(interest, Apart) else None
+        if apart is not None:
+            interest = apart.there
+            key: object = "apart", key_of(interest), key_of(apart.here), zones
+            found = channel.known.get(key)
+            if found is None:
+                found = channel.known[key] = Entry(interest, key, zones=zones, apart=apart)
+            return found
+        assert not isinstance(interest, Apart)
         for entry in self.reserved:
             if interest is not None and entry.interest is not None and _same(entry, interest, zones):
                 return entry

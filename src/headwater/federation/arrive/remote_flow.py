@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.channel.routing.route import Flow, Lineup, Ready
+from headwater.federation.wire.kinds import WHOLE
 
 if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedChannel as Channel
@@ -36,14 +37,14 @@ class RemoteFlow(Flow):
 
     def tagged(self, tag: int, letter: Letter, ready: Ready) -> None:
         """What an interest at the source has passed."""
-        entry = self.tags.get(tag)
+        entry = self.tags.get(tag & ~WHOLE)
         if entry is not None:
             self._came(entry, 1)
             for member in entry.members:
                 member.accept(letter, ready)
 
     def tagged_chunk(self, tag: int, chunk: Chunk, ready: Ready) -> None:
-        entry = self.tags.get(tag)
+        entry = self.tags.get(tag & ~WHOLE)
         if entry is not None:
             self._came(entry, len(chunk))
             for member in entry.members:

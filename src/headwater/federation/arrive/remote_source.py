@@ -26,7 +26,7 @@ from headwater.federation.arrive.remote_flow import RemoteFlow
 from headwater.federation.wire.control import Again, encode_control
 from headwater.federation.wire.events import EVENT_AT
 from headwater.federation.wire.headerless import header_of
-from headwater.federation.wire.kinds import BODY, PAST
+from headwater.federation.wire.kinds import BODY, PAST, WHOLE
 from headwater.types import EventType
 from headwater.types.layout import HEADER_SIZE
 
@@ -286,15 +286,15 @@ class RemoteSource(AcknowledgedSource):
     def _taken(self, letter: Letter, tag: int, ready: Ready) -> bool:
         """Whether an event is to be handed on now; it may be held, for later."""
         assert self.way_in is not None
-        verdict = self.way_in.offer(letter.seq, ready, tag)
+        verdict = self.way_in.offer(letter.seq, ready, tag & ~WHOLE)
         if verdict is Verdict.HOLD:
-            self.way_in.hold(letter.seq, tag, 1, partial(self._late, letter, tag))
+            self.way_in.hold(letter.seq, tag & ~WHOLE, 1, partial(self._late, letter, tag))
         return verdict is Verdict.TAKE
 
     def _late(self, letter: Letter, tag: int, after: int, ready: Ready) -> None:
         """An event that was held is next."""
         assert self.way_in is not None
-        if not self.way_in.new(letter.seq, tag):
+        if not self.way_in.new(letter.seq, tag & ~WHOLE):
             return
         flow: Any = self._flow
         if tag:
@@ -304,7 +304,9 @@ class RemoteSource(AcknowledgedSource):
 
     def _late_rows(self, chunk: Chunk, tag: int, after: int, ready: Ready) -> None:
         assert self.way_in is not None
-        rows = [row for row, seq in enumerate(chunk.seqs.tolist()) if seq > after and self.way_in.new(seq, tag)]
+        rows = [
+            row for row, seq in enumerate(chunk.seqs.tolist()) if seq > after and self.way_in.new(seq, tag & ~WHOLE)
+        ]
         if rows:
             self._hand_on_rows(_some(chunk, rows), tag, ready)
 
@@ -330,7 +332,7 @@ class RemoteSource(AcknowledgedSource):
             return
         for seq, its_tags in zip(seqs, tags, strict=True):
             for tag in its_tags:
-                reached.reach(tag, seq)
+                reached.reach(tag & ~WHOLE, seq)
 
     def _deliver_past(self, events: Events) -> None:
         """Events from before a sink came that has asked for the past."""
@@ -345,9 +347,10 @@ class RemoteSource(AcknowledgedSource):
         self._wait_for_room(None)
         with self.lock, self._turn:
             for seq, stamp, record, (tag,) in zip(events.seqs, events.stamps, records, events.tags or (), strict=True):
-                if self.way_in is not None and self.way_in.offer(seq, ready, PAST | tag) is not Verdict.TAKE:
+                one = tag & ~WHOLE
+                if self.way_in is not None and self.way_in.offer(seq, ready, PAST | one) is not Verdict.TAKE:
                     continue
-                letter, entry = Letter(None, record, self, seq, stamp, now, self.priority), tags.get(tag)
+                letter, entry = Letter(None, record, self, seq, stamp, now, self.priority), tags.get(one)
                 for member in () if entry is None or self.closed else entry.members:
                     sink = member.subscription
                     if sink is None:
@@ -383,9 +386,11 @@ class RemoteSource(AcknowledgedSource):
         if 0 in its_tags:
             return self._check
         tags: dict[int, Entry] = self._flow.tags  # type: ignore[attr-defined]
-        entry = next((found for tag in its_tags if (found := tags.get(tag)) is not None), None)
+        entry = next((found for tag in its_tags if (found := tags.get(tag & ~WHOLE)) is not None), None)
         if entry is None:
             return _UNASKED
+        if any(tag & WHOLE for tag in its_tags):
+            return self._check
         output = None if entry.interest is None else entry.interest.output
         return self._check if output is None else check_of(output)
 
@@ -404,6 +409,7 @@ class RemoteSource(AcknowledgedSource):
             raise FrameError(f"{self}: a record is not of its type: {error}") from None
 
     def _made_there(self, its_tags: tuple[int, ...]) -> bool:
+        """Whether a record with these tags is not of the source's type; what is whole is."""
         tags: dict[int, Entry] = self._flow.tags  # type: ignore[attr-defined]
         interests = [entry.interest for tag in its_tags if (entry := tags.get(tag)) is not None]
         return any(each is not None and each.output is not None for each in interests)
@@ -464,7 +470,7 @@ class RemoteSource(AcknowledgedSource):
         if type is None or not frame.number:
             why = "its channel carries bytes" if type is None else "their frame has no number"
             raise FrameError(f"{self}: rows came, but {why}")
-        tag = frame.tag
+        tag, whole = frame.tag & ~WHOLE, bool(frame.tag & WHOLE)
         entry = None if tag == 0 else self._flow.tags.get(tag)  # type: ignore[attr-defined]
         if tag and entry is None:  # of an interest that was withdrawn meanwhile
             with self.lock, self._turn:
@@ -472,7 +478,7 @@ class RemoteSource(AcknowledgedSource):
                 if arrived and self.reached is not None:
                     self.reached.reach(tag, int(frame.seqs[-1]))
             return
-        output = None if entry is None or entry.interest is None else entry.interest.output
+        output = None if entry is None or entry.interest is None or whole else entry.interest.output
         made = type if output is None else output
         batch = frame.batch(made.schema)
         if self._plan is not None and made is type:

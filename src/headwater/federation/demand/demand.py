@@ -46,6 +46,7 @@ class Demand:
     here: frozenset[Entry] = frozenset()  # what the peer has refused, and runs here therefore
     wishes: int = 0  # how many
     tagged: tuple[Wish, ...] = ()  # those that run at the source only
+    instead: tuple[Wish, ...] = ()  # filters and all else, if something was refused
     plain: bool = (
         True  # nothing but filters, in the whole channel, from now on, and for nobody who is to find them again
     )
@@ -97,6 +98,7 @@ class Demands:
         self._node, self._placement = node, placement
         self._tags: dict[str, dict[int, Entry]] = {}
         self._numbers: dict[Entry, int] = {}
+        self._whole: dict[Entry, int] = {}  # tags of what is asked for where marks are refused
         self._next = count(1)
         self._versions = count(1)
         self._lock = threading.Lock()
@@ -125,6 +127,7 @@ class Demands:
         """Nobody has this interest any more."""
         with self._lock:
             found = self._numbers.pop(entry, None)
+            self._whole.pop(entry, None)
             if found is not None:
                 self._tags.get(channel, {}).pop(found, None)
 
@@ -161,15 +164,21 @@ class Demands:
 
     def refused(self, peer: Askable, channel: Channel, entry: Entry) -> bool:
         """A peer will not run it; whether it is to run here instead."""
-        if self._placement != "auto":
+        if self._placement != "auto" and not entry.apart:
             return False
         key = peer.id, channel.name
         self._here[key] = self._here.get(key, frozenset()) | {entry}
         return True
 
     def forget_refusals(self, peer: Askable, channel: Channel) -> bool:
-        """Ask a peer again for what it has refused; whether there is anything."""
-        return bool(self._here.pop((peer.id, channel.name), None))
+        """Ask a peer again for what it has refused; whether there is anything. Of patterns whole events go on coming:
+        between two answers nothing would come."""
+        known = self._here.pop((peer.id, channel.name), frozenset())
+        wanted = self._wanted.get(channel)
+        stays = frozenset(entry for entry in known if entry.apart and wanted is not None and entry in wanted.parts)
+        if stays:
+            self._here[peer.id, channel.name] = stays
+        return known != stays
 
     # ── what is wanted ──
 
@@ -192,10 +201,41 @@ class Demands:
         shared = self._shared.get(channel)
         if not refused and shared is not None and shared.wanted is wanted and shared.version == wanted.version:
             return shared
-        made = _demand(wanted, refused)
+        made = self._demand(wanted, refused)
         if not refused:
             self._shared[channel] = made
         return made
+
+    def _demand(self, wanted: Wanted, refused: frozenset[Entry]) -> Demand:
+        """Of all that is wanted, where some of it was refused."""
+        tagged, instead = wanted.tagged, tuple[Wish, ...]()
+        if refused:
+            tagged = tuple(wish for entry, wish in wanted.running.items() if entry not in refused)
+            instead = self._instead(wanted, refused)
+        return Demand(
+            wanted,
+            wanted.version,
+            refused,
+            len(instead) + len(tagged) if refused else len(wanted.wishes),
+            tagged,
+            instead,
+            not wanted.special and not wanted.names,
+            wanted.reliable,
+            wanted.promises,
+            wanted.routes,
+        )
+
+    def _instead(self, wanted: Wanted, refused: frozenset[Entry]) -> tuple[Wish, ...]:
+        """What is asked for in the place of filters and of what was refused: everything; or, where that were marks, the
+        events that pass what is asked of this node's own, if that is nothing but comparisons: these need no code."""
+        if not all(entry.apart for entry in refused):
+            return (EVERYTHING,)
+        found = [wish for wish in wanted.wishes.values() if not wish.tagged]
+        for entry in refused:
+            if entry not in self._whole:
+                self._whole[entry] = next(self._next)
+            found.append(wanted.filter_wish(entry, self._whole[entry]))
+        return tuple(found)
 
     def _current(self, channel: Channel) -> Wanted | None:
         """What is wanted of a channel at all, up to date."""
@@ -228,7 +268,7 @@ class Demands:
             return Changed()
         if not demand.here:
             return Changed(list(wanted.wishes.values()), names=list(wanted.names))
-        return Changed([EVERYTHING, *demand.tagged], names=list(wanted.names))
+        return Changed([*demand.instead, *demand.tagged], names=list(wanted.names))
 
     # ── sinks ──
 
@@ -241,23 +281,6 @@ class Demands:
         """Sinks that are to find everything again after a restart."""
         wanted = self._current(channel)
         return [] if wanted is None else [sink for part in wanted.durable.values() for sink in part.durable]
-
-
-def _demand(wanted: Wanted, refused: frozenset[Entry]) -> Demand:
-    tagged = wanted.tagged
-    if refused:
-        tagged = tuple(wish for entry, wish in wanted.running.items() if entry not in refused)
-    return Demand(
-        wanted,
-        wanted.version,
-        refused,
-        1 + len(tagged) if refused else len(wanted.wishes),
-        tagged,
-        not wanted.special and not wanted.names,
-        wanted.reliable,
-        wanted.promises,
-        wanted.routes,
-    )
 
 
 __all__ = ["EVERYTHING", "HERE", "NOTHING", "Demand", "Demands", "InterestRequest", "sinks_behind"]

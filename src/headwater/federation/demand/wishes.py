@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headwater.channel.routing.attachment import Stage
 from headwater.federation.demand.cover import Cover
 from headwater.federation.wire.requests import Wish, pack_params
+from headwater.match.lower import is_plain
 
 if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedChannel as Channel
@@ -181,6 +182,14 @@ class Wanted:
             frozenset(route for routes in onward for route in routes),
         )
 
+    def filter_wish(self, entry: Entry, tag: int) -> Wish:
+        """What is asked for where marks are refused."""
+        here, matcher = entry.here, self._channel.lineups[0].matcher
+        if here is not None and not (matcher is not None and matcher.takes(here) and is_plain(here)):
+            here = None
+        params = None if here is None or not here.params else pack_params(here.params)
+        return Wish(tag, None if here is None else here.dumps(), params, zones=sorted(entry.zones or ()))
+
     def _add(self, entry: Entry, new: Part) -> None:
         self.parts[entry] = new
         self._count(new, 1)
@@ -299,7 +308,8 @@ class Wanted:
         """Where an interest runs, and why."""
         part = self.parts[entry]
         if entry in here:
-            return "destination: the source refuses it"
+            marks = "; it sends whole events, not marks" if entry.apart else ""
+            return f"destination: the source refuses it{marks}"
         if part.kind == HERE:
             return "destination: as configured"
         if part.kind == ALL:

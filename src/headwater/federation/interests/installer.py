@@ -249,7 +249,8 @@ class Installer:
         return [Move(crossing.channel, entry, member, joins=False)]
 
     def _grant(self, crossing: Crossing, wish: Wish, grant: Grant, entry: Entry, merged: FilteredMember) -> list[Move]:
-        member = TaggedMember(crossing, wish.tag) if wish.tagged else merged
+        made = None if grant.interest is None or grant.interest.whole_at is None else grant.interest.output
+        member = TaggedMember(crossing, wish.tag, made) if wish.tagged else merged
         joins = not crossing.held(entry, member) and member.crossing.hold(entry)
         crossing.take(wish, entry, member, cost=grant.cost, size=grant.size)
         return [Move(crossing.channel, entry, member, joins=True)] if joins else []

@@ -3,7 +3,7 @@ before anybody relies on it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,10 +14,12 @@ from headwater.errors import ClosedError, FederationError, FrameError, Headwater
 from headwater.federation.arrive.record_check import check_of
 from headwater.federation.wire.past_requests import MAX_SOURCES, Past, PastOf, PastPage, PastPart
 from headwater.federation.wire.requests import pack_params, unpack_type
+from headwater.types.marks import is_of
 
 if TYPE_CHECKING:
     from headwater.federation.peers.peer import Peer
     from headwater.interest import Interest
+    from headwater.patterns.crossing.marks import Mark, Marking
 
 MOST_EVENTS = 1_000_000  # of one source, in one gap
 
@@ -30,7 +32,7 @@ class MissedEvent(NamedTuple):
     node: str
     seq: int
     stamp: int
-    record: bytes
+    record: bytes | Mark  # of an event that fits no element only that is known
 
 
 @dataclass
@@ -48,9 +50,17 @@ Points = dict[tuple[str, str, int], int]  # by node, channel and number of a sou
 
 
 def read_missed(
-    found: Missed, peer: Peer, channel: Any, interest: Interest, since: int, points: Points, put: Put
+    found: Missed,
+    peer: Peer,
+    channel: Any,
+    interest: Interest,
+    since: int,
+    points: Points,
+    put: Put,
+    marking: Marking | None = None,
 ) -> None:
-    """Read back what a node's sources of a channel have, from a time on up to where they were asked for it anyway."""
+    """Read back what a node's sources of a channel have, from a time on up to where they were asked for it anyway. With
+    a `marking`, these are events or marks."""
     names: dict[int, str] = {}
     wanted: list[PastOf] = []
     for ad in [ad for ad in peer.sources if ad.channel == channel.name and not ad.origin]:
@@ -60,7 +70,7 @@ def read_missed(
             wanted.append(PastOf(ad.name, ad.sid, upto))
     question = Past(channel.name, wanted, since, interest.dumps(), pack_params(interest.params))
     try:
-        for part, records in _parts(peer, channel, question, put) if wanted else ():
+        for part, records in _parts(peer, channel, question, put, marking) if wanted else ():
             found.lost += part.missing + bool(part.error)
             if part.error:
                 found.problems[peer.name] = part.error
@@ -79,9 +89,11 @@ def read_missed(
         found.problems[peer.name] = str(error)
 
 
-def _parts(peer: Peer, channel: Any, question: Past, put: Put) -> Iterator[tuple[PastPart, list[bytes]]]:
+def _parts(
+    peer: Peer, channel: Any, question: Past, put: Put, marking: Marking | None
+) -> Iterator[tuple[PastPart, Sequence[bytes | Mark]]]:
     """Part by part, each checked, until all sources were read; FrameError if a node says what cannot be."""
-    convert = _converter(peer, channel)
+    convert = _converter(peer, channel, marking)
     left, read = question.sources, 0
     while left:
         page: PastPage = put(peer, replace(question, sources=left[:MAX_SOURCES]))
@@ -118,20 +130,24 @@ def _check(part: PastPart, asked: PastOf, since: int) -> None:
         raise FrameError(f"expected events of {asked.source} since {since}, found older ones")
 
 
-def _converter(peer: Peer, channel: Any) -> Callable[[list[bytes]], list[bytes]]:
-    """From records of the node's type to those of the channel's here; FrameError if they are none."""
+def _converter(peer: Peer, channel: Any, marking: Marking | None) -> Callable[[list[bytes]], Sequence[bytes | Mark]]:
+    """From records of the node's type to those of the channel's here, and to marks; FrameError if they are none."""
     ad = peer.channel(channel.name)
     type = channel.type if ad is None else unpack_type(ad.type)
     if type is None or channel.type is None:
         raise FederationError(f"channel {channel.name} carries bytes, which no pattern can look into")
     check, plan = check_of(type), fitting(type, channel.type)
+    check_mark = None if marking is None else check_of(marking.type)
 
-    def convert(records: list[bytes]) -> list[bytes]:
-        if check(records):
+    def convert(record: bytes) -> bytes | Mark:
+        mark = marking is not None and is_of(record, marking.type)
+        if (check_mark if mark and check_mark is not None else check)([record]):
             raise FrameError(f"expected records of channel {channel.name}, found others")
-        return records if plan is None else [plan.convert(record) for record in records]
+        if mark and marking is not None:
+            return marking.opened(record)
+        return record if plan is None else plan.convert(record)
 
-    return convert
+    return lambda records: [convert(record) for record in records]
 
 
 __all__ = ["Missed", "MissedEvent", "read_missed"]

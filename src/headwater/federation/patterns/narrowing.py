@@ -21,17 +21,20 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headwater.channel.patterns.stage import Errand
+from headwater.channel.patterns.stage import Errand, letters_of
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.errors import ClosedError, HeadwaterError, Unreachable
+from headwater.federation.patterns.crossed import Crossed
 from headwater.federation.patterns.missed import Missed, MissedEvent, Points, read_missed
 from headwater.federation.wire.past_requests import Past
 from headwater.federation.wire.requests import pack_params
 from headwater.ir.interp import EventContext
 from headwater.patterns.crossing.bindings import Bindings, Opener, bindings
+from headwater.patterns.crossing.marks import Mark
 from headwater.threads import Worker
 
 if TYPE_CHECKING:
+    from headwater.channel.options.subscribe import Asked
     from headwater.channel.patterns.subscription import Matching
     from headwater.channel.routing.attachment import Attachment
     from headwater.federation.context import Context
@@ -116,7 +119,7 @@ class Narrowing:
             tuple[str, int], int
         ] = {}  # events of other nodes that may not have been released: their times
         self._sweep = SEEN
-        self.counts = NarrowingCounts()
+        self.counts = Crossed()
 
     def _set(self, found: Bindings) -> None:
         """Nothing is open, and nobody was asked for that."""
@@ -129,22 +132,16 @@ class Narrowing:
 
     # ── events: by the thread that offers them ──
 
-    def arrived(self, attachment: Attachment, letter: Letter | Chunk) -> None:
+    def arrived(self, attachment: Attachment, letter: Letter | Chunk | list[Letter]) -> None:
         """Before it is offered to the pattern."""
-        source, channel = letter.source, attachment.channel.name
-        if isinstance(letter, Chunk):
-            records = attachment.form.have.arrow_to_records(letter.taken())
-            letters = list(letter.letters(records))
-        else:
-            letters = [letter]
+        channel = attachment.channel.name
         binds = channel in self.bindings.binding
-        for each in letters:
-            time = each.stamp // 1000
+        for each in letters_of(attachment, letter):
+            time, source, mark = each.stamp // 1000, each.source, each.event.__class__ is Mark
             if not source.local:
-                self.counts.events += 1
-                self.counts.bytes += len(each.record or b"")
+                self.counts.came(each.event if mark else each.record)
                 self._seen[source.id, each.seq] = time
-            if binds:
+            if binds and not mark:
                 meta = EventContext(source.name, source.node, each.seq, time)
                 opened = self._opener(channel, bytes(each.record or b""), meta)
                 if opened:
@@ -213,7 +210,7 @@ class Narrowing:
         runner = self.subscription._stage.operator.runner
         for missed in found.events:
             self.counts.read_back += 1
-            self.counts.bytes += len(missed.record)
+            self.counts.weigh(missed.record)
             at = f"{missed.channel}/{missed.source}@{missed.node}", missed.seq
             if at in self._seen:
                 self.counts.repeated += 1
@@ -235,6 +232,9 @@ class Narrowing:
 
     def _offer(self, runner: Any, missed: MissedEvent) -> None:
         meta = EventContext(missed.source, missed.node, missed.seq, missed.stamp // 1000)
+        if isinstance(missed.record, Mark):
+            runner.mark(missed.channel, missed.record, meta)
+            return
         opened = self._opener(missed.channel, missed.record, meta)
         if opened:
             self._bound(opened, missed.stamp // 1000)
@@ -290,7 +290,7 @@ class Narrowing:
         """Why a node cannot be asked for open values only; nothing if it can."""
         if any(ad.origin for ad in peer.sources if ad.channel == life.channel):
             return "it passes on events of another federation"
-        interest = self.bindings.past(life.channel, {})
+        interest = self.bindings.past(life.channel, {}, self._asked(life.channel).marking)
         if interest is None:
             return "nothing is bound there"
         try:
@@ -388,7 +388,7 @@ class Narrowing:
                 raise _OtherPattern
             for part, asked in enumerate(list(subscription._asked)):
                 if asked.name in self.bindings.channels:
-                    interest = self.bindings.interest(asked.name, open, names)
+                    interest = self.bindings.interest(asked.name, open, names, asked.marking)
                     ids = node._change(subscription, part, where=interest, params=None, zones=...)
                     points.update(self._points(asked.name, ids))
                     if not self._all.requester.taken_up(subscription):
@@ -428,13 +428,15 @@ class Narrowing:
         for peer in self._peers.everyone():
             if peer.name in nodes and peer.gone is None:
                 for channel in self.bindings.channels:
-                    interest = self.bindings.past(channel, values)
+                    asked = self._asked(channel)
+                    interest = self.bindings.past(channel, values, asked.marking)
                     if interest is not None:
-                        read_missed(found, peer, self._channel(channel), interest, since * 1000, points, self._question)
+                        about = asked.target, interest, since * 1000, points, self._question, asked.marking
+                        read_missed(found, peer, *about)
         return found
 
-    def _channel(self, name: str) -> Any:
-        return next(asked.target for asked in self.subscription._asked if asked.name == name)
+    def _asked(self, name: str) -> Asked:
+        return next(asked for asked in self.subscription._asked if asked.name == name)
 
     def _question(self, peer: Peer, request: Past) -> Any:
         """Put to a node, again and again while it does not answer but may be there: nothing is released meanwhile."""
@@ -469,6 +471,7 @@ class Narrowing:
             "asked for all": wide,
             "rounds": counts.rounds,
             "crossed": counts.events,
+            "marks": counts.marks,
             "read back": counts.read_back,
             "repeated": counts.repeated,
             "bytes": counts.bytes,
@@ -477,15 +480,4 @@ class Narrowing:
         }
 
 
-class NarrowingCounts:
-    """Events of other nodes that came, those that were read back when their values were bound (`repeated`: though they
-    had come), the bytes of both; events that may be missing, since nobody has them any more; and what nodes said that
-    did not answer."""
-
-    def __init__(self) -> None:
-        self.events = self.read_back = self.repeated = self.bytes = self.rounds = self.lost = self.failures = 0
-        self.too_many = False
-        self.problems: dict[str, str] = {}
-
-
-__all__ = ["Narrowing", "NarrowingCounts", "Narrowings"]
+__all__ = ["Narrowing", "Narrowings"]

@@ -81,8 +81,8 @@ class PastReader:
             1, request.program, request.params or None, tagged=True
         )  # so that it is asked whether it may install
         granted = self._granting.read(caller.principal, channel, wish).interest
-        if granted is None or granted.output is not None or granted.stateful:
-            raise Refused("expected a filter without state, which is asked of single events")
+        if granted is None or granted.stateful:
+            raise Refused("expected an interest without state, which is asked of single events")
         return granted
 
 

@@ -9,7 +9,7 @@ lane takes events in again from a point on while it reads up to that.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.backlog.contract import Reading
@@ -156,7 +156,7 @@ class CatchUp:
         if len(new):
             member.passed += len(new)
             self.lane.tagging = True
-            self._emit(tag, new, frames)
+            self._emit(tag, new, frames, None if new.type is not None else member.tag_of)
 
     def _judge_of(self, entry: Entry) -> StretchJudge:
         found = self._judges.get(entry)
@@ -166,13 +166,16 @@ class CatchUp:
             self._judges[entry] = found
         return found
 
-    def _emit(self, tag: int, part: Stretch, frames: list[bytes]) -> None:
-        """Frames of what was read and judged, each kept until it is acknowledged like any other."""
+    def _emit(self, tag: int, part: Stretch, frames: list[bytes], tag_of: Callable[[bytes], int] | None = None) -> None:
+        """Frames of what was read and judged, each kept until it is acknowledged like any other. `tag_of`: where it is
+        of several types, what each record is tagged with."""
         lane, seqs, stamps, records = self.lane, part.seqs, part.stamps, part.records
         for start in range(0, len(records), MAX_EVENTS):
             end = start + MAX_EVENTS
             numbers, times, some = seqs[start:end].tolist(), stamps[start:end].tolist(), records[start:end]
             tags = None if not tag else [(tag,)] * len(some)
+            if tag_of is not None:
+                tags = [(tag_of(record),) for record in some]
             for first, last in wire.runs(numbers, times, some, tags, limit=BYTES, alone=True):
                 cut = slice(first, last)
                 if last - first == 1 and len(some[first]) > lane.largest:

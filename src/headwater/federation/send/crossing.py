@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headwater.channel.routing.letter import Chunk, Letter
+from headwater.channel.routing.letter import Chunk, Letter, Marked, Rows
 from headwater.channel.routing.route import Bystander, Entry, Ready
 from headwater.federation.send.bypass import PeerBypass
 from headwater.federation.send.lane import Lane
 from headwater.federation.send.pending import Numbered, PendingRows
 from headwater.federation.send.remote_counts import Counting
+from headwater.federation.wire.kinds import WHOLE
+from headwater.types.marks import is_of
 
 if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedChannel as Channel
@@ -92,19 +94,25 @@ class FilteredMember(CrossingMember):
 
 
 class TaggedMember(CrossingMember):
-    """Of an interest that runs here only."""
+    """Of an interest that runs here only. Where it makes marks (of a type that is `marks`), events that are to go
+    themselves are tagged so."""
 
-    def __init__(self, crossing: Crossing, tag: int) -> None:
+    def __init__(self, crossing: Crossing, tag: int, marks: EventType | None = None) -> None:
         super().__init__(crossing)
-        self.tag = tag
+        self.tag, self._marks = tag, marks
         self.passed = 0
+
+    def tag_of(self, record: bytes) -> int:
+        """With what a record is tagged."""
+        return self.tag if self._marks is None or is_of(record, self._marks) else self.tag | WHOLE
 
     def accept(self, letter: Letter, ready: Ready) -> None:
         lane = self.crossing.lane(letter.source)
         if lane is not None:
             lane.tagging = True
             self.passed += 1
-            lane.put(Numbered(letter.seq, letter.stamp, letter.record, self.tag), 1)
+            tag = self.tag if self._marks is None else self.tag_of(letter.record)
+            lane.put(Numbered(letter.seq, letter.stamp, letter.record, tag), 1)
             ready.append(lane)
 
     def accept_chunk(self, chunk: Chunk, n: int, ready: Ready) -> None:
@@ -112,7 +120,9 @@ class TaggedMember(CrossingMember):
         if lane is not None:
             lane.tagging = True
             self.passed += n
-            lane.put(PendingRows(chunk, self.tag), n)
+            # Rows of what was published are whole; of some that are not, the builder of frames tags each.
+            whole = self._marks is not None and isinstance(chunk, Rows) and not isinstance(chunk, Marked)
+            lane.put(PendingRows(chunk, self.tag | WHOLE if whole else self.tag), n)
             ready.append(lane)
 
 
@@ -290,13 +300,15 @@ class Crossing:
         return True
 
     def filters(self, tag: int) -> bool:
-        """Whether a tagged interest passes the events as they are."""
-        found = self.wishes.get(tag)
+        """Whether what has a tag are events as they are."""
+        found = self.wishes.get(tag & ~WHOLE)
+        if found is not None and tag & WHOLE:
+            return True
         return found is not None and (found[0].interest is None or found[0].interest.output is None)
 
     def type_of(self, tag: int) -> EventType | None:
         """The type of the events that a wish has cross: what an interest makes of them, or that of the channel."""
-        found = self.wishes.get(tag)
+        found = self.wishes.get(tag)  # none of what is whole
         made = None if found is None or found[0].interest is None else found[0].interest.output
         return self.channel.type if made is None else made
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from headwater.channel.routing.letter import Chunk
+from headwater.channel.routing.letter import Chunk, Marked
 from headwater.errors import FrameError
 from headwater.federation.send.batch_rows import few_records, picked_frame, picker_of
 from headwater.federation.send.pending import BYTES, Complete, Numbered, PendingRows, root_of, union
 from headwater.federation.wire import frames as wire
+from headwater.federation.wire.kinds import WHOLE
 from headwater.late import np
 from headwater.native.python.row_picker import Picker
 from headwater.types.model import Enum, walk
@@ -172,6 +173,9 @@ class FrameBuilder:
         for tag in dict.fromkeys(item.tag for item in items):
             parts = [item.chunk for item in items if item.tag == tag]
             chunk = parts[0] if len(parts) == 1 else union(parts)
+            if isinstance(chunk, Marked):
+                yield from self._marked(chunk, tag)
+                continue
             if not self.columns:
                 yield from self._records(chunk, tag)
                 continue
@@ -204,6 +208,15 @@ class FrameBuilder:
                 self.number += 1
                 # All of a part are kept or acknowledged together: its last event tells.
                 yield last, len(part) if index == len(frames) - 1 else 0, frame
+
+    def _marked(self, chunk: Marked, tag: int) -> Iterator[Frame]:
+        """Frames of rows of which some go as marks: as records, for they are of two types."""
+        seqs, stamp = chunk.seqs.tolist(), chunk.stamp
+        tags = [tag | WHOLE if whole else tag for whole in chunk.whole]
+        for begin in range(0, len(seqs), MAX_EVENTS):
+            part = slice(begin, begin + MAX_EVENTS)
+            numbered = zip(seqs[part], chunk.records[part], tags[part], strict=True)
+            yield from self._tagged([Numbered(seq, stamp, record, its) for seq, record, its in numbered])
 
     def _records(self, chunk: Chunk, tag: int) -> Iterator[Frame]:
         """Frames of the same for a peer that takes no columns: each row as a record."""

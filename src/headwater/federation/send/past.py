@@ -44,12 +44,14 @@ def send_past(crossing: Crossing, pasts: Pasts) -> None:
 
     As at home, a sink that wants the last so many gets the last of all the channel's sources at this node together."""
     for wish, recollection in pasts:
+        tag_of = getattr(crossing.wishes[wish.tag][1], "tag_of", None)
         lanes: dict[Lane, list[Remembered]] = {}
         past = recollection.all()
         for rank, letter in zip(range(len(past), 0, -1), past, strict=True):
             lane = crossing.lane(letter.source)
             if lane is not None and len(letter.record) <= MAX_RECORD_BYTES:
-                tags = PAST | wish.tag, PAST | min(rank, PAST - 1), PAST | wish.turn
+                tag = wish.tag if tag_of is None else tag_of(letter.record)
+                tags = PAST | tag, PAST | min(rank, PAST - 1), PAST | wish.turn
                 lanes.setdefault(lane, []).append((letter.seq, letter.stamp, letter.record, tags))
         for lane, remembered in lanes.items():
             _put(crossing, lane, remembered)

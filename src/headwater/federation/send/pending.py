@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from headwater.channel.routing.fast_path import SAMPLE_EVERY
-from headwater.channel.routing.letter import Chunk, Rows
+from headwater.channel.routing.letter import Chunk, Marked, Rows
 from headwater.federation.wire import frames as wire
 from headwater.late import np
 
@@ -192,6 +192,8 @@ def newest_of(items: Sequence[Complete], excess: int) -> tuple[list[Complete], i
 
 def _tail(chunk: Chunk, start: int) -> Chunk:
     """The rows of a chunk from there on, as a part of the same whole."""
+    if isinstance(chunk, Marked):
+        return chunk.tail(start)
     if isinstance(chunk, Rows):
         return Rows(chunk.origin, chunk.places, start, len(chunk))
     return Rows(chunk, np.arange(len(chunk)), start, len(chunk))

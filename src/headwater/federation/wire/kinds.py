@@ -47,6 +47,8 @@ GROUP = 1 << 31  # in the number of a source: its frames that go to a multicast 
 # In a tag: this is of the past, for the interest of that tag. Two more say how many are still to come, and up to which
 # sink they are for.
 PAST = 1 << 31
+# In a tag: this is the event itself, for the interest of that tag, which else makes marks of events.
+WHOLE = 1 << 30
 MAX_BASE = (1 << 63) - 1 - U32  # a first stamp that a difference cannot carry beyond 64 bits
 
 PREFIX = struct.Struct("<I")

@@ -25,7 +25,7 @@ from headwater.ir.params import plain
 from headwater.types import EventType, event_type
 
 MAX_LIST = 100_000
-MAX_TAG = (1 << 31) - 1  # the bit above says that an event is of the past
+MAX_TAG = (1 << 30) - 1  # the bits above say that an event is of the past, or whole where others are marks
 MAX_ENDPOINTS = 32
 MAX_NAMES = 100  # of channels and patterns in one question whether they may be subscribed to
 MAX_PACKED = 4 << 20  # bytes of wishes in one message, as they travel

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.interest import RECORDS, Interest
+from headwater.interest import RECORDS, Apart, Interest
 from headwater.ir import walk
 from headwater.ir.interp import EventContext
 from headwater.ir.nodes import (
@@ -44,7 +44,8 @@ from headwater.ir.nodes import (
 )
 from headwater.patterns import model, structure
 from headwater.patterns.automaton import automaton
-from headwater.patterns.crossing.atoms import channel_of, counts_rows, expression_of, interest_of
+from headwater.patterns.crossing.atoms import channel_of, counts_rows, expression_of, interest_of, source_interest
+from headwater.patterns.crossing.marks import Marking
 from headwater.patterns.model import Both, Either, Leaf, Node, Repeat, Sequence
 from headwater.types import EventType, event_type
 from headwater.types.model import BOOL, BYTES, F64, I64, TEXT, TIMESTAMP, U64, Field, Record, Type, promote
@@ -124,18 +125,29 @@ class Bindings:
     # ── what sources are asked ──
 
     def interest(
-        self, channel: str, open: Mapping[str, Iterable[Any]] | None = None, narrow: Iterable[str] = ()
-    ) -> Interest | None:
+        self,
+        channel: str,
+        open: Mapping[str, Iterable[Any]] | None = None,
+        narrow: Iterable[str] = (),
+        marking: Marking | None = None,
+    ) -> Apart | Interest | None:
         """For the channel, with these values open; None where every event may matter all the same. Nodes that are not
-        in `narrow` are asked for all values."""
-        return self._interest(channel, open or {}, frozenset(narrow), at_any_time=True)
+        in `narrow` are asked for all values. With a `marking`, what fits no element comes as a mark."""
+        found = self._interest(channel, open or {}, frozenset(narrow), at_any_time=True)
+        if marking is None:
+            return found
+        return marking.asked(found, source_interest(self.pattern, channel), self.pattern)
 
-    def past(self, channel: str, opened: Mapping[str, Iterable[Any]]) -> Interest | None:
+    def past(
+        self, channel: str, opened: Mapping[str, Iterable[Any]], marking: Marking | None = None
+    ) -> Interest | None:
         """What may have been missed of the channel while these values were not open yet: not what crosses at any time;
         None: nothing."""
         if not any(each.tests for each in self._asked[channel]):
             return None
-        return self._interest(channel, opened, None, at_any_time=False)
+        found = self._interest(channel, opened, None, at_any_time=False)
+        asked = found if marking is None or found is None else marking.asked(found, None, self.pattern)
+        return asked.there if isinstance(asked, Apart) else asked
 
     def _interest(
         self, channel: str, open: Mapping[str, Iterable[Any]], narrow: frozenset[str] | None, *, at_any_time: bool

@@ -59,6 +59,7 @@ class Counts:
     given_up: int = 0
     unskipped: int = 0
     contradicted: int = 0  # rows that came after it was no longer waited for them
+    marks: int = 0  # events of which only their time and key came
 
 
 __all__ = ["Counts", "Match"]

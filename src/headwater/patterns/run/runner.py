@@ -30,6 +30,7 @@ from headwater.late import np
 from headwater.native.subset import Mode
 from headwater.patterns import model
 from headwater.patterns.automaton import Automaton, automaton
+from headwater.patterns.crossing.marks import Mark
 from headwater.patterns.engine import layout as at_
 from headwater.patterns.engine.choice import EngineName, engine_for
 from headwater.patterns.engine.found import Found
@@ -177,6 +178,33 @@ class Runner:
                     all_of = reading.finished(words)
                     key, values = all_of[HEAD : reading.key_end], all_of[reading.key_end :]
                 self._arrive(channel, record, meta, time, signed_letter(fits), key, values)
+                return
+        if self._waiting or self._promising:
+            self._release()
+
+    def mark(self, channel: str, mark: Mark, meta: EventContext, *, time: int | None = None) -> None:
+        """An event that fits no element, of which its time and key are all that is known; `time` as with `offer`."""
+        source, _ = _origin(meta)
+        it, counts = self._letters(channel), self.counts
+        counts.events += 1
+        counts.marks += 1
+        if time is None:
+            time = meta.time if it.time is None else mark.time
+        if time is None or not TIMESTAMP_MIN <= time <= TIMESTAMP_MAX:
+            counts.timeless += 1
+            return
+        late = self._is_late(it, source, meta.node, time)
+        if mark.row:
+            if mark.key is None:
+                counts.keyless += 1
+            elif late:
+                counts.late += 1
+            elif self.given and self._is_behind(time, source_id(source, meta.node)):
+                pass
+            elif self._all_rows:
+                counts.rows += 1
+                values = (0,) * (2 * len(self.engine.registers.columns)) if self._remembers else ()
+                self._arrive(channel, b"", meta, time, 0, self.engine.keys.of_record(mark.key), values)
                 return
         if self._waiting or self._promising:
             self._release()
