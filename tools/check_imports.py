@@ -229,6 +229,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sql_statement",),
     ),
     "channel.patterns": (
+        ("blind_spots",),
         (
             "definition",
             "kept",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headwater.channel.options.subscribe import Asked, Options
     from headwater.channel.reports.counters import Counts
     from headwater.channel.reports.report import ChannelReport, SourceReport, SubscriptionReport
+    from headwater.channel.routing.hearing import Hearing
     from headwater.channel.routing.wiring import Wiring
     from headwater.channel.source import Source
     from headwater.channel.subscription import Subscription
@@ -84,6 +85,7 @@ class NodeContract(Protocol):
     @property
     def _marks(self) -> bool: ...
     def _narrowing_of(self, matching: Any) -> Any: ...
+    def _hearings(self, channel: Any, entry: Any) -> Sequence[Hearing]: ...
 
     # ── and for subscriptions ──
 

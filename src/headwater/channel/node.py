@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from headwater.channel.patterns.operator import PatternOrder
     from headwater.channel.patterns.subscription import NamedPattern, Watch
     from headwater.channel.routing.contract import RoutedChannel
+    from headwater.channel.routing.hearing import Hearing
     from headwater.channel.routing.letter import About
     from headwater.patterns.model import Limits
     from headwater.types import EventType
@@ -455,6 +456,10 @@ class Node:
     def _narrowing_of(self, matching: Any) -> Any:
         """Who sees to it that only what a pattern can use comes from other nodes; None where nobody has to."""
         return None
+
+    def _hearings(self, channel: Any, entry: Any) -> Sequence[Hearing]:
+        """Of each other node with sources of a channel: since when what an interest wants of it comes here."""
+        return ()
 
     def _known_types(self) -> dict[str, EventType]:
         """The channels that a pattern may name, with their types."""

@@ -73,8 +73,9 @@ class Source(SourceSlots, Generic[E_contra]):
     place: str | None = None  # else the node and the channel that it is of
     promise: int | None = None  # of a stand-in for another node's: none of its later events is older (nanoseconds)
     said: int | None = None  # the same as it has said itself, though its node may have vanished since
-    # Of one that publishes matches: none of its later ones has an earlier time of its own (microseconds).
-    come_to: Callable[[], int | None] | None = None
+    # Of one that publishes matches, which have times of their own (microseconds): none of its later ones has an earlier
+    # one than the first of these, and none of those that it has published a later one than the second.
+    come_to: Callable[[], tuple[int, int] | None] | None = None
     live = 0  # of a stand-in: up to this event comes what earlier sinks have missed, and who came later does not get
     rereads = False  # whether what a sink could not keep can be read from its log later
     position_key: str | None = None  # where sinks remember how far they are, of sources that outlive this process

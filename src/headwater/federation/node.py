@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from headwater.channel.patterns.operator import PatternOrder
     from headwater.channel.patterns.subscription import NamedPattern
     from headwater.channel.routing.contract import RoutedChannel
+    from headwater.channel.routing.hearing import Hearing
     from headwater.federation.engine import Engine
     from headwater.federation.logs.server import LogReads
     from headwater.federation.network import Network
@@ -195,6 +196,9 @@ class Node(LocalNode):
 
     def _narrowing_of(self, matching: Any) -> Any:
         return None if self._engine is None else self._engine.narrowings.make(matching)
+
+    def _hearings(self, channel: Any, entry: Any) -> Sequence[Hearing]:
+        return () if self._engine is None else self._engine.requester.hearings(channel, entry)
 
     def _remote(self, channel: RoutedChannel) -> bool:
         assert self._engine is not None

@@ -5,10 +5,10 @@ Nothing here knows types or conditions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from headwater.patterns.model import Both, Either, Leaf, Node, Repeat, Sequence, leaves
+from headwater.patterns.model import Both, Either, Leaf, Node, Pattern, Repeat, Sequence, Step, leaves
 
 
 def least(node: Node) -> int:
@@ -146,6 +146,43 @@ def _visit(node: Node, prior: set[int], found: Order) -> None:
                         for one in _elements(other):
                             sure = times(other, one, least=True) >= 1
                             (found.together if sure else found.doubtful).setdefault(element, set()).add(one)
+
+
+def steps(node: Node) -> Iterator[Step]:
+    """All that lead from one taken event to the next."""
+    match node:
+        case Leaf():
+            return
+        case Repeat(part=part, most=rounds, step=step):
+            if rounds is None or rounds > 1:
+                yield step
+            yield from steps(part)
+            return
+        case Both(step=step):
+            yield step
+        case Sequence(steps=between):
+            yield from between
+        case Either():
+            pass
+    for part in node.parts:
+        yield from steps(part)
+
+
+def contradicting(pattern: Pattern) -> frozenset[str]:
+    """The channels of which a further event, had there been one, could make a match none: what is said to be absent,
+    what a step may not pass over, and all of them where rows are counted or one match decides about others. Of other
+    channels, a match says nothing but what it has taken."""
+    everything = frozenset(channel.name for channel in pattern.channels)
+    by_rows = pattern.window is not None and pattern.window.rows is not None
+    between = list(steps(pattern.root))
+    if by_rows or pattern.after.rule != "no skip" or not pattern.reuse:
+        return everything
+    if any(step.selection == "strict" for step in between):
+        return everything
+    elements = {*pattern.absent, *(element for step in between for element in step.forbidden)}
+    if any(step.selection == "next" for step in between):
+        elements |= _elements(pattern.root)
+    return frozenset(name for element in elements for name in pattern.elements[element].channels)
 
 
 def repeated_by_any(node: Node, within: bool = False) -> set[int]:

@@ -72,15 +72,19 @@ class KeptPattern(NamedPattern):
         self._heard = set(operator.positions)
         self._came = dict(self._keeping.floor)  # of each source, the last event
         self._absent = set() if self._awaiting is not None else set(others)
+        if self._stage.watermark.blind is not None:
+            self._stage.watermark.blind.resumed = frozenset(others)
 
     def go_on(self, state: bytes | None) -> None:
         """The state that it has waited for is here, or there is none: it goes on, with all that came meanwhile."""
         done = threading.Event()
 
         def run() -> None:
-            before = dict(self._stage.operator.positions)
-            operator = self._keeping.operator(self.pattern, self._stage.operator.order, state)
-            operator.positions = {**before, **operator.positions}
+            before = self._stage.operator
+            operator = self._keeping.operator(self.pattern, before.order, state)
+            operator.positions = {**before.positions, **operator.positions}
+            if not self._keeping.resumed:
+                operator.runner.blind = before.runner.blind
             self._go_on(operator)
             self._outlet.had = self._keeping.had(self.source)
             done.set()
@@ -117,6 +121,14 @@ class KeptPattern(NamedPattern):
                 for letter in self._keeping.rest(self._stage.operator, channel, source):
                     self._accept(attachment, letter, self._starters)
                 self._heard.add(source.id)
+
+    def _hears(self, attachment: Attachment) -> None:
+        """After a restart, what is in a log is read again; else it is known up to where its state was written."""
+        blind, keeping = self._stage.watermark.blind, self._keeping
+        if blind is None or not keeping.resumed or attachment.epoch > 1:
+            super()._hears(attachment)
+        elif all(channel is not attachment.channel for channel, _ in keeping.channels()):
+            blind.begun(attachment, self._stage.operator.runner.released)
 
     def _waits(self, attachment: Attachment, letter: Any) -> bool:
         """Whether it is too early for anything: it waits for a state that is handed over."""
@@ -177,6 +189,11 @@ class KeptPattern(NamedPattern):
         self._trouble = f"{type(error).__name__}: {error}"
         log.error("pattern %r: a match cannot be published, it is tried again: %s", self.name, error)
         self._later(RETRY_SECONDS)
+
+    def _come_to(self) -> tuple[int, int] | None:
+        """As of any; nothing is promised while matches wait to be published."""
+        found = super()._come_to()
+        return None if self._outlet.waiting else found
 
     # ── what is kept ──
 

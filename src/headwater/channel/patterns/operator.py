@@ -88,11 +88,14 @@ class PatternOperator:
         return made
 
     def _is_doubtful(self, match: Match) -> bool:
-        """Whether something came too late to be waited for that may have belonged to it."""
-        if not self.runner.doubts:
+        """Whether something came too late to be waited for that may have belonged to it, or may have been published
+        without having been heard of."""
+        runner = self.runner
+        if not runner.doubts and not runner.blind and not runner.unheard:
             return False
         first, last = match.events[0][1].time, match.time
-        doubtful = any(first <= time <= last for time in self.runner.doubts)
+        doubtful = runner.unheard or any(first <= time <= last for time in runner.doubts)
+        doubtful = doubtful or any(start <= last and first < upto for start, upto in runner.blind)
         self.uncertain += doubtful
         return doubtful
 

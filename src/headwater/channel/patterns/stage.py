@@ -119,7 +119,8 @@ class PatternStage:
         self._due = inf  # when it goes off
         self._closed = False
         self.seen: Look | None = None  # as it was last
-        self.reached: int | None = None  # all matches that are earlier were handed on
+        # All matches that are earlier than the first of these were handed on, and none that is later than the second.
+        self.reached: tuple[int, int] | None = None
         self._run = 0  # a changed pattern is another run
         self._deferred: list[Any] = []  # what came for the run that is about to begin
         self.stopped = False  # another one goes on from here
@@ -208,6 +209,8 @@ class PatternStage:
         self._run = change.run
         if change.pattern is not self.operator.pattern:
             self.operator.exchange(change.pattern)
+            if self.watermark.blind is not None:
+                self.watermark.blind.reset()
         if self.arrivals is not None:
             self.arrivals.changed(change.pattern)
         deferred, self._deferred = self._deferred, []
@@ -226,14 +229,16 @@ class PatternStage:
         """Release what may go, hand on what that has made, and see when to look again."""
         look = self.watermark.capped(look)
         ready: list[Any] = []
+        forced = self._forced(look)
         try:
-            for result in self.operator.advance(look.sure, self._forced(look)):
+            for result in self.operator.advance(look.sure, forced):
                 self.outlet.put(result, ready)
         except HeadwaterError as error:
             self._owner._handler_failed(error, None)
         self._arm(look)
         dispatch_all(ready)
-        self.reached = look.sure[0]
+        most = look.sure[0] if forced is None else max(look.sure[0], forced)
+        self.reached = look.sure[0], most if self.reached is None else max(most, self.reached[1])
 
     def _forced(self, look: Look) -> int | None:
         """Up to when nobody is waited for any longer."""

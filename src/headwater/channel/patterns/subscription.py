@@ -22,7 +22,7 @@ from headwater.channel.patterns.operator import PatternOperator, PatternOrder
 from headwater.channel.patterns.outlets import Delivered, Outlet, Published
 from headwater.channel.patterns.report import PatternReport, pattern_report
 from headwater.channel.patterns.stage import ROOM, Errand, PatternStage, StageMailbox
-from headwater.channel.patterns.watermark import Watermark
+from headwater.channel.patterns.watermark import NOWHERE, Watermark
 from headwater.channel.routing.attachment import Attachment
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Ready
@@ -30,6 +30,7 @@ from headwater.channel.subscription import Subscription
 from headwater.errors import HeadwaterError, ParameterError
 from headwater.patterns.crossing.atoms import source_interest
 from headwater.patterns.pattern import Pattern
+from headwater.patterns.structure import contradicting
 from headwater.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Matching(Subscription[R], Generic[R]):
         own_time = [channel.name for channel in pattern.model.channels if channel.time is not None]
         operator = PatternOperator(pattern, order)
         watermark = Watermark(self, lambda: self._stage.operator.runner, own_time if order == "time" else ())
+        watermark.mind(contradicting(pattern.model))
         self._stage = stage = PatternStage(self, operator, watermark, outlet(self, pattern.output, options))
         stage.mailbox = StageMailbox(
             f"{name}, its pattern", Queue(limit=ROOM), order="arrival", full=node._full, pull=False,
@@ -93,15 +95,33 @@ class Matching(Subscription[R], Generic[R]):
         return list(self._attachments.values())
 
     def _accept(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:
+        blind = self._stage.watermark.blind
+        if blind is not None and self._options.history and self._is_past(attachment, letter):
+            blind.recalled(attachment, letter)
         self._stage.accept(attachment, letter, 1, ready)
+
+    def _is_past(self, attachment: Attachment, letter: Letter) -> bool:
+        """Whether an event is one that it begins with."""
+        source = letter.source
+        if source.place is not None:
+            return self._begins(source.place)
+        return letter.seq <= attachment.points.get(source.number, ("", 0))[1]
 
     def _accept_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
         self._stage.accept(attachment, chunk, len(chunk), ready)
 
     def _began(self, attachment: Attachment) -> None:
+        if self._stage.watermark.blind is not None and (attachment.epoch == 1 or attachment.run != self._run):
+            self._hears(attachment)
         attachment.run = self._run
         attachment.marking = self._asked[attachment.part].marking
         attachment.quick = attachment._quick = None if self._options.history else self._stage.mailbox.put_quick
+
+    def _hears(self, attachment: Attachment) -> None:
+        """Sources of this node are heard from here on, with what was asked for; they stand still."""
+        blind = self._stage.watermark.blind
+        if blind is not None:
+            blind.begun(attachment, past=bool(self._options.history))
 
     def _release(self) -> None:
         """Sources have promised more, or are gone. Called without any lock."""
@@ -206,15 +226,21 @@ class NamedPattern(Matching[Any]):
         super().__init__(*rest, outlet=outlet or (lambda *_: Published(self.source, self._handler_failed)))
         self.source.come_to = self._come_to
 
-    def _come_to(self) -> int | None:
-        """None of its later matches is earlier: for patterns of matches, which ask when they want to go on. Where one
-        is held back until it is sure to be taken, it may be as old as the window is long."""
-        self._stage.nudge()
-        reached, model = self._stage.reached, self.pattern.model
-        if reached is None or (model.after.rule == "no skip" and model.reuse):
-            return reached
+    def _come_to(self) -> tuple[int, int] | None:
+        """None of its later matches is earlier than the first of these, none that it has found later than the second:
+        for patterns of matches, which ask when they want to go on. Where one is held back until it is sure to be taken,
+        it may be as old as the window is long. What it could not find, as it does not know of all events, may be as
+        late as those are."""
+        stage = self._stage
+        stage.nudge()
+        reached, model, runner = stage.reached, self.pattern.model, stage.operator.runner
+        if reached is None or reached[0] == NOWHERE[0] or runner.unheard:
+            return None
+        least, most = reached[0], max([reached[1], *(upto for _, upto in runner.blind)])
+        if model.after.rule == "no skip" and model.reuse:
+            return least, most
         window = model.window
-        return None if window is None or window.microseconds is None else reached - window.microseconds
+        return None if window is None or window.microseconds is None else (least - window.microseconds, most)
 
     def close(self, *, forget: bool = False) -> None:
         """End it, and its source. What is kept of it, if anything is, stays for when it is made again, unless it is to

@@ -7,8 +7,9 @@ The place is a time in microseconds and the id of a source at that time. Each so
 - a stand-in for a source of another node: what that has promised, asked for with the pattern's interests;
 - a source whose events say their own time: as far as its last one was, less the pattern's lateness.
 
-What is not there holds nothing back: a source that was closed. A node that has vanished is still there. Others may hold
-the watermark as well, at a time, while they close a gap before it (`hold`).
+What is not there holds nothing back: a source that was closed. A node that has vanished is still there, and one that
+has not said yet since when it sends what is wanted of it (`BlindSpots`) is as well. Others may hold the watermark, at a
+time, while they close a gap before it (`hold`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from headwater.channel.patterns.blind_spots import BlindSpots
 from headwater.channel.queues.position_keys import LOGGED
 from headwater.patterns.run.events import source_id
 from headwater.patterns.run.runner import FOR_EVER, Place, Runner
@@ -37,6 +39,8 @@ class Watched(Protocol):
     def node(self) -> NodeContract: ...
     def _inputs(self) -> Iterable[Attachment]: ...
     def _begins(self, place: str) -> bool: ...
+    @property
+    def _by_time(self) -> bool: ...
 
 
 class Holder(NamedTuple):
@@ -84,6 +88,12 @@ class Watermark:
         self.patient = 0.0  # seconds for which sources that are logged, and have left, are waited for
         self._missing: dict[str, tuple[float, Holder]] = {}  # those, by position key, and since when
         self._heard: tuple[int, float] | None = None  # the latest time that events said of themselves, and when
+        self.blind: BlindSpots | None = None  # None: no event that is not known could contradict a match
+
+    def mind(self, channels: frozenset[str]) -> None:
+        """Events of these channels could contradict a match: see of which times they are known."""
+        if channels and self._subscription._by_time:
+            self.blind = BlindSpots(self._subscription, self._runner, channels, self._own_time)
 
     # ── for those who close gaps ──
 
@@ -128,9 +138,15 @@ class Watermark:
         if self._missing:
             holders += self._expected()
         present = self._present(here)
+        blind = self.blind
+        if blind is not None:
+            holders += [Holder(name, NOWHERE) for name in blind.look(present)]
+            blind.lost(sources.remote, present)
         least = min(holders, key=lambda each: each.place, default=None)
         if least is None:  # nobody is there: as far as time has come
             return Look((present, ""), present, None)
+        if blind is not None:
+            blind.reached(least.place[0])
         return Look(least.place, present, least)
 
     def _now(self) -> int:
@@ -220,9 +236,9 @@ def _at(time: int, source: str, shared: frozenset[str]) -> Place:
 
 
 def _come_to(source: Any) -> int | None:
-    """How far a source of this node has come that publishes matches: these have times of their own."""
-    asked = getattr(source, "come_to", None)
-    return None if asked is None else asked()
+    """How far a source has come that publishes matches: these have times of their own."""
+    found = None if source.come_to is None else source.come_to()
+    return None if found is None else int(found[0])
 
 
 def _later(one: int | None, other: int | None) -> int | None:

@@ -106,6 +106,7 @@ class RemoteSource(AcknowledgedSource):
         self.track: Track | None = None  # what comes of it from a multicast group
         self.promise: int | None = None  # no later event is older; None while that is not known
         self.said: int | None = None  # the same, as it has said itself: of a node that has vanished, no more than that
+        self._times: tuple[int, int] | None = None  # of events that say their own times: see `come_to`
         self.repeated = 0  # frames that came again
         self.gap = (0, -1)  # on which link, and after which frame, one was missing last
         self.rereads = bool(ad.log) and not ad.origin  # what a sink could not keep can be had again
@@ -145,6 +146,17 @@ class RemoteSource(AcknowledgedSource):
 
     def _has_come_to(self, time: int) -> None:
         self.promise, self.said = max(time, self.promise or 0), max(time, self.said or 0)
+
+    def found_upto(self, least: int, most: int) -> None:
+        """It publishes matches, and says how far it has come with their times."""
+        before = self._times
+        self._times = (least, most) if before is None else (max(least, before[0]), max(most, before[1]))
+        self._release()
+
+    def come_to(self) -> tuple[int, int] | None:
+        """As it has said: no later event of it has an earlier time of its own than the first of these, and none that
+        it had published a later one than the second."""
+        return self._times
 
     def passed_by(self, seq: int) -> None:
         """Of its events up to this one no more will come: those that did not were not wanted."""

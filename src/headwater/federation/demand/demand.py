@@ -78,6 +78,8 @@ class InterestRequest:
     version: int = 0  # of what was asked last
     agreed: int = 0  # of what was answered last
     marked: int = 0  # of what is in force, with everything before it here
+    since: int = 0  # by the peer's clock, in nanoseconds: since then that is in force there
+    first: bool = False  # and nothing was published there before
     begins: list[tuple[int, list[Subscription]]] = field(default_factory=list)  # by version: who waits for the past
     due: int = 0  # of the barrier to wait for: what was only withdrawn since needs none
     demand: Demand = NOTHING  # as it was answered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.table import Peers
     from headwater.federation.security.rules import Principal
+    from headwater.federation.send.lane import Lane
 
 log = logging.getLogger("headwater.federation")
 MOST_REFUSED = 1_000  # wishes of one question, after which the rest is not even read
@@ -58,6 +59,7 @@ class Installer:
         self._barriers, self._links, self._control, self._groups = barriers, links, control, groups
         self._lock = threading.Lock()  # one change at a time
         self.promising = False
+        self._telling = False  # how far patterns have come: by one worker at a time
         self.granting = Granting(context, peers)
         self.pages = Pages()
 
@@ -228,6 +230,8 @@ class Installer:
         crossing.resume(request.reached, request.since, anew=restarted or not crossing.version)
         crossing.durable = names
         self._put_in_force(peer, crossing, moves, fresh, group if crossing.wishes else None)
+        if fresh:
+            crossing.since, crossing.first = self._node._stamp(), _is_unheard(crossing)
         crossing.version = request.version  # not before: a barrier of this version goes after what is of the past
         if crossing.parked:
             self._send_again(peer, crossing, request.positions)
@@ -416,6 +420,7 @@ class Installer:
         """Tell who wants to know how far time has come at sources that are idle."""
         if not self.promising:
             return
+        timed: list[tuple[Peer, Lane]] = []
         for peer in self._peers.everyone():
             pairs = []
             for crossing in list(peer.crossings.values()):
@@ -434,8 +439,29 @@ class Installer:
                                 peer.dirty.append(lane)
                             elif quiet:
                                 pairs.append((lane.sid, now))
+                                if source.come_to is not None:
+                                    timed.append((peer, lane))
             if pairs:
                 peer.say(wire.encode_promise(pairs))
+        if timed and not self._telling:
+            self._telling = self._context.scheduler.work(self._tell_times, timed)
+
+    def _tell_times(self, lanes: list[tuple[Peer, Lane]]) -> None:
+        """Tell how far sources have come that publish matches; in a worker's thread, since for that their patterns look
+        how far they are, which may find some."""
+        try:
+            found: dict[Peer, list[tuple[int, int, int]]] = {}
+            for peer, lane in lanes:
+                source: Any = lane.source
+                times = source.come_to()
+                with source.lock:
+                    quiet = not lane.pending and lane.behind is None and lane.announced
+                if times is not None and quiet:
+                    found.setdefault(peer, []).append((lane.sid, *times))
+            for peer, triples in found.items():
+                peer.say(wire.encode_times(triples))
+        finally:
+            self._telling = False
 
     def tell(self, peer: Peer, request: Ask) -> Told:
         """The counts of a peer's interests in a channel."""
@@ -449,3 +475,11 @@ class Installer:
 def _group(crossing: Crossing) -> str:
     """The multicast group by which events go to a peer, if they do."""
     return "" if crossing.share is None else crossing.share.address
+
+
+def _is_unheard(crossing: Crossing) -> bool:
+    """Whether no source of this node has published anything on the channel before the point from which wishes hold;
+    sources that are no more count."""
+    channel: Any = crossing.channel
+    gone = [channel.past, *(lineup.past for lineup in channel.lineups)]
+    return not any(crossing.points.values()) and not any(tally.published for tally in gone)

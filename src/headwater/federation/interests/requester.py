@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from headwater.channel.dispatch.thread_call import in_thread, nothing
 from headwater.channel.queues.forms import fitting
+from headwater.channel.routing.hearing import Hearing
 from headwater.errors import FederationError, HeadwaterError, SecurityError, Unreachable
 from headwater.federation.demand.demand import NOTHING, Demand, InterestRequest
 from headwater.federation.demand.wishes import Changed
@@ -342,13 +343,16 @@ class Requester:
                     for entry in channel.entries.values():
                         self._refuse(channel, entry, f"{name}@{peer.name}", why)
 
-    def barrier_came(self, peer: Peer, channel: str, version: int) -> None:
+    def barrier_came(self, peer: Peer, channel: str, version: int, since: int, first: bool) -> None:
         """Everything from before the peer took up our wishes of this version is here."""
         asked = peer.asked.get(channel)
         if asked is not None:
-            asked.marked = max(asked.marked, version)
+            if version >= asked.marked:
+                asked.marked, asked.since, asked.first = version, since, first
             self.begun(peer, channel, asked, version)
             self._context.scheduler.changed()
+            if self._node._ordered:
+                self._node._release()
 
     def begun(self, peer: Peer, channel: str, asked: InterestRequest, version: int) -> None:
         """Sinks that have asked a peer for the past, in a question of this version or before, have it now."""
@@ -433,24 +437,38 @@ class Requester:
 
     def settled(self, channels: Iterable[Channel], *, barriers: bool = False) -> bool:
         """Whether all peers that are there have answered what is wanted of these channels (and it is in force)."""
-        for channel in channels:
-            for peer in self._peers.everyone():
-                if peer.gone is not None or not peer.has(channel.name):
-                    continue
-                with self._context.wiring.lock:
-                    demand = NOTHING if channel.closed else self._demands.of(channel, peer)
-                asked = peer.asked.get(channel.name)
-                if asked is None:
-                    if demand.wishes:
-                        return False
-                    continue
-                if asked.busy or asked.agreed != asked.version or not asked.demand.same(demand):
-                    return False
-                if _doubtful(peer, channel.name, asked):
-                    return False
-                if barriers and demand.wishes and asked.marked < asked.due and not _all_refused(asked):
-                    return False
-        return True
+        return all(
+            self._is_settled(channel, peer, barriers)
+            for channel in channels
+            for peer in self._peers.everyone()
+            if peer.gone is None and peer.has(channel.name)
+        )
+
+    def _is_settled(self, channel: Channel, peer: Peer, barriers: bool) -> bool:
+        with self._context.wiring.lock:
+            demand = NOTHING if channel.closed else self._demands.of(channel, peer)
+        asked = peer.asked.get(channel.name)
+        if asked is None:
+            return not demand.wishes
+        if asked.busy or asked.agreed != asked.version or not asked.demand.same(demand):
+            return False
+        if _doubtful(peer, channel.name, asked):
+            return False
+        return not barriers or not demand.wishes or asked.marked >= asked.due or _all_refused(asked)
+
+    def hearings(self, channel: Channel, entry: Entry) -> list[Hearing]:
+        """Of each node that has sources of a channel: since when what an interest wants comes from there."""
+        return [self._hearing(channel, entry, peer) for peer in self._peers.everyone() if peer.has(channel.name)]
+
+    def _hearing(self, channel: Channel, entry: Entry, peer: Peer) -> Hearing:
+        name, asked = channel.name, peer.asked.get(channel.name)
+        life, since, first, refused = (peer.incarnation, 0, 0), 0, False, False
+        if asked is not None:
+            memory = peer.memory_there if _doubtful(peer, name, asked) else asked.memory
+            life, since, first = (peer.incarnation, memory, asked.number), asked.since, asked.first
+            refused = bool(asked.refused) and (self._demands.number(entry) in asked.refused or _all_refused(asked))
+        in_force = partial(self._is_settled, channel, peer, True)
+        return Hearing(peer.place(name), f"{name}@{peer.name}", peer, life, since, first, refused, in_force)
 
 
 def _place(channel: Channel, peer: Peer) -> str:

@@ -363,6 +363,9 @@ class Narrowing:
             raise
         self.counts.rounds += 1
         self.counts.lost += found.lost
+        blind = self.subscription._stage.watermark.blind
+        if found.lost and blind is not None:
+            self.subscription._stage.do(Errand(partial(blind.note, since, self._context.node._stamp() // 1000)))
         self.counts.problems.update(found.problems)
         for who, what in found.offences:
             self._context.offences.note(who, what)

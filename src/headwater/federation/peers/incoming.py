@@ -101,6 +101,10 @@ class Incoming(Outgoing):
                 for sid, time in message.pairs:
                     if (found := self.remote_sources.get(sid)) is not None:
                         found.promised(time)
+            case wire.Times():
+                for sid, least, most in message.pairs:
+                    if (found := self.remote_sources.get(sid)) is not None:
+                        found.found_upto(least, most)
             case wire.Ping():
                 self.say(wire.encode_pong(message.number))
                 self.registrar.version_said(self, message.number)
@@ -176,7 +180,7 @@ class Incoming(Outgoing):
         for sid, seq in message.points.items():
             if (source := self.remote_sources.get(sid)) is not None:
                 source.passed_by(seq)
-        self.requests.barrier_came(self, message.channel, message.version)
+        self.requests.barrier_came(self, message.channel, message.version, message.since, message.first)
 
     def _on_ends(self, sid: int, over: bool) -> None:
         """No more of a source comes this way; it is gone if it comes in no other."""

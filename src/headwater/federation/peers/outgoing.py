@@ -142,7 +142,9 @@ class Outgoing(PeerRecord):
 
     def _barrier(self, crossing: Crossing) -> bytes:
         crossing.told = crossing.version
-        return wire.encode_control(Barrier(crossing.channel.name, crossing.version, crossing.points))
+        return wire.encode_control(
+            Barrier(crossing.channel.name, crossing.version, crossing.points, crossing.since, crossing.first)
+        )
 
     def add_dirty(self, lane: Lane) -> None:
         """A lane has something to send: it goes with what is sent next, after `send_soon`."""

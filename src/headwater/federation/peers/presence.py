@@ -139,7 +139,7 @@ class Presence:
             if exchange is not None:
                 self._context.keyring.exchange.forget(exchange, peer.id)
             peer.asked.clear()
-            peer.memory_there = 0
+            peer.memory_there, peer.parted = 0, False
             peer.unwanted.clear()
             gone = list(peer.remote_sources.values())
             peer.remote_sources.clear()
@@ -224,7 +224,7 @@ class Presence:
 
     def said_bye(self, peer: Peer, reason: str) -> None:
         """A peer leaves in an orderly way."""
-        peer.present = False
+        peer.present, peer.parted = False, True
         link = peer.link
         if link is not None:
             peer.link_down(link, f"it said goodbye: {reason}")

@@ -25,6 +25,7 @@ class PeerRecord:
         self.principal: Principal | None = None
         self.present = False  # on Zenoh
         self.gone: float | None = None  # since when it is neither on Zenoh nor at the end of a stream
+        self.parted = False  # it has said goodbye: all that it sent has come
         self.met = monotonic()
         self.lock = threading.RLock()
         # what it has

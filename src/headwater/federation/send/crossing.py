@@ -148,6 +148,8 @@ class Crossing:
         self.promises = False
         self.durable: set[str] = set()  # names of sinks that are to find everything again after a restart
         self.points: dict[int, int] = {}
+        self.since = 0  # nanoseconds: since then all of its wishes hold
+        self.first = False  # and nothing was published before
         self.incarnation = peer.incarnation  # in which the peer has said so
         self.parked = False  # it was started again since: what durable sinks wanted is kept until they say more
         self.deferred: object = None  # what it said meanwhile, if that is not all yet

@@ -108,11 +108,16 @@ class Ends(msgspec.Struct, tag_field="is", tag="ends", frozen=True):
 
 
 class Barrier(msgspec.Struct, tag_field="is", tag="mark", frozen=True):
-    """The wishes of this version are in force after these events of each source; all from before them was sent."""
+    """The wishes of this version are in force after these events of each source; all from before them was sent.
+
+    `since` is a time of the sender's clock, in nanoseconds, by which all of them were in force, and `first` whether
+    nothing was published there before: who has to know what was not published looks back no further."""
 
     channel: Name
     version: Number
     points: Positions
+    since: Number = 0
+    first: bool = False
 
 
 class Bye(msgspec.Struct, tag_field="is", tag="bye", frozen=True):

@@ -54,6 +54,7 @@ from headwater.federation.wire.kinds import (
     PREFIX,
     PROMISE,
     REBODY,
+    TIMES,
     Data,
     check_columns,
     too_large,
@@ -62,6 +63,7 @@ from headwater.late import pa
 
 _ACK = struct.Struct("<IQ")
 _PROMISE = struct.Struct("<Iq")
+_TIMES = struct.Struct("<Iqq")
 _BEAT = struct.Struct("<IBQ")  # with the prefix
 _BEAT_BODY = struct.Struct("<Q")
 _SQUEEZED = struct.Struct("<IBBI")  # with the prefix
@@ -83,6 +85,13 @@ class Promise(msgspec.Struct, gc=False):
     pairs: list[tuple[int, int]]
 
 
+class Times(msgspec.Struct, gc=False):
+    """Of each source whose events say their own times, in microseconds: no later event has an earlier one than the
+    first of these, no earlier event a later one than the second."""
+
+    pairs: list[tuple[int, int, int]]
+
+
 class Ping(msgspec.Struct, gc=False):
     """Answer with a Pong of the same number."""
 
@@ -95,7 +104,7 @@ class Pong(msgspec.Struct, gc=False):
     number: int
 
 
-Frame = Events | Batch | Ack | Promise | Ping | Pong | Control
+Frame = Events | Batch | Ack | Promise | Times | Ping | Pong | Control
 
 
 # ── encoding ──
@@ -111,9 +120,14 @@ def encode_promise(pairs: Iterable[tuple[int, int]]) -> bytes:
     return _encode_pairs(PROMISE, _PROMISE, pairs, "promise")
 
 
-def _encode_pairs(kind: int, form: struct.Struct, pairs: Iterable[tuple[int, int]], what: str) -> bytes:
+def encode_times(triples: Iterable[tuple[int, int, int]]) -> bytes:
+    """The frame that says (source, microseconds, microseconds)..."""
+    return _encode_pairs(TIMES, _TIMES, triples, "times")
+
+
+def _encode_pairs(kind: int, form: struct.Struct, pairs: Iterable[tuple[int, ...]], what: str) -> bytes:
     try:
-        body = b"".join([form.pack(source, value) for source, value in pairs])
+        body = b"".join([form.pack(*pair) for pair in pairs])
     except struct.error as error:
         raise FrameError(f"{what}: a source or a value does not fit its place in a frame: {error}") from None
     if len(body) > MAX_PAIRS * form.size:
@@ -185,6 +199,8 @@ def _body(kind: int, data: Data, at: int) -> Frame:
             return Ack(_decode_pairs(_ACK, data, at, "ack"))
         case kinds.PROMISE:
             return Promise(_decode_pairs(_PROMISE, data, at, "promise"))
+        case kinds.TIMES:
+            return Times(_decode_pairs(_TIMES, data, at, "times"))
         case kinds.PING:
             return Ping(_decode_beat(data, at))
         case kinds.PONG:
@@ -203,13 +219,11 @@ def _body(kind: int, data: Data, at: int) -> Frame:
             )
 
 
-def _decode_pairs(form: struct.Struct, data: Data, at: int, what: str) -> list[tuple[int, int]]:
+def _decode_pairs(form: struct.Struct, data: Data, at: int, what: str) -> list[Any]:
     size = len(data) - at
     if size % form.size or size > MAX_PAIRS * form.size:
         raise FrameError(f"{what}: expected up to {MAX_PAIRS:,} pairs of {form.size} bytes, found {size:,} bytes")
-    pairs: Any = list(form.iter_unpack(memoryview(data)[at:])) if size else []
-    made: list[tuple[int, int]] = pairs
-    return made
+    return list(form.iter_unpack(memoryview(data)[at:])) if size else []
 
 
 def _decode_beat(data: Data, at: int) -> int:
@@ -348,6 +362,7 @@ __all__ = [
     "encode_pong",
     "encode_promise",
     "encode_run_first",
+    "encode_times",
     "event_head",
     "header_of",
     "resent",

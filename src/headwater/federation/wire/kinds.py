@@ -14,6 +14,7 @@ On a stream a frame is `u32 length | u8 kind | body`, all numbers little endian;
     RETOLD  10   the same, of an event that may have arrived before
     BODY    11   as EVENT, the record without its header                           headerless.py
     REBODY  12   as RETOLD, the record without its header
+    TIMES   13   (source u32, time i64, time i64)...                               frames.py
 
     kind | 0x80  the body is compressed: codec u8, u32 length of the body, compressed body
 """
@@ -26,7 +27,7 @@ from functools import cache
 from headwater.errors import FrameError
 from headwater.extras import how_to_install, installed
 
-CONTROL, EVENTS, BATCH, ACK, _, PROMISE, PING, PONG, EVENT, RETOLD, BODY, REBODY = range(1, 13)
+CONTROL, EVENTS, BATCH, ACK, _, PROMISE, PING, PONG, EVENT, RETOLD, BODY, REBODY, TIMES = range(1, 14)
 COMPRESSED = 0x80
 
 RESENT = 1  # these events may have arrived before

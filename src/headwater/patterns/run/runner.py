@@ -99,6 +99,9 @@ class Runner:
         self._released: Place = (-FOR_EVER, "")
         self.sure: Place = (-FOR_EVER, "")  # up to here nothing was released that a source may still precede
         self.doubts: list[int] = []  # times of rows that came after it was no longer waited for them
+        # Stretches of time of which not all events are known, and whether that is so of all times for now.
+        self.blind: list[tuple[int, int]] = []
+        self.unheard = False
         self._due = FOR_EVER  # no promise of an earlier time decides anything
         self._window = window_of(pattern)
         self._found: list[Found] = []
@@ -446,6 +449,11 @@ class Runner:
             self._pass_time(self._released[0])
 
     @property
+    def released(self) -> int:
+        """The time up to which rows were taken."""
+        return self._released[0]
+
+    @property
     def due(self) -> int | None:
         """No promise of an earlier time decides anything; None where none does at all."""
         return None if not self._promising or self._due == FOR_EVER else self._due
@@ -461,7 +469,7 @@ class Runner:
 
     def take_over(self, other: Runner) -> None:
         """Go on where another was that has ended: with what it has counted, and as far as its sources have come."""
-        self.counts, self.doubts = other.counts, list(other.doubts)
+        self.counts, self.doubts, self.blind = other.counts, list(other.doubts), list(other.blind)
         self.sure, self._released, self._promises = other.sure, other._released, dict(other._promises)
         self._least = None
 
@@ -655,6 +663,7 @@ class Runner:
             waiting,
             found,
             [getattr(self.counts, name) for name in self.counts.__dataclass_fields__],
+            self.blind,
         ]
         return runnable.snapshot(KIND, self.pattern.fingerprint, positions, _ENCODER.encode(state))
 
@@ -662,7 +671,7 @@ class Runner:
         """Go on from a snapshot of an equal pattern; the positions after which events are to come."""
         found = runnable.read_snapshot(snapshot, KIND, self.pattern.fingerprint)
         try:
-            name, engine, events, promises, released, waiting, matches, counts = _DECODER.decode(found.state)
+            name, engine, events, promises, released, waiting, matches, counts, blind = _DECODER.decode(found.state)
             if name != self.engine.name:
                 raise ExecutionError(f"snapshot: expected the state of a {self.engine.name} engine, found {name!r}")
             self.engine.load(engine)
@@ -674,6 +683,7 @@ class Runner:
                 self._waiting.append(Waiting(time, source, seq, channel, letter, number, words, values))
             self._found = [Found(tuple(e), tuple(by), t, d, tuple(k)) for e, by, t, d, k in matches]
             self.counts = Counts(*counts)
+            self.blind = [(int(start), int(upto)) for start, upto in blind]
             self._read.clear()  # other events have these numbers now
             self._check()
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, msgspec.MsgspecError) as error:

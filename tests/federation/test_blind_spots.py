@@ -1,0 +1,198 @@
+"""What a pattern says about times of which it does not know all that other nodes have published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headwater import Config, Network
+from headwater.channel.time.clock import EPOCH_2000
+from headwater.testing import ManualClock
+from tests.federation.nodes import GUARD, Nodes, eventually, nodes
+from tests.federation.test_incarnations import secured
+from tests.federation.test_match import _vanished
+
+DOOR = "who: text, n: u32"
+ABSENT = "a: bell; without door{n = 2} within 1 second measures a.n as n"
+BETWEEN = "a: bell{n = 1}; without door{n = 2}; b: bell{n = 2} within 1 hour measures a.n as n"
+PAIR = "a: bell; b: bell within 1 hour measures b.n as n"
+BEHIND = 5  # seconds by which the desk's clock is behind
+
+
+def _got(watch: Any) -> Any:
+    found = watch.get(timeout=GUARD)
+    assert found is not None, f"nothing in {GUARD} s: {watch.report()}"
+    return found
+
+
+class _Clocks:
+    """Of a desk with a bell, and of a node `east` with a door, which is ahead."""
+
+    def __init__(self, make: Nodes, **options: Any) -> None:
+        self.here, self.there = ManualClock(), ManualClock(time=EPOCH_2000 + BEHIND * 1_000_000)
+        self.desk = make("desk", clock=self.here)
+        self.bell = self.desk.channel("bell", "n: u32").source("bell")
+        self.east = make("east", clock=self.there, **options)
+        self.door = self.east.channel("door", DOOR).source("door")
+
+    def together(self, make: Nodes) -> None:
+        make.together()
+        assert self.desk.until(lambda: bool(self.desk.remote_sources("door")), GUARD)
+
+    def advance(self, seconds: float) -> None:
+        """Time goes on everywhere, and both know that it has."""
+        self.there.advance(seconds)
+        self.here.advance(seconds)
+
+
+def _promised(clocks: _Clocks, watch: Any) -> Any:
+    """What is found once the other node has said how late it is there."""
+    eventually(lambda: _ticks(clocks, watch), timeout=GUARD)
+    return _got(watch)
+
+
+def _ticks(clocks: _Clocks, watch: Any) -> bool:
+    clocks.here.advance(0.001)
+    return bool(watch.report().matches)
+
+
+def test_absence_is_uncertain_where_it_reaches_back_before_another_node_was_asked() -> None:
+    """By its clock, that was five seconds after the bell rang: what it has published until then is not known."""
+    with nodes() as make:
+        clocks = _Clocks(make)
+        clocks.door.publish(who="ann", n=2)
+        clocks.together(make)
+        watch, between, positive = (clocks.desk.match(each) for each in (ABSENT, BETWEEN, PAIR))
+        make.ready(clocks.desk)
+        clocks.bell.publish(n=1)
+        clocks.here.advance(1)
+        clocks.bell.publish(n=2)
+        clocks.here.advance(0.1)
+        found = _promised(clocks, watch)
+        assert (found.n, found.match.uncertain) == (1, True)
+        assert _got(between).match.uncertain
+        assert not _got(positive).match.uncertain  # nothing that is not known could have been in its way
+        assert watch.report().uncertain >= 1
+
+        clocks.here.advance(BEHIND)  # from here on, all is known that was published there
+        clocks.bell.publish(n=1)
+        clocks.advance(2)
+        found = _got(watch)
+        while found.n == 2:  # of the bell before
+            found = _got(watch)
+        assert not found.match.uncertain
+
+
+def test_a_node_that_has_not_answered_is_waited_for() -> None:
+    with nodes() as make:
+        clocks = _Clocks(make)
+        clocks.door.publish(who="ann", n=2)
+        clocks.together(make)
+        with clocks.east._engine.installer._lock:  # it is busy
+            watch = clocks.desk.match(ABSENT)
+            hasty = clocks.desk.match(f"{ABSENT} patience 2 seconds")
+            clocks.bell.publish(n=1)
+            clocks.here.advance(10)
+            assert watch.poll() is None and watch.report().held_by == "door@east"
+            assert _got(hasty).match.uncertain
+        make.ready(clocks.desk)
+        clocks.advance(10)
+        assert _promised(clocks, watch).match.uncertain
+
+
+def test_a_node_that_comes_later_and_has_published_nothing_leaves_nothing_unknown() -> None:
+    with nodes() as make:
+        desk = make("desk")
+        bell = desk.channel("bell", "n: u32").source("bell")
+        desk.channel("door", DOOR)
+        watch = desk.match("a: bell; without door within 1 second measures a.n as n")
+        bell.publish(n=1)
+        quiet, loud = make("quiet"), make("loud")
+        quiet.channel("door", DOOR).source("quiet")
+        make.together()
+        assert desk.until(lambda: len(desk.remote_sources("door")) == 1, GUARD)
+        make.ready(desk)
+        found = _got(watch)
+        assert (found.n, found.match.uncertain) == (1, False)
+        slow = desk.match("a: bell; without door within 10 minutes measures a.n as n")
+        bell.publish(n=2)
+        source = loud.channel("door", DOOR).source("loud")
+        source.publish(who="ann", n=1)
+        source.close()  # nobody can say any more what it was
+        loud.channel("door", DOOR).source("again")
+        assert desk.until(lambda: len(desk.remote_sources("door")) == 2, GUARD)
+        make.ready(desk)
+        eventually(lambda: bool(slow._stage.operator.runner.blind), timeout=GUARD)
+        assert _got(watch).n == 2
+
+
+def test_what_a_node_may_have_published_before_it_was_given_up_is_not_known() -> None:
+    with nodes() as make:
+        network = Network(listen="tcp/127.0.0.1:0", lease=1.0, keep=0.5)
+        desk = make("desk", network=network, listen=None)
+        bell = desk.channel("bell", "n: u32").source("bell")
+        east = make("east")
+        east.channel("door", DOOR).source("door")
+        make.together()
+        watch = desk.match(ABSENT)
+        make.ready(desk)
+        bell.publish(n=1)
+        assert not _got(watch).match.uncertain
+        with _vanished(east, desk):
+            bell.publish(n=2)
+            found = _got(watch)  # it is not expected any longer
+            assert (found.n, found.match.uncertain) == (2, True)
+            bell.publish(n=3)
+            assert not _got(watch).match.uncertain
+
+
+def test_what_a_node_has_published_between_two_lives_is_not_known(tmp_path: Path) -> None:
+    with nodes() as make:
+        desk = make("desk", listen="tls/127.0.0.1:0", security=secured(tmp_path, "desk"))
+        bell = desk.channel("bell", "n: u32").source("bell")
+        desk.channel("door", DOOR)
+
+        def east() -> Any:
+            node = make("east", connect=desk.endpoints[0], security=secured(tmp_path, "east"))
+            node.channel("door", DOOR).source("door")
+            make.together(desk, node)
+            assert desk.until(lambda: bool(desk.remote_sources("door")), GUARD)
+            return node
+
+        first = east()
+        watch = desk.match(ABSENT)
+        make.ready(desk)
+        bell.publish(n=1)
+        assert not _got(watch).match.uncertain
+        with _vanished(first, desk):
+            bell.publish(n=2)
+            make.opened.remove(first)
+            east()
+            found = _got(watch)
+            assert (found.n, found.match.uncertain) == (2, True)
+            bell.publish(n=3)
+            found = _got(watch)
+            assert (found.n, found.match.uncertain) == (3, False)
+        first.close(drain=False, timeout=2.0)
+
+
+def test_what_was_published_before_is_known_where_it_begins_with_the_past() -> None:
+    with nodes() as make:
+        clocks = _Clocks(make, config=Config(history=100))
+        clocks.there.advance(-0.0)
+        for n in (1, 2, 1):
+            clocks.door.publish(who="ann", n=n)
+            clocks.there.advance(1)
+        clocks.there.advance(100)
+        clocks.together(make)
+        watch = clocks.desk.match("a: bell; without door within 1 second measures a.n as n", history=10)
+        make.ready(clocks.desk)
+        clocks.here.advance(BEHIND - 0.5)
+        clocks.bell.publish(n=1)  # before the first that is known
+        clocks.here.advance(20)
+        clocks.bell.publish(n=2)  # after the last, and before it was asked for them
+        clocks.here.advance(2)
+        clocks.there.advance(1)
+        found = _got(watch)
+        assert (found.n, found.match.uncertain) == (2, False)
+        assert watch.report().late == 0
