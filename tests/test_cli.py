@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +33,13 @@ def test_explain_shows_everything(capsys: pytest.CaptureFixture[str]) -> None:
                  "operations an event", "table-driven", "as column", "`level` > 0.5", "IR, as checked", "LLVM IR",
                  "machine code", "ret"):  # fmt: skip
         assert part in said, part
+
+
+def test_python_runs_it_as_a_module(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["headwater", "explain", "level > 0.5"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("headwater", run_name="__main__", alter_sys=True)
+    assert ended.value.code == 0 and "filter of Event" in capsys.readouterr().out
 
 
 def test_without_a_type_one_is_guessed_from_the_text(capsys: pytest.CaptureFixture[str]) -> None:

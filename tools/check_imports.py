@@ -49,6 +49,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("study",),
     ("explanation",),
     ("cli",),
+    ("__main__",),
 )
 # The rooms of a room, as above: its packages and modules, all of them. Not listed here: a room of a few modules. What
 # is joined by + is one room of several modules, which may know each other.
@@ -86,7 +87,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "ir": (
         ("domain", "functions", "library", "nodes", "outputs"),
-        ("interp", "intervals", "notes", "walk"),
+        ("interp", "intervals", "notes", "ordering", "walk"),
         ("backend", "conjunction", "functional", "inputs", "operators", "state"),
         ("build", "params", "show"),
         ("encode", "flow", "uses", "value", "verify"),
@@ -154,10 +155,10 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         (
             "channel_names",
             "scope",
-            "verify",
             "window",
         ),
-        ("expressions",),
+        ("contradictions",),
+        ("expressions", "verify"),
         (
             "channels",
             "tree",

@@ -55,6 +55,8 @@ def passes(value: Any) -> Program:
                 return b.in_set(b.field(name, W), [b.const(value) for value in values], W)
             case (name, op, (":", param)):
                 return b.compare(op, b.field(name, W), b.param(param, W), W)
+            case (name, op, ("+", other, by)):
+                return b.compare(op, b.field(name, W), b.binary("add", b.field(other, W), b.const(by), W), W)
             case (name, op, (".", other)):
                 return b.compare(op, b.field(name, W), b.field(other, W), W)
             case (name, op, constant):
@@ -138,6 +140,44 @@ def test_disjoint_and_satisfiable() -> None:
     assert disjoint(passes(("starts_with", "t", "a")), passes(("t", "eq", "b")))
     assert disjoint(passes("b"), passes(("not", "b")))
     assert not possible_at_all(passes(("and", ("null", "o"), ("o", "gt", 1))))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ("n", "gt", (".", "n")),
+        ("f", "lt", (".", "f")),
+        ("n", "ne", (".", "n")),
+        ("and", ("n", "gt", (".", "o")), ("n", "lt", (".", "o"))),
+        ("and", ("n", "ge", (".", "o")), ("o", "gt", (".", "n"))),
+        ("and", ("n", "ge", (".", "o")), ("o", "ge", (".", "n")), ("n", "ne", (".", "o"))),
+        ("and", ("n", "gt", (".", "small")), ("small", "gt", (".", "o")), ("o", "gt", (".", "n"))),
+        ("and", ("n", "lt", (".", "o")), ("o", "le", 3), ("n", "ge", 3)),
+        ("and", ("n", "gt", (".", "small")), ("n", "lt", -128)),
+        ("and", ("not", ("n", "gt", (".", "o"))), ("n", "gt", (".", "o"))),
+        ("and", ("f", "ne", (".", "f")), ("f", "gt", 1.0)),
+        ("and", ("n", "gt", ("+", "o", 1)), ("n", "lt", (".", "o"))),
+        ("n", "eq", ("+", "n", 1)),
+    ],
+)
+def test_comparisons_that_cannot_hold_together(form: Any) -> None:
+    assert not possible_at_all(passes(form))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ("f", "ne", (".", "f")),  # NaN
+        ("n", "ge", (".", "n")),
+        ("and", ("not", ("f", "gt", (".", "f"))), ("f", "ne", (".", "f"))),
+        ("and", ("n", "ge", (".", "o")), ("o", "ge", (".", "n"))),
+        ("and", ("n", "lt", (".", "o")), ("o", "le", 3), ("n", "ge", 2)),
+        ("f", "eq", ("+", "f", 1.0)),  # of what is large
+        ("or", ("and", ("n", "gt", (".", "o")), ("n", "lt", (".", "o"))), ("n", "eq", (".", "o"))),
+    ],
+)
+def test_comparisons_that_can(form: Any) -> None:
+    assert possible_at_all(passes(form))
     assert not possible_at_all(passes(("small", "gt", 127)))
     assert possible_at_all(passes(("small", "gt", 126)))
 
@@ -151,6 +191,7 @@ def test_union() -> None:
 
 
 CONSTANTS = st.integers(-2, 3)
+NUMBERS = st.sampled_from(("n", "o", "small"))
 
 
 def atoms() -> st.SearchStrategy[Any]:
@@ -165,7 +206,9 @@ def atoms() -> st.SearchStrategy[Any]:
         st.tuples(st.just("in"), st.just("o"), CONSTANTS, CONSTANTS),
         st.tuples(st.just("in"), st.just("f"), floats, floats),
         st.tuples(st.just("mode"), st.sampled_from(("eq", "ne")), st.sampled_from(("OFF", "ON"))),
-        st.tuples(st.just("n"), ops, st.just((".", "o"))),
+        st.tuples(NUMBERS, ops, st.tuples(st.just("."), NUMBERS)),
+        st.tuples(NUMBERS, ops, st.tuples(st.just("+"), NUMBERS, CONSTANTS)),
+        st.tuples(st.just("f"), ops, st.sampled_from(((".", "f"), ("+", "f", 1.0), (".", "n")))),
         st.just(("null", "o")),
         st.just("b"),
     )

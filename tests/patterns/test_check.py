@@ -199,6 +199,63 @@ def test_what_can_never_match() -> None:
     assert only("x? within 1 s").startswith("this may be an occurrence of no event at all")
 
 
+CANNOT = "this contradicts what is asked of the events before: the pattern can never match"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: x{f > a.f}", "no event can be 'a': the pattern can never match | a: x{f > a.f}"),
+        ("a: x{f > 1/0}", "no event can be 'a': the pattern can never match | a: x{f > 1/0}"),
+        ("a: x; b: x{f > a.f / 0} within 1 s", "no event can be 'b': the pattern can never match | f > a.f / 0"),
+        (
+            "a: x; b: x{f > a.f and f < a.f} within 1 s",
+            "no event can be 'b': the pattern can never match | f < a.f",
+        ),
+        (
+            "a: x; b: x{v > a.v + 1 and v < a.v}+ within 1 s",
+            "no event can be 'b': the pattern can never match | v < a.v",
+        ),
+        ("a: x(v = 1); b: x{v > 3 and v < a.v} within 1 s", f"{CANNOT} | v < a.v"),
+        ("a: x; b: x{f > a.f}; c: x{f > b.f and f < a.f} within 1 s", f"{CANNOT} | f < a.f"),
+        ("a: x{v > 3}; b: y(v = 3); c: x{v = b.v and v = a.v} within 1 s", f"{CANNOT} | v = a.v"),
+        ("a: x(v = P){v > 3}; b: y(v = P){v < 2} within 1 s", f"{CANNOT} | b: y(v = P){{v < 2}}"),
+        ("a: x{meta.time > b.meta.time} & b: x within 1 s", None),
+        ("a: x; b: x{meta.time < a.meta.time and meta.time > a.meta.time} within 1 s", "no event can be 'b'"),
+    ],
+)
+def test_conditions_that_contradict_each_other(text: str, told: str | None) -> None:
+    if told is None:
+        Pattern(text, CHANNELS)
+    else:
+        assert only(text).startswith(told)
+
+
+def test_conditions_that_do_not() -> None:
+    for text in (
+        "a: x; b: x{f > a.f}; c: x{f < b.f and f < a.f} within 1 s",
+        "a: x; b: x{f > b.prev.f}+; c: x{f < first(b.f) and f < b.f} within 1 s",
+        "a: x; b: x{v > a.v}?; c: x{v < a.v} within 1 s",
+        "a: x; (b: x{v > a.v} | c: x{v < a.v}); d: x within 1 s",
+        "b: x{f != b.f}",  # NaN
+    ):
+        Pattern(text, CHANNELS)
+
+
+def test_warnings_have_their_places() -> None:
+    def warned(text: str) -> list[str]:
+        found = Pattern(text, CHANNELS).warnings
+        return [f"{p.message.partition(':')[0]} | {text[p.column - 1 : p.column - 1 + p.width]}" for p in found]
+
+    assert warned("a: x -> b: y within 1 s patience 3 s") == ["patience has no meaning without absence | patience 3 s"]
+    assert warned("a: x -> b: y lateness 2 s within 1 s") == ["lateness has no meaning without time | lateness 2 s"]
+    assert warned("a: x -> b: x within 1 s time at lateness 2 s") == []
+    assert warned("a: x -> b: y within 0 s") == ["within no time at all | within 0 s"]
+    assert warned("a: x; without n: y{v > 3 and v < 2}; b: x within 1 s") == [
+        "no event can be 'n' | n: y{v > 3 and v < 2}"
+    ]
+
+
 def test_what_is_dead_but_does_no_harm_is_warned_of() -> None:
     pattern = Pattern("(a: x{small > 300} | b: y) within 1 s", CHANNELS)
     assert [p.message for p in pattern.warnings] == ["no event can be 'a'"]

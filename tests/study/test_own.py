@@ -144,7 +144,7 @@ def test_every_recorded_node_is_played(found: OwnResult) -> None:
     assert found.names == {"Büro #1": "B.ro.1"}
     assert found.sources == dict.fromkeys(sorted(NODES), 2)
     assert found.run.crossed >= 6 * EVENTS
-    assert found.found.local  # the visitors of the hall
+    assert found.judged.local  # the visitors of the hall
 
 
 def test_report_is_written(found: OwnResult, tmp_path: Path) -> None:
@@ -212,6 +212,27 @@ def test_command_without_live(
     assert spark.range(3).count() == 3  # a session that ran before goes on
 
 
+def test_patterns_alone(folder: Path, spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "patterns.toml").write_text(
+        'log = "events"\n[[pattern]]\nname = "eva, then louder"\nat = "desk"\n'
+        "match = \"a: office.reading(person = 'eva') -> b: office.reading{level > a.level} within 5 minutes "
+        'partition by room measures b.level as level"\n'
+    )
+    out = tmp_path / "report"
+    assert run(folder, str(folder / "patterns.toml"), "--out", str(out)) == 0
+    said = capsys.readouterr()
+    assert "eva, then louder" in said.out and "in this process" in said.out and "Spark" in said.err
+    html = (out / "report.html").read_text()
+    assert "no difference" in html and "Spark and this process find the same matches" in html
+    assert 'href="#patterns"' in html and 'href="#counts"' not in html
+    told = json.loads((out / "result.json").read_text())
+    assert told["found"] is None
+    assert told["patterns"]["patterns"][0]["matches"] == told["patterns_here"]["patterns"][0]["matches"] > 0
+    assert {each.stem for each in (out / "tables").iterdir()} == {
+        *("patterns", "patterns_crossing", "matches_of_pattern_1")
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "words", "told"),
     [
@@ -222,7 +243,7 @@ def test_command_without_live(
         ('logs = "x"\n[[subscription]]\nname = "a"', [], "did you mean 'log'?"),
         (FILE.replace("level >= 5", "loud"), [], "loud"),
         (f'{FILE}[[pattern]]\nname = "p"\nmatch = "a: office.readin"', [], "no channel 'office.readin'"),
-        ('log = "events"\n[[pattern]]\nname = "p"\nmatch = "a: office.reading"', [], "at least one [[subscription]]"),
+        ('log = "events"\n[[pattern]]\nname = "p"\nmatch = "a: office.readin"', [], "no channel 'office.readin'"),
         (FILE, ["--bucket", "often"], "15m, 1h or 1d"),
         (FILE, ["--speed", "-1"], "a number above 0"),
         (FILE.replace("office.reading", "office.other"), [], "office.other"),

@@ -79,6 +79,14 @@ def remarks(analysis: Analysis, normal: Program) -> tuple[Problem, ...]:
     return tuple(unique)[:MAX_REMARKS]
 
 
+def passes_nothing(program: Program, normal: Program | None = None) -> bool:
+    """Whether no event passes, by whatever is known: values of types, faults, contradictions. `normal` is its normal
+    form, where there is one already."""
+    if certainty(program if normal is None else normal, normal=normal is not None) is Certainty.NEVER:
+        return True
+    return _Look(analyse(program, refuse=False)).never(program if normal is None else normal)
+
+
 def _is_plain(program: Program) -> bool:
     """Whether it is what most interests are, seen at a glance: comparisons of different fields, joined by `and`, each
     with a parameter or a constant well within the field's type. Of these nothing is to be said."""
@@ -141,6 +149,9 @@ class _Look:
 
     def why_never(self) -> str:
         """What is said of an interest that no event passes, none of whose tests is false by itself."""
+        for expr in walk.all_expressions(self.program.body):
+            if isinstance(expr, Binary) and expr.op == "div" and isinstance(expr.b, Const) and expr.b.value == 0:
+                return f"{self._written(expr.span) or 'a part'} has no value, whatever the event: it divides by zero"
         for expr in walk.all_expressions(self.plain.body):
             value = self.analysis.value(expr)
             written = self._written(expr.span)
@@ -208,6 +219,8 @@ class _Look:
         match expr:
             case Load(path=path) | Reduce(path=path):
                 return self._followed(expr, path)
+            case Binary(op="div", b=Const(value=0)):  # of floats, of which intervals know nothing
+                return Missing(expr.type, expr.span)
             case Elem(slot=slot, indices=indices):
                 shape = self.program.variables[slot].shape
                 outside = [self._outside(at, size) for at, size in zip(indices, shape, strict=True)]

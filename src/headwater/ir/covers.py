@@ -38,6 +38,7 @@ from headwater.ir.nodes import (
     Unary,
 )
 from headwater.ir.notes import locate
+from headwater.ir.ordering import possible
 from headwater.ir.rewrite import normalise
 from headwater.ir.serial import fingerprint_of_normal
 from headwater.ir.simplify import Simplifier
@@ -91,7 +92,7 @@ def certainty(program: Program, *, normal: bool = True) -> Certainty:
     if it.verdict is None:
         return Certainty.NOTHING
     try:
-        if not it.ways():
+        if not any(possible(way, it.base) for way in it.ways()):
             return Certainty.NEVER
         if not it.holds(it.verdict, False) and not it.missing(it.verdict):
             return Certainty.ALWAYS

@@ -187,6 +187,7 @@ class Pattern:
     aliases: Mapping[str, str] = field(default_factory=dict)  # of channels: `Seen` for `ie.tcd.cs.sighting`
     text: str = field(default="", compare=False, repr=False)
     notation: str = field(default="", compare=False)
+    places: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)  # of clauses, by these names
 
 
 __all__ = [

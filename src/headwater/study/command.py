@@ -14,7 +14,7 @@ EXAMPLES = """\
 examples:
   headwater study badges                        the active badge study, beside what was published
   headwater study badges --speed 600            watch it: ten hours in a minute
-  headwater study office.toml                   a log and subscriptions of your own
+  headwater study office.toml                   a log, and subscriptions or patterns of your own
   headwater study office.toml --no-live --bucket 15m --out report/
 """
 A_FILE = """
@@ -30,7 +30,8 @@ def add_study(commands: Any, more: Extensions | None = None) -> None:
         "study",
         help=f"play a recording live and on Spark{', or measure what things cost' * bool(names)}, and write a report",
         description="Try subscriptions on a recording: on Spark, and live in a federation of real nodes; compare the "
-        "two, and write a report: one HTML file, its tables as CSV, and all of it as JSON. Exit code 1 if they differ."
+        "two, and write a report: one HTML file, its tables as CSV, and all of it as JSON. Patterns are tried on Spark "
+        "and in this process: when each would have fired, and what would have crossed. Exit code 1 if they differ."
         + " Or run a study that is installed beside; the report is of the same kind."
         * bool(names),
         epilog=EXAMPLES + "".join(each.examples for each in found.usable) + A_FILE,
@@ -153,15 +154,24 @@ def _own(args: argparse.Namespace) -> int:
     path = write(page(result), result, out)
     for table in summary(result):
         sys.stdout.write(f"{plain(table)}\n\n")
-    for note in result.found.notes:
+    told = result.here or result.fired
+    for note in (*(result.found.notes if result.found is not None else ()), *(told.notes if told is not None else ())):
         sys.stdout.write(f"note: {note}\n")
     sys.stdout.write(f"The report is {path}\n")
-    if not result.differences:
-        return 0
-    sys.stderr.write("headwater study: live and Spark differ:\n")
-    for each in result.differences:
-        sys.stderr.write(f"  {each.name} at {each.at}: {each.live:,} live, {each.expected:,} on Spark\n")
-    return 1
+    return _differences(result)
+
+
+def _differences(result: Any) -> int:
+    """Tell them; the exit code."""
+    if result.differences:
+        sys.stderr.write("headwater study: live and Spark differ:\n")
+        for each in result.differences:
+            sys.stderr.write(f"  {each.name} at {each.at}: {each.live:,} live, {each.expected:,} on Spark\n")
+    if result.pattern_differences:
+        sys.stderr.write("headwater study: patterns differ on Spark and in this process:\n")
+        for name, spark, here in result.pattern_differences:
+            sys.stderr.write(f"  {name}: {spark:,} matches on Spark, {here:,} in this process\n")
+    return 1 if result.differences or result.pattern_differences else 0
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,5 @@
-"""A study of one's own: a log and a set of subscriptions, tried on Spark, played live, and compared.
+"""A study of one's own: a log and a set of subscriptions, tried on Spark, played live, and compared; and patterns,
+tried on Spark and in this process.
 
     log = "events"                       # the folder of a log, relative to the file
     title = "A day in the office"        # optional
@@ -8,6 +9,11 @@
     at = "security"
     where = "kind = 'visitor'"
 
+    [[pattern]]
+    name = "tailgating"
+    at = "security"
+    match = "a: hall.door -> b: hall.door{who != a.who} within 2 seconds partition by door"
+
 The file is that of `headwater backtest` with these two keys more.
 """
 
@@ -15,6 +21,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +39,7 @@ from headwater.ir.walk import all_expressions
 from headwater.spark.backtest import (
     Backtest,
     PatternBacktest,
+    PatternRow,
     Subscription,
     Subscriptions,
     backtest,
@@ -39,6 +47,7 @@ from headwater.spark.backtest import (
     load,
 )
 from headwater.spark.backtest.backtest import bucket_width
+from headwater.spark.backtest.command import LOCAL_EVENTS
 from headwater.spark.backtest.patterns.asked import resolve_patterns
 from headwater.spark.backtest.subscriptions import SINK, Wanted, resolve
 from headwater.spark.session import running, session
@@ -84,18 +93,25 @@ class OwnResult:
     made: str  # when, ISO 8601
     file: str
     log: str
-    channel: str
+    channel: str  # of the subscriptions; "" without any
     sources: Mapping[str, int]  # how many, by node
-    found: Backtest
+    found: Backtest | None  # None where there are patterns alone
     subscriptions: tuple[Compared, ...]
     run: Run | None = None  # live
     code: tuple[CodeFacts, ...] = ()
     programs: int = 0  # that differ; `code` has the first of them
-    fired: PatternBacktest | None = None  # what patterns would have found
+    fired: PatternBacktest | None = None  # what patterns would have found, on Spark
+    here: PatternBacktest | None = None  # the same in this process, where the log is not too large for it
     names: Mapping[str, str] = field(default_factory=dict)  # nodes that had another name in the live run
     master: str = ""
     timings: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def judged(self) -> Backtest:
+        """What subscriptions got, of a study that has some."""
+        assert self.found is not None
+        return self.found
 
     @property
     def differences(self) -> tuple[Compared, ...]:
@@ -103,15 +119,24 @@ class OwnResult:
         return tuple(each for each in self.subscriptions if each.difference)
 
     @property
+    def pattern_differences(self) -> tuple[tuple[str, int, int], ...]:
+        """Patterns that have other matches in this process than on Spark: the name, and how many on Spark and here."""
+        if self.fired is None or self.here is None:
+            return ()
+        pairs = zip(self.fired.patterns, self.here.patterns, strict=True)
+        return tuple((one.name, one.matches, other.matches) for one, other in pairs if not _alike(one, other))
+
+    @property
     def crossing(self) -> int:
         """Events that should cross live: what Spark finds merged, and what is for sinks of a source's own node, which
         are on a node of their own there."""
-        return self.found.merged.events + self.found.local
+        return self.judged.merged.events + self.judged.local
 
     def to_json(self) -> bytes:
-        names = [each for each in self.__dataclass_fields__ if each not in ("found", "fired")]
+        reports = {"found": self.found, "patterns": self.fired, "patterns_here": self.here}
+        names = [each for each in self.__dataclass_fields__ if each not in ("found", "fired", "here")]
         made = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
-        made |= {"found": self.found.to_dict(), "patterns": None if self.fired is None else self.fired.to_dict()}
+        made |= {name: None if report is None else report.to_dict() for name, report in reports.items()}
         return msgspec.json.format(msgspec.json.encode(made, enc_hook=str), indent=2) + b"\n"
 
 
@@ -143,50 +168,45 @@ def study(
     path = Path(file)
     bucket_width(bucket)
     given = load(path)
-    reader = _reader(given, path)
-    kind = given.type or reader.type or event_type(BYTES_RECORD)
-    wanted = resolve(given, kind)
-    _check_patterns(given, reader, path)
-    if live:
+    folder = _folder(given, path)
+    wanted, reader = _wanted(given, folder, path)
+    resolve_patterns(tuple(given.patterns), channel_types(folder), SINK)  # what is wrong is told before anything starts
+    if live and reader is not None:
         _check_live(reader, wanted, speed)
     clock = Clock(say)
+    found: Backtest | None = None
+    run: Run | None = None
+    names: dict[str, str] = {}
+    again: dict[str, int] = {}
     with _session(spark, master, remote, clock) as here:
-        with clock.step(f"{len(wanted):,} subscriptions on Spark, over the log of {reader.channel}"):
-            found = backtest(here, reader, given, bucket=bucket)
-        fired = None
-        if given.patterns:
-            with clock.step(f"{len(given.patterns):,} patterns on Spark"):
-                fired = backtest_patterns(here, reader.root, given.patterns, bucket=bucket)
-        run: Run | None = None
-        names: dict[str, str] = {}
-        again: dict[str, int] = {}
-        if live:
+        if reader is not None:
+            with clock.step(f"{len(wanted):,} subscriptions on Spark, over the log of {reader.channel}"):
+                found = backtest(here, reader, given, bucket=bucket)
+        fired, alone = _patterns(here, folder, given, bucket, clock)
+        if live and reader is not None and found is not None:
             with tempfile.TemporaryDirectory(prefix="headwater-study-") as scratch:
                 log = Path(scratch) / "log"
                 run, names = _play(reader, wanted, found, log, speed, clock)
                 again = _again(here, reader.channel, given, wanted, found, run, log, clock)
-    with clock.step("measuring the code of the interests"):
-        distinct = _programs(wanted)
-        code = tuple(code_facts(interest, name=name, shared_by=n) for name, interest, n in distinct[:PROGRAMS])
-    sources: dict[str, int] = {}
-    for span in reader.sources():
-        sources[span.node] = sources.get(span.node, 0) + 1
+    code, distinct = _measured(wanted, clock)
+    rows = () if found is None else found.subscriptions
     return OwnResult(
-        title=given.title or f"A study of {reader.channel}",
+        title=given.title or f"A study of {path.stem if reader is None else reader.channel}",
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         file=path.name,
-        log=os.path.normpath(reader.root),
-        channel=reader.channel,
-        sources=sources,
+        log=os.path.normpath(folder),
+        channel="" if reader is None else reader.channel,
+        sources=Counter(span.node for span in reader.sources()) if reader is not None else {},
         found=found,
         subscriptions=tuple(
             _compared(each, one, row.events, run, again)
-            for each, one, row in zip(given.subscriptions, wanted, found.subscriptions, strict=True)
+            for each, one, row in zip(given.subscriptions, wanted, rows, strict=True)
         ),
         run=run,
         fired=fired,
+        here=alone,
         code=code,
-        programs=len(distinct),
+        programs=distinct,
         names=names,
         master=remote or master if spark is None else "",
         timings=clock.spent,
@@ -194,32 +214,69 @@ def study(
     )
 
 
+def _measured(wanted: Sequence[Wanted], clock: Clock) -> tuple[tuple[CodeFacts, ...], int]:
+    """The code of the first programs, and how many differ."""
+    distinct = _programs(wanted)
+    if not distinct:
+        return (), 0
+    with clock.step("measuring the code of the interests"):
+        code = tuple(code_facts(interest, name=name, shared_by=n) for name, interest, n in distinct[:PROGRAMS])
+    return code, len(distinct)
+
+
+# ── patterns ──
+
+
+def _patterns(
+    spark: Any, log: Path, given: Subscriptions, bucket: str, clock: Clock
+) -> tuple[PatternBacktest | None, PatternBacktest | None]:
+    """What they would have found: on Spark, and in this process, which also counts what bound values keep from
+    crossing. They are not played live: replayed events have new times, and patterns go by time."""
+    if not given.patterns:
+        return None, None
+    count = f"{len(given.patterns):,} pattern{'s' * (len(given.patterns) != 1)}"
+    with clock.step(f"{count} on Spark"):
+        fired = backtest_patterns(spark, log, given.patterns, bucket=bucket)
+    if fired.events > LOCAL_EVENTS:
+        return fired, None
+    with clock.step(f"{count} in this process"):
+        return fired, backtest_patterns(None, log, given.patterns, bucket=bucket)
+
+
+def _alike(one: PatternRow, other: PatternRow) -> bool:
+    return (one.matches, one.times, one.hours) == (other.matches, other.times, other.hours)
+
+
 # ── what is asked for ──
 
 
-def _check_patterns(given: Subscriptions, reader: ChannelReader, file: Path) -> None:
-    """What is wrong with patterns is told before anything starts, as of subscriptions; they go beside these."""
-    if given.patterns and not given.subscriptions:
-        hint = "a study compares what Spark finds with what arrives live; patterns alone are for `headwater backtest`"
-        raise _problem(f"{file.name}: subscription", "at least one [[subscription]]", "none", hint)
-    resolve_patterns(tuple(given.patterns), channel_types(reader.root), SINK)
-
-
-def _reader(given: Subscriptions, file: Path) -> ChannelReader:
+def _folder(given: Subscriptions, file: Path) -> Path:
     if given.log is None:
         raise _problem(f"{file.name}: log", "the folder of a log, relative to the file", "none", 'say log = "folder"')
     if not given.log.is_dir():
         raise _problem(f"{file.name}: log", "a folder with a log", f"none at {given.log}")
+    return given.log
+
+
+def _wanted(given: Subscriptions, log: Path, file: Path) -> tuple[list[Wanted], ChannelReader | None]:
+    """The subscriptions, checked, and the channel that they are for; patterns name their own channels."""
+    if not given.subscriptions and given.patterns:
+        return [], None
+    reader = _reader(given, log, file)
+    return resolve(given, given.type or reader.type or event_type(BYTES_RECORD)), reader
+
+
+def _reader(given: Subscriptions, log: Path, file: Path) -> ChannelReader:
     name = given.channel
     if name is None:
-        found = channels(given.log)
+        found = channels(log)
         if len(found) != 1:
             there = f"one of {', '.join(found)}" if found else "a channel that the log has; it has none"
             raise _problem(f"{file.name}: channel", there, "none", 'say channel = "name"')
         name = found[0]
-    reader = ChannelReader(given.log, name)
+    reader = ChannelReader(log, name)
     if not reader.sources():
-        raise StoreError(f"log {os.fspath(given.log)!r}: expected events of channel {name!r}, found none")
+        raise StoreError(f"log {os.fspath(log)!r}: expected events of channel {name!r}, found none")
     return reader
 
 

@@ -2,72 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from functools import partial
 
 from headwater.spark.backtest import Backtest, Traffic
 from headwater.spark.backtest.report import width_name
 from headwater.study import own_patterns, own_tables
 from headwater.study.own import Compared, OwnResult
-from headwater.study.own_tables import LABEL, WAYS, some
-from headwater.study.report import svg
+from headwater.study.own_tables import WAYS, some
+from headwater.study.own_times import LABEL, STEPS, areas, legend, lines, of_backtest, said
 from headwater.study.report.bars import Bar, bars, columns, dots, ranks
-from headwater.study.report.data import Timeline
 from headwater.study.report.html import Block, Figure, Notes, Page, Section, Text, Tile
 from headwater.study.report.plain import cut
 from headwater.study.report.table import Table, duration, size
 from headwater.study.report.traffic import shared
 
-STEPS = 240  # of a plot over time, at most
 SERIES = 9  # of a plot; what is beyond is taken together
 LINES = 8
 BARS = 40  # with labels of their own; more are drawn as thin columns
 
 
 def page(result: OwnResult) -> Page:
-    """The report as a page."""
-    found = result.found
+    """The report as a page; what was not asked for has no section."""
+    judged = result.found is not None
     sections = [
-        Section("log", "What was recorded", tuple(_log(result)), "The log"),
-        Section("counts", "Who gets what", tuple(_counts(result)), "Counts"),
-        Section("traffic", "What crosses between the nodes", tuple(_traffic(result)), "Traffic"),
+        *(_sections(result) if judged else ()),
         Section("patterns", "What patterns would have found", tuple(_patterns(result)), "Patterns"),
         Section("live", "Played live", tuple(_live(result)), "Live"),
         Section("code", "Interests as code", tuple(_code(result)), "Code"),
         Section("notes", "How to read this", (Notes(tuple(_notes(result))),), "Notes"),
     ]
-    played = (
-        " They were then played through a federation of real nodes, with the interests at the sources, and counted."
-        if result.run is not None
-        else ""
-    )
     return Page(
         title=result.title,
         over="Headwater",
-        lead=(
-            f"{found.events:,} events of `{result.channel}` that {some(len(found.sources), 'node')} recorded"
-            f"{_between(found.first, found.last)}, and {some(len(found.subscriptions), 'subscription')} at "
-            f"{some(len(found.sinks), 'node')}: what each gets of them, and what crosses between the nodes. "
-            f"Judged on Spark in one pass over the log.{played}",
-        ),
+        lead=(*([_lead(result)] if judged else ()), *_lead_of_patterns(result)),
         tiles=tuple(_tiles(result)),
         sections=tuple(section for section in sections if section.blocks),
         facts=_facts(result),
     )
 
 
+def _sections(result: OwnResult) -> list[Section]:
+    return [
+        Section("log", "What was recorded", tuple(_log(result)), "The log"),
+        Section("counts", "Who gets what", tuple(_counts(result)), "Counts"),
+        Section("traffic", "What crosses between the nodes", tuple(_traffic(result)), "Traffic"),
+    ]
+
+
+def _lead(result: OwnResult) -> str:
+    found = result.judged
+    played = (
+        " They were then played through a federation of real nodes, with the interests at the sources, and counted."
+        if result.run is not None
+        else ""
+    )
+    return (
+        f"{found.events:,} events of `{result.channel}` that {some(len(found.sources), 'node')} recorded"
+        f"{_between(found.first, found.last)}, and {some(len(found.subscriptions), 'subscription')} at "
+        f"{some(len(found.sinks), 'node')}: what each gets of them, and what crosses between the nodes. "
+        f"Judged on Spark in one pass over the log.{played}"
+    )
+
+
+def _lead_of_patterns(result: OwnResult) -> list[str]:
+    fired = result.fired
+    if fired is None:
+        return []
+    names = list(dict.fromkeys(name for row in fired.patterns for name in row.channels))
+    channels = ", ".join(f"`{name}`" for name in names[:10]) + (" and more" if len(names) > 10 else "")
+    when = _between(fired.first, fired.last) if result.found is None else ""
+    return [
+        f"{some(len(fired.patterns), 'pattern')} over the {fired.events:,} events of {channels}{when}: when each would "
+        "have fired, and what would have crossed for it."
+    ]
+
+
 def summary(result: OwnResult) -> tuple[Table, ...]:
-    """What a terminal shows: what crosses, and who gets what."""
-    ranked = tuple(sorted(result.subscriptions, key=lambda each: -each.spark))
-    return own_tables.ways(result), own_tables.subscriptions(result, ranked, code=False)
+    """What a terminal shows: what crosses, and who gets what; how often patterns fire, and what crosses for them."""
+    tables: list[Table] = []
+    if result.found is not None:
+        ranked = tuple(sorted(result.subscriptions, key=lambda each: -each.spark))
+        tables += [own_tables.ways(result), own_tables.subscriptions(result, ranked, code=False)]
+    if result.fired is not None:
+        told = result.here or result.fired
+        tables += [own_patterns.matches(result.fired, result.here), own_patterns.crossing(told, brief=True)]
+    return tuple(tables)
 
 
 # ── tiles ──
 
 
 def _tiles(result: OwnResult) -> list[Tile]:
-    found = result.found
+    tiles = _tiles_of_subscriptions(result) if result.found is not None else []
+    if result.fired is not None:
+        tiles += own_patterns.tiles(result.fired, result.here)
+    spent = duration(sum(result.timings.values()))
+    what = "Spark and the live run" if result.run is not None else "Spark alone"
+    if result.found is None and result.here is not None:
+        what = "Spark and this process"
+    tiles.append(Tile(spent, "for the whole study", f"{what}, on this machine"))
+    return tiles
+
+
+def _tiles_of_subscriptions(result: OwnResult) -> list[Tile]:
+    found = result.judged
     tiles = []
     if result.run is not None:
         count, same = len(result.subscriptions), len(result.subscriptions) - len(result.differences)
@@ -82,9 +122,6 @@ def _tiles(result: OwnResult) -> list[Tile]:
     if (saved := found.multicast.saved(found.merged)) is not None and saved > 0:
         more = "of what is left, if a datagram served all nodes that want an event"
         tiles.append(Tile(_percent(saved), "would be saved by multicast", more))
-    spent = duration(sum(result.timings.values()))
-    what = "Spark and the live run" if result.run is not None else "Spark alone"
-    tiles.append(Tile(spent, "for the whole study", f"{what}, on this machine"))
     return tiles
 
 
@@ -92,16 +129,16 @@ def _tiles(result: OwnResult) -> list[Tile]:
 
 
 def _log(result: OwnResult) -> list[Block]:
-    found = result.found
+    found = result.judged
     blocks: list[Block] = []
-    if (over := _timeline(found, _by_node(found))) is not None:
+    if (over := of_backtest(found, _by_node(found))) is not None:
         label = "Area chart: recorded events over time, stacked by node"
         blocks.append(
             Figure(
                 "Events over time by node",
-                partial(_areas, over, label),
-                _legend(over.series),
-                f"Each colour is a node, on top of those before it: who recorded how much, and when. {_times(over)}",
+                partial(areas, over, label),
+                legend(over.series),
+                f"Each colour is a node, on top of those before it: who recorded how much, and when. {said(over)}",
             )
         )
     return [*blocks, own_tables.nodes(result)]
@@ -119,85 +156,12 @@ def _by_node(found: Backtest) -> dict[str, list[int]]:
     return series
 
 
-def _timeline(found: Backtest, series: Mapping[str, Sequence[int]]) -> Timeline | None:
-    """Numbers for stretches of time (those of `found.times` that have a start), in equal steps without holes."""
-    starts = [row.start for row in found.times if row.start is not None]
-    if not starts or found.width is None:
-        return None
-    step = round(found.width.total_seconds() * 1_000_000)
-    places = [_micros(start) // step for start in starts]
-    wide = -(-(places[-1] - places[0] + 1) // STEPS)  # so many stretches make a step
-    steps = (places[-1] - places[0]) // wide + 1
-    made = {}
-    for name, values in series.items():
-        sums = [0] * steps
-        for place, value in zip(places, values, strict=True):
-            sums[(place - places[0]) // wide] += value
-        made[name] = tuple(sums)
-    covered = None
-    if found.first is not None and found.last is not None:
-        covered = _micros(found.first), _micros(found.last)
-    return Timeline(start=places[0] * step, step=step * wide, series=made, covered=covered)
-
-
-def _micros(when: datetime) -> int:
-    return (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
-def _times(it: Timeline) -> str:
-    """What is said of the axis of time: which steps have fewer events only because less of them was recorded."""
-    steps = max((len(values) for values in it.series.values()), default=0)
-    found = svg.partial_steps(it.start, it.step, steps, it.covered)
-    if not found:
-        return "Times are UTC."
-    which = {0: "first", steps - 1: "last"}
-    if steps == 1:
-        return "Times are UTC. The recording is shorter than the one step (shaded)."
-    named = " and the ".join(which[at] for at in found)
-    many = len(found) > 1
-    return (
-        f"Times are UTC. Of the {named} step{'s' * many} (shaded) only a part was recorded: "
-        f"{'their counts are' if many else 'its count is'} of less time than the others."
-    )
-
-
-def _areas(it: Timeline, label: str, width: int) -> str:
-    return svg.areas(
-        it.series, start=it.start, step=it.step, width=width, label=label, unit=_unit(it), covered=it.covered
-    )
-
-
-def _lines(it: Timeline, label: str, width: int) -> str:
-    tops = [top for values in it.series.values() if (top := max(values, default=0))]
-    apart = bool(tops) and max(tops) > 30 * min(tops)  # too far for one scale of equal steps
-    return svg.lines(
-        it.series, start=it.start, step=it.step, width=width, label=label, unit=_unit(it), log=apart, covered=it.covered
-    )
-
-
-def _unit(it: Timeline) -> str:
-    seconds = it.step / 1_000_000
-    for unit, each in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= each and not seconds % each:
-            count = round(seconds / each)
-            return (
-                f"events in {count} {unit}" if count > 1 else f"events in {'an' if each == 3600 else 'a'} {unit[:-1]}"
-            )
-    return f"events in {seconds:g} s"
-
-
-def _legend(series: Mapping[str, Sequence[int]]) -> tuple[tuple[int, str, str], ...]:
-    return tuple(
-        (at % svg.COLOURS, cut(name, LABEL), f"{sum(values):,}") for at, (name, values) in enumerate(series.items())
-    )
-
-
 # ── counts ──
 
 
 def _counts(result: OwnResult) -> list[Block]:
     """The section on what each subscription got, live and on Spark."""
-    found = result.found
+    found = result.judged
     ranked = tuple(sorted(result.subscriptions, key=lambda each: -each.spark))
     blocks: list[Block] = []
     if result.run is not None:
@@ -210,17 +174,17 @@ def _counts(result: OwnResult) -> list[Block]:
                 + ("." if len(result.differences) <= 10 else " and more.")
             )
         )
-    legend = ((0, "on Spark", ""), (-1, "live", "")) if result.run is not None else ()
-    below = "Where the line is not on the end of the bar, or on the dot, live and Spark differ." if legend else ""
-    blocks.append(Figure(_counted(ranked), partial(_received, ranked), legend, below))
+    keys = ((0, "on Spark", ""), (-1, "live", "")) if result.run is not None else ()
+    below = "Where the line is not on the end of the bar, or on the dot, live and Spark differ." if keys else ""
+    blocks.append(Figure(_counted(ranked), partial(_received, ranked), keys, below))
     largest = [at for at in _largest(found) if found.subscriptions[at].events][:LINES]
     series = {found.subscriptions[at].name: [row.received[at] for row in found.times if row.start] for at in largest}
-    if series and (over := _timeline(found, series)) is not None:
+    if series and (over := of_backtest(found, series)) is not None:
         title = "Events received over time" + (
             f": the {len(largest)} subscriptions with the most" if len(largest) < len(found.subscriptions) else ""
         )
         label = "Line chart: events received over time by the largest subscriptions"
-        blocks.append(Figure(title, partial(_lines, over, label), _legend(over.series), _times(over)))
+        blocks.append(Figure(title, partial(lines, over, label), legend(over.series), said(over)))
     return [*blocks, own_tables.subscriptions(result, ranked)]
 
 
@@ -249,7 +213,7 @@ def _received(ranked: Sequence[Compared], width: int) -> str:
 
 def _traffic(result: OwnResult) -> list[Block]:
     """The section on what would cross between nodes, and what crossed."""
-    found = result.found
+    found = result.judged
     blocks: list[Block] = [
         Text(
             "**Unfiltered**, every event crosses once to each node with a subscription. **Filtered**, each "
@@ -268,10 +232,10 @@ def _traffic(result: OwnResult) -> list[Block]:
     series = {
         name: [traffic.events for traffic in (getattr(row, name) for row in found.times if row.start)] for name in WAYS
     }
-    if (over := _timeline(found, series)) is not None:
+    if (over := of_backtest(found, series)) is not None:
         label = "Line chart: events that cross over time, unfiltered, filtered, merged and by multicast"
         title = "Events that cross over time"
-        blocks.append(Figure(title, partial(_lines, over, label), _legend(over.series), _times(over)))
+        blocks.append(Figure(title, partial(lines, over, label), legend(over.series), said(over)))
     return [*blocks, own_tables.sinks(found), own_tables.links(found)]
 
 
@@ -284,7 +248,7 @@ def _bytes(found: Backtest, width: int) -> str:
 
 
 def _patterns(result: OwnResult) -> list[Block]:
-    return [] if result.fired is None else own_patterns.blocks(result.fired)
+    return [] if result.fired is None else own_patterns.blocks(result.fired, result.here)
 
 
 # ── live ──
@@ -304,7 +268,7 @@ def _live(result: OwnResult) -> list[Block]:
             f"{duration(run.seconds)}; {sum(run.delivered.values()):,} were delivered from {run.crossed:,} that "
             f"crossed. {shared([run])}{expects} It took {duration(run.ready)} until all interests were at "
             f"the sources, and {run.said:,} messages ({size(run.said_bytes)}) about nodes, channels and interests."
-            + (sinks if result.found.local else "")
+            + (sinks if result.judged.local else "")
         ),
         own_tables.live(result, run),
     ]
@@ -327,7 +291,13 @@ def _code(result: OwnResult) -> list[Block]:
 
 def _notes(result: OwnResult) -> list[str]:
     """What a reader has to know to judge the figures."""
-    found = result.found
+    of_patterns = [] if result.fired is None else own_patterns.notes(result.fired, result.here)
+    return [*(_notes_on_subscriptions(result) if result.found is not None else ()), *of_patterns]
+
+
+def _notes_on_subscriptions(result: OwnResult) -> list[str]:
+    """How they were judged, counted and played."""
+    found = result.judged
     notes = [
         f"**Spark** read the log of `{result.channel}` in `{result.log}` as `{result.file}` says"
         f"{f', on `{result.master}`' if result.master else ''}. Judged by {found.how}.",
@@ -353,7 +323,9 @@ def _notes(result: OwnResult) -> list[str]:
 
 
 def _facts(result: OwnResult) -> dict[str, str]:
-    facts = {"made": result.made, "file": result.file, "log": result.log, "event type": result.found.type}
+    facts = {"made": result.made, "file": result.file, "log": result.log}
+    if result.found is not None:
+        facts["event type"] = result.found.type
     facts |= {name: duration(seconds) for name, seconds in result.timings.items()}
     return facts | dict(result.versions)
 

@@ -11,14 +11,13 @@ from headwater.study.report.plain import cut
 from headwater.study.report.table import Column, Row, Table, Value
 
 WAYS = ("unfiltered", "filtered", "merged", "multicast")
-LABEL = 44  # characters of a name in a plot
-CODE, VALUES = 400, 200  # and of an interest and its parameters in a table
+CODE, VALUES = 400, 200  # characters of an interest and its parameters in a table
 OPEN = 60  # rows up to which a table is not folded
 
 
 def nodes(result: OwnResult) -> Table:
     """Nodes with sources."""
-    found = result.found
+    found = result.judged
     rows = []
     for each in found.sources:
         values: tuple[Value, ...] = (
@@ -44,7 +43,7 @@ def nodes(result: OwnResult) -> Table:
 
 def subscriptions(result: OwnResult, ranked: Sequence[Compared], *, code: bool = True) -> Table:
     """Who gets what; with `code`, also the interests."""
-    found = result.found
+    found = result.judged
     lived, params = result.run is not None, code and any(each.params for each in ranked)
     columns = [Column("name", "text"), Column("at", "text")]
     columns.append(Column("on Spark", group="events" if lived else ""))
@@ -86,7 +85,7 @@ def subscriptions(result: OwnResult, ranked: Sequence[Compared], *, code: bool =
 
 def ways(result: OwnResult) -> Table:
     """What crosses, by the ways it could."""
-    found = result.found
+    found = result.judged
     rows = []
     for name in WAYS:
         traffic: Traffic = getattr(found, name)
@@ -127,7 +126,7 @@ def links(found: Backtest) -> Table:
 
 def live(result: OwnResult, run: Run) -> Table:
     """Every link of the live run, as the nodes measured it."""
-    merged = {each.source: each.merged.events for each in result.found.sources}
+    merged = {each.source: each.merged.events for each in result.judged.sources}
     rows = []
     for link in run.links:
         values: tuple[Value, ...] = (

@@ -16,7 +16,7 @@ from typing import Any
 
 from headwater.errors import ParameterError, PatternError, Problem
 from headwater.interest import as_event_type
-from headwater.ir.nodes import Expr, ParamDecl, Program, Span
+from headwater.ir.nodes import NOWHERE, Expr, ParamDecl, Program, Span
 from headwater.ir.notes import is_bad
 from headwater.ir.params import declare
 from headwater.ir.uses import by_use, is_flexible
@@ -168,7 +168,7 @@ class _Check:
                 self.expressions.problems += windows(found)
             return None
         self.expressions.problems += verify(found)
-        return replace(found, warnings=(*self.expressions.warnings, *remarks(found)))
+        return replace(found, warnings=(*self.expressions.warnings, *remarks(found, self.written.places)))
 
     def _default_begin(self, window: model.Window | None) -> written.Begin:
         """Without a window, once: but of single events nothing has to be remembered."""
@@ -393,9 +393,9 @@ class _Check:
     def _check_durations(self) -> None:
         for what, value in (("lateness", self.written.lateness), ("patience", self.written.patience)):
             if value is not None and not 0 <= value <= MAX_TIME:
-                self.expressions.problem(
-                    Span(0, 0), f"{what} of {value:,} microseconds", expected="none, or up to 9,998 years"
-                )
+                place = self.written.places.get(what, NOWHERE)
+                expected = "none, or up to 9,998 years"
+                self.expressions.problem(place, f"{what} of {value:,} microseconds", expected=expected)
 
 
 __all__ = ["RESULT", "check", "check_parts", "in_order"]

@@ -5,14 +5,14 @@ The checker asks after it has read a text, and so does who reads a serial form: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from headwater.errors import Problem
 from headwater.interest import Interest
-from headwater.ir.covers import Certainty, certainty
-from headwater.ir.nodes import Span
+from headwater.ir.nodes import NOWHERE, Span
 from headwater.ir.notes import locate
 from headwater.patterns import structure
+from headwater.patterns.checker import contradictions
 from headwater.patterns.model import Both, Either, Leaf, Node, Pattern, Repeat, Sequence, Step, steps
 
 _WINDOWS = {"match_recognize": "WITHIN INTERVAL '10' SECOND after PATTERN (…)"}  # as a notation writes one
@@ -24,9 +24,9 @@ def verify(pattern: Pattern) -> list[Problem]:
     return [*windows(pattern), *_never(pattern), *_costs(pattern)]
 
 
-def remarks(pattern: Pattern) -> tuple[Problem, ...]:
-    """What is allowed and hardly meant."""
-    return tuple(_unused(pattern))
+def remarks(pattern: Pattern, places: Mapping[str, Span]) -> tuple[Problem, ...]:
+    """What is allowed and hardly meant; `places` are those of the clauses."""
+    return tuple(_unused(pattern, places))
 
 
 def _at(pattern: Pattern, span: Span, message: str, **more: str | None) -> Problem:
@@ -104,28 +104,29 @@ def _is_short(root: Node) -> bool:
 
 
 def _never(pattern: Pattern) -> Iterator[Problem]:
-    dead = {at for at, element in enumerate(pattern.elements) if _is_never(element.condition)}
-    for condition in pattern.conditions:
-        if _is_never(condition.interest):
-            dead |= set(condition.elements) - {at for at in condition.elements if pattern.elements[at].negative}
-    if not _possible(pattern.root, dead):
-        for at in sorted(dead):
+    """Why there can be no match: elements that take no event, or conditions of several that contradict each other."""
+    dead = contradictions.dead(pattern, [at for at, each in enumerate(pattern.elements) if not each.negative])
+    if not _possible(pattern.root, set(dead)):
+        for at, place in dead.items():
             element = pattern.elements[at]
-            if not element.negative and structure.times(pattern.root, at, least=True) >= 1:
+            if structure.times(pattern.root, at, least=True) >= 1:
                 yield _at(
                     pattern,
-                    element.span,
+                    place,
                     f"no event can be {element.name!r}: the pattern can never match",
-                    hint="what it asks for contradicts itself",
+                    hint="what it asks for contradicts itself, or has no value whatever the event",
                 )
                 return
         yield _at(
             pattern, pattern.root.span, "this pattern can never match", hint="what it asks for contradicts itself"
         )
-
-
-def _is_never(interest: Interest | None) -> bool:
-    return interest is not None and certainty(interest.normal) is Certainty.NEVER
+    elif (here := contradictions.between(pattern)) is not None:
+        yield _at(
+            pattern,
+            here,
+            "this contradicts what is asked of the events before: the pattern can never match",
+            hint="no events satisfy all conditions together",
+        )
 
 
 def _possible(node: Node, dead: set[int]) -> bool:
@@ -141,21 +142,36 @@ def _possible(node: Node, dead: set[int]) -> bool:
             return all(_possible(part, dead) for part in parts)
 
 
-def _unused(pattern: Pattern) -> Iterator[Problem]:
-    for at, element in enumerate(pattern.elements):
-        if _is_never(element.condition) and (element.negative or structure.times(pattern.root, at, least=True) < 1):
-            yield _at(
-                pattern, element.span, f"no event can be {element.name!r}", hint="what it asks for contradicts itself"
-            )
+def _unused(pattern: Pattern, places: Mapping[str, Span]) -> Iterator[Problem]:
+    """Elements that take nothing, and clauses that have no meaning here."""
+    others = [
+        at
+        for at, element in enumerate(pattern.elements)
+        if element.negative or structure.times(pattern.root, at, least=True) < 1
+    ]
+    for at, place in contradictions.dead(pattern, others).items():
+        said = f"no event can be {pattern.elements[at].name!r}"
+        yield _at(pattern, place, said, hint="what it asks for contradicts itself")
     if pattern.patience is not None and not pattern.absent:
         yield _at(
             pattern,
-            Span(0, 0),
+            places.get("patience", NOWHERE),
             "patience has no meaning without absence",
             hint="it says how long to wait for sources that are silent, where the pattern ends with without",
         )
+    if pattern.lateness and all(channel.time is None for channel in pattern.channels):
+        yield _at(
+            pattern,
+            places.get("lateness", NOWHERE),
+            "lateness has no meaning without time: in the order of publication no event comes late",
+            hint="say which field has the time of an event, e.g. time at; or leave lateness out",
+        )
     if pattern.window is not None and pattern.window.microseconds == 0 and structure.least(pattern.root) > 1:
-        yield _at(pattern, Span(0, 0), "within no time at all: only events of the same microsecond match")
+        yield _at(
+            pattern,
+            places.get("window", NOWHERE),
+            "within no time at all: only events of the same microsecond match",
+        )
     yield from _same_conditions(pattern)
 
 

@@ -26,6 +26,7 @@ class Clauses:
 
     reader: Characters
     options: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, Span] = field(default_factory=dict)
 
     def read(self) -> None:
         r = self.reader
@@ -40,6 +41,7 @@ class Clauses:
             if name in self.options:
                 r.fail(f"{word} is there twice", start, hint="leave one out")
             self.options[name] = getattr(self, f"_{word}")(start)
+            self.places[name] = r.since(start.start)
         except Fault:
             r.at = max(r.at, start.start + 1)
             self.skip()

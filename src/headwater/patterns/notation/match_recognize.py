@@ -141,6 +141,7 @@ class Reader:
             subsets=subsets | terms.alone | (all_of if terms.universal_used else {}),
             text=words.text,
             notation=NOTATION,
+            places={} if window is None else {"window": window.span},
         )
 
     def _read(self, name: str, read: Callable[[int], _Said], absent: _Said) -> _Said:

@@ -108,7 +108,7 @@ class _Reader(Characters):
         options = clauses.options
         if begin is not None:
             options["begin"] = "each" if begin == "whenever" else "first"
-        return Pattern(root, **options, text=self.text, notation=NOTATION)
+        return Pattern(root, **options, text=self.text, notation=NOTATION, places=clauses.places)
 
     # ── the expression ──
 

@@ -116,10 +116,14 @@ class _Rows:
 # ── side by side ──
 
 
-def columns(items: Sequence[Bar], *, width: int, height: int = 260, label: str, unit: str) -> str:
-    """Many thin bars from zero side by side, without labels of their own; marks as in `bars`."""
-    ranked = _Side(items, width=width, height=height, label=label, log=False)
-    for each, x in ranked.places():
+def columns(
+    items: Sequence[Bar], *, width: int, height: int = 260, label: str, unit: str, every: int | None = None
+) -> str:
+    """Many thin bars from zero side by side, without labels, or with every so many-th; marks as in `bars`."""
+    ranked = _Side(items, width=width, height=height, label=label, log=False, foot=18 if every else 0)
+    for number, (each, x) in enumerate(ranked.places()):
+        if every and number % every == 0:
+            ranked.name(each, x)
         y = ranked.y(each.value)
         ranked.sheet.rect(x + ranked.pitch * 0.1, y, ranked.pitch * 0.8, ranked.low - y, _bar(each), each.tip)
         ranked.mark(each, x)
@@ -140,11 +144,14 @@ def ranks(items: Sequence[Bar], *, width: int, height: int = 260, label: str, un
 class _Side:
     """Places side by side, and an axis on the left of them."""
 
-    def __init__(self, items: Sequence[Bar], *, width: int, height: int, label: str, log: bool) -> None:
+    def __init__(
+        self, items: Sequence[Bar], *, width: int, height: int, label: str, log: bool, foot: float = 0
+    ) -> None:
+        """`foot` is room for labels."""
         self._items, self._log = items, log
         values = [each.value for each in items] + [each.mark for each in items if each.mark is not None]
         self._ticks, self._foot = scale(values, log=log)
-        self._left, self._right, self.low, self._high = 44.0, width - 8.0, height - 12.0, 30.0
+        self._left, self._right, self.low, self._high = 44.0, width - 8.0, height - 12.0 - foot, 30.0
         self.sheet = Sheet(width, height, label)
         for value in self._ticks:
             self.sheet.line(self._left, self.y(value), self._right, self.y(value), "grid")
@@ -158,6 +165,9 @@ class _Side:
     def places(self) -> Iterator[tuple[Bar, float]]:
         """Each with where its place begins."""
         return ((each, self._left + self.pitch * number) for number, each in enumerate(self._items))
+
+    def name(self, each: Bar, x: float) -> None:
+        self.sheet.text(x + self.pitch / 2, self.low + 18, each.label, anchor="middle")
 
     def mark(self, each: Bar, x: float) -> None:
         if each.mark is not None:
