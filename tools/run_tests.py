@@ -1,5 +1,6 @@
 """Runs all tests, as a number of pytest processes of which a few run side by side. Exits 1 if any test fails.
 
+All of them are forked from this one, which has loaded what nearly every test needs: that takes seconds of each else.
 Many tests wait, for leases, for other processes, for Java; a core would else do nothing meanwhile. Files that share a
 Spark session are in two processes; the others are shared out so that each process has about as much to do, by what they
 cost when that was last written down (`--record`, in tests/costs.json). The longest begin first. A process that passes
@@ -11,19 +12,25 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 COSTS = ROOT / "tests" / "costs.json"
 SIDE_BY_SIDE = 2 + (os.cpu_count() or 2)  # most processes wait half of their time
-BATCH = 120.0  # seconds that a process shall take
+BATCH = 90.0  # seconds that a process shall take
+FORKS = sys.platform == "linux"
+# What is loaded before pytest cannot be rewritten by it, and need not be.
+OPTIONS = ("-p", "no:cacheprovider", "-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
 SESSIONS = 2  # processes that have a Spark session: starting one takes a quarter of a minute
 NOTHING = 5  # pytest's exit code where no test was chosen
 UNKNOWN = 3.0  # seconds that a file takes of which nothing is known
@@ -59,11 +66,15 @@ class Batch:
 
 def main(arguments: list[str]) -> int:
     record = "--record" in arguments
-    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(a for a in arguments if a != "--record")]
+    pytest = [*OPTIONS, *(a for a in arguments if a != "--record")]
     known: Costs = json.loads(COSTS.read_text(encoding="utf-8")) if COSTS.exists() else {}
     batches = share_out(test_files(), known)
     print(f"{len(batches)} processes, {SIDE_BY_SIDE} at a time", flush=True)
     started = time.monotonic()
+    if FORKS:
+        sys.path[0] = str(ROOT)  # as `python -m pytest` has it
+        sys.dont_write_bytecode = False
+        load()
     run_all(batches, pytest)
     costs = {name: cost for batch in batches for name, cost in batch.costs.items()}
     show(costs)
@@ -119,57 +130,85 @@ def _even(units: Iterable[list[str]], count: int, seconds: Callable[[str], float
 
 
 def run_all(batches: list[Batch], pytest: list[str]) -> None:
-    waiting, lock = list(batches), threading.Lock()
-    running: set[subprocess.Popen[str]] = set()
-    done = 0
-
-    def work() -> None:
-        nonlocal done
-        while True:
-            with lock:
-                if not waiting:
-                    return
-                batch = waiting.pop(0)
-            run(batch, pytest, running)
-            with lock:
-                done += 1
-                last = batch.output.strip().rpartition("\n")[2].strip("= ")
-                print(f"{done:3}/{len(batches)}  {batch.seconds:5.0f} s  {batch.name}: {last}", flush=True)
-                if batch.failed:
-                    print(batch.output, flush=True)
-
-    workers = [threading.Thread(target=work, daemon=True) for _ in range(SIDE_BY_SIDE)]
-    for worker in workers:
-        worker.start()
+    """Without a thread: a fork has none but the one that makes it."""
+    waiting, done = list(batches), 0
+    running: dict[int, tuple[Batch, Path, float]] = {}
+    folder = tempfile.mkdtemp(prefix="headwater-tests-")  # which no fork removes when it ends
     try:
-        for worker in workers:
-            worker.join()
+        while waiting or running:
+            while waiting and len(running) < SIDE_BY_SIDE:
+                batch = waiting.pop(0)
+                place = Path(folder) / str(len(waiting))
+                place.mkdir()
+                running[start(batch, pytest, place)] = batch, place, time.monotonic()
+            pid, status = os.wait()
+            if pid not in running:
+                continue
+            batch, place, started = running.pop(pid)
+            finish(batch, place, os.waitstatus_to_exitcode(status), time.monotonic() - started)
+            done += 1
+            last = batch.output.strip().rpartition("\n")[2].strip("= ")
+            print(f"{done:3}/{len(batches)}  {batch.seconds:5.0f} s  {batch.name}: {last}", flush=True)
+            if batch.failed:
+                print(batch.output, flush=True)
     finally:  # an interrupt ends them all
-        waiting.clear()
-        for process in list(running):
-            process.terminate()
+        for pid in running:
+            os.kill(pid, signal.SIGTERM)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def run(batch: Batch, pytest: list[str], running: set[subprocess.Popen[str]]) -> None:
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="headwater-tests-") as folder:
-        costs, output = Path(folder) / "costs.json", Path(folder) / "output.txt"
-        with output.open("w", encoding="utf-8") as sink:
-            process = subprocess.Popen(
-                [*pytest, *batch.files],
-                cwd=ROOT,
-                env=environment(costs),
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            running.add(process)
-            batch.code = process.wait()
-            running.discard(process)
-        batch.output = output.read_text(encoding="utf-8", errors="replace")
-        batch.seconds = time.monotonic() - started
-        if costs.exists():
-            batch.costs = json.loads(costs.read_text(encoding="utf-8"))
+def load() -> None:
+    """What nearly every test needs. Plugins of pytest's are loaded by it."""
+    import hypothesis.strategies  # noqa: F401
+    import pyarrow.compute
+    import pyarrow.parquet  # noqa: F401
+    import pytest  # noqa: F401
+    from tests.federation import nursery
+
+    nursery.load()
+
+
+def start(batch: Batch, pytest: list[str], place: Path) -> int:
+    """The number of a process that runs a batch."""
+    sys.stdout.flush()
+    with (place / "output.txt").open("w", encoding="utf-8") as sink:
+        given = environment(place / "costs.json")
+        if not FORKS:
+            command = [sys.executable, "-m", "pytest", *pytest, *batch.files]
+            process = subprocess.Popen(command, cwd=ROOT, env=given, stdout=sink, stderr=subprocess.STDOUT)
+            process.returncode = 0  # it is waited for here
+            return process.pid
+        pid = os.fork()
+        if not pid:
+            os.dup2(sink.fileno(), 1)
+            os.dup2(sink.fileno(), 2)
+            os.environ.clear()
+            os.environ.update(given)
+            _run([*pytest, *batch.files])
+    return pid
+
+
+def _run(arguments: list[str]) -> NoReturn:
+    """Ends the process."""
+    import pytest
+    from tests.federation import nursery
+
+    code = 1
+    try:
+        os.chdir(ROOT)
+        nursery.prepare()
+        code = int(pytest.main(arguments))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        nursery.end(code)
+
+
+def finish(batch: Batch, place: Path, code: int, seconds: float) -> None:
+    batch.code, batch.seconds = code, seconds
+    batch.output = (place / "output.txt").read_text(encoding="utf-8", errors="replace")
+    if (place / "costs.json").exists():
+        batch.costs = json.loads((place / "costs.json").read_text(encoding="utf-8"))
 
 
 def environment(costs: Path) -> dict[str, str]:

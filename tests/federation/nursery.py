@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import json
 import os
 import runpy
@@ -84,12 +85,33 @@ def run(
 
 
 class Nursery:
-    def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    """That process, as its parent has it."""
+
+    def __init__(self, requests: socket.socket, pid: int) -> None:
+        self._socket, self._pid = requests, pid
+
+    @classmethod
+    def started(cls) -> Nursery:
+        ours, theirs = _sockets()
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.federation.nursery"], stdin=theirs, cwd=_ROOT, env=environment()
-            )
+            command = [sys.executable, "-m", "tests.federation.nursery"]
+            process = subprocess.Popen(command, stdin=theirs, cwd=_ROOT, env=environment())
+        process.returncode = 0  # it is waited for here
+        return cls(ours, process.pid)
+
+    @classmethod
+    def forked(cls) -> Nursery:
+        ours, theirs = _sockets()
+        pid = os.fork()
+        if not pid:
+            ours.close()
+            os.environ.update(environment())
+            os.dup2(theirs.fileno(), 0)
+            theirs.close()
+            serve()
+            os._exit(0)
+        theirs.close()
+        return cls(ours, pid)
 
     def fork(self, command: Sequence[str], folder: str, *streams: int) -> int:
         """The number of a new process, whose parent is this one: it has no other when it has begun."""
@@ -104,7 +126,11 @@ class Nursery:
 
     def close(self) -> None:
         self._socket.close()
-        self._process.wait()
+        os.waitpid(self._pid, 0)
+
+
+def _sockets() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 class _adopting:
@@ -128,21 +154,40 @@ def _nursery() -> Nursery:
     with _LOCK:
         made = _MADE.get(os.getpid())
         if made is None:
-            made = _MADE[os.getpid()] = Nursery()
+            made = _MADE[os.getpid()] = Nursery.started()
             atexit.register(made.close)
         return made
+
+
+def prepare() -> None:
+    """In a process that has loaded everything (`load`) and has no thread yet: what it wants forked later on is forked
+    from one that is as it is now."""
+    made = _MADE[os.getpid()] = Nursery.forked()
+    atexit.register(made.close)
 
 
 # ── the program ──
 
 
 def main() -> None:
-    import zenoh  # noqa: F401  before anything forks: all that is loaded late elsewhere
+    load()
+    serve()
+
+
+def load() -> None:
+    """Before anything forks: all that is loaded late elsewhere, which then stays where it is in memory."""
+    import zenoh  # noqa: F401
 
     import headwater_studies.fleet.worker  # noqa: F401
     from tests.federation import worker
 
     _warm(worker.Count)
+    gc.collect()
+    gc.freeze()
+
+
+def serve() -> None:
+    """Fork what is asked for, until nobody can ask any more."""
     with socket.socket(fileno=os.dup(0)) as requests:
         while True:
             request, streams, _, _ = socket.recv_fds(requests, _REQUEST, 3)
@@ -193,13 +238,18 @@ def _run(folder: str, *command: str) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        with suppress(BaseException):
-            getattr(threading, "_shutdown")()  # noqa: B009  as at the end of any program
-            getattr(atexit, "_run_exitfuncs")()  # noqa: B009
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)
+        end(code)
+
+
+def end(code: int) -> NoReturn:
+    """As at the end of any program, but for what the one that was forked has yet to do."""
+    with suppress(BaseException):
+        getattr(threading, "_shutdown")()  # noqa: B009
+        getattr(atexit, "_run_exitfuncs")()  # noqa: B009
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _execute(command: list[str]) -> None:
