@@ -9,7 +9,7 @@ from headwater.errors import ExecutionError
 from headwater.late import np, pc
 from headwater.patterns.engine.layout import FREE, KEY_WORDS, PARTITION_ROOM, PARTITIONS, TABLE_SIZE
 from headwater.patterns.engine.memory import Memory
-from headwater.patterns.engine.partitions import forget, rehash
+from headwater.patterns.engine.partitions import rehash
 from headwater.types import EventType
 from headwater.types.model import BYTES, TEXT, Enum, Scalar
 
@@ -116,18 +116,22 @@ class Keys:
         control[PARTITION_ROOM] = more
         return True
 
-    def forget(self, partitions: list[int]) -> None:
-        for partition in partitions:
-            self.memory.call(forget, partition)
+    def forget(self, partitions: Any) -> None:
+        """Their numbers are free to be given to others; `renew` has to follow."""
+        control, count = self.memory["control"], len(partitions)
+        free = int(control[FREE])
+        self.memory["free"][free : free + count] = partitions
+        control[FREE] = free + count
 
     def renew(self, live: Any) -> None:
-        """A new table of the live partitions, without the places of those that are gone."""
+        """Have the live partitions in the table, and no others."""
         memory, control = self.memory, self.memory["control"]
         size = 2 * SMALLEST
         while size < 2 * int(control[PARTITION_ROOM]):
             size *= 2
-        memory["table"] = np.zeros(size, np.int64)
-        control[TABLE_SIZE] = size
+        if len(memory["table"]) != size:
+            memory["table"] = np.zeros(size, np.int64)
+            control[TABLE_SIZE] = size
         memory["live"][: len(live)] = live
         memory.call(rehash, len(live))
 

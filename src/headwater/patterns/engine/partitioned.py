@@ -102,9 +102,9 @@ class Partitioned:
 
     def _forget(self, partitions: Any) -> None:
         parts = self._parts()
-        gone = [int(p) for p in partitions if parts[p, at.LIVE]]
+        gone = partitions[parts[partitions, at.LIVE] != 0]
         self.keys.forget(gone)
-        self._let_go(gone)
+        self._let_go(gone.tolist())
         parts[gone, at.LIVE] = 0
         parts[gone, at.DUE] = at.MOST
 

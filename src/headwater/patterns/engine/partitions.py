@@ -1,6 +1,6 @@
 """Which partition a key is: a hash table with open addressing, kept at most half full.
 
-table   a word for each place: the partition + 1, 0 where there is none, -1 where there was one
+table   a word for each place: the partition + 1, 0 where there is none; nothing is taken out of it, it is filled anew
 keys    `KEY_WORDS` words for each partition: numbers by their bits, texts by the number they were given
 free    partitions that were let go, to be used again
 """
@@ -71,16 +71,10 @@ def locate(it: EngineArrays, row: i64, make: i64) -> i64:
     mask = it.control[TABLE_SIZE] - 1
     at = row * words
     place = key_hash(it.wanted, at, words) & mask
-    gap = -1
-    while True:
-        found = it.table[place]
-        if found == 0:
-            break
-        if found == -1:
-            if gap < 0:
-                gap = place
-        elif same_key(it, found - 1, at, words) == 1:
-            return found - 1
+    while it.table[place] != 0:
+        found = it.table[place] - 1
+        if same_key(it, found, at, words) == 1:
+            return found
         place = (place + 1) & mask
     if make == 0:
         return ABSENT_KEY
@@ -93,39 +87,25 @@ def locate(it: EngineArrays, row: i64, make: i64) -> i64:
     else:
         it.control[PARTITIONS] = partition + 1
     it.control[MADE] = 1
-    it.table[place if gap < 0 else gap] = partition + 1
+    it.table[place] = partition + 1
     for k in range(words):
         it.keys[partition * words + k] = it.wanted[at + k]
     return partition
 
 
 @kernel
-def forget(it: EngineArrays, partition: i64) -> i64:
-    """Let a partition go; its number is given to another one."""
-    words = it.control[KEY_WORDS]
-    mask = it.control[TABLE_SIZE] - 1
-    place = key_hash(it.keys, partition * words, words) & mask
-    while it.table[place] != partition + 1:
-        if it.table[place] == 0:
-            return 0
-        place = (place + 1) & mask
-    it.table[place] = -1
-    it.free[it.control[FREE]] = partition
-    it.control[FREE] += 1
-    return 1
-
-
-@kernel
 def rehash(it: EngineArrays, partitions: i64) -> i64:
-    """Fill an empty table with the partitions that are live."""
+    """Empty the table, and fill it with the partitions that are live."""
     words = it.control[KEY_WORDS]
     mask = it.control[TABLE_SIZE] - 1
+    for place in range(mask + 1):
+        it.table[place] = 0
     for partition in range(partitions):
         if it.live[partition] != 0:
-            place = key_hash(it.keys, partition * words, words) & mask
-            while it.table[place] != 0:
-                place = (place + 1) & mask
-            it.table[place] = partition + 1
+            at = key_hash(it.keys, partition * words, words) & mask
+            while it.table[at] != 0:
+                at = (at + 1) & mask
+            it.table[at] = partition + 1
     return 0
 
 

@@ -33,7 +33,9 @@ class Match:
 
     @property
     def time(self) -> int:
-        return self.held[self.found.events[-1]].time if self.deadline is None else self.deadline
+        if self.deadline is not None:
+            return self.deadline
+        return self.held[self.found.events[-1]].time if self._events is None else self._events[-1][1].time
 
     @property
     def identity(self) -> bytes:

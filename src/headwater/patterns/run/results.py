@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
 from headwater.errors import ExecutionError
+from headwater.interest import Interest
 from headwater.ir import interp
 from headwater.ir.interp import EventContext
 from headwater.patterns import model
@@ -16,9 +17,40 @@ from headwater.patterns.run.identity import identity_of
 from headwater.patterns.run.matches import Match
 from headwater.types.model import Type
 
+if TYPE_CHECKING:
+    from headwater.native.program import Native
+
 Raw = dict[str, Any]
 _NOTHING: Raw = {}  # of an event that nobody asks for
 _ONE = {"latest": slice(-1, None), "first": slice(0, 1), "prev": slice(-2, -1)}
+_UNREAD = ("count", "meta")  # views that read no field
+WORTH_COMPILING = 64  # matches
+
+
+class Measures:
+    """Measures of matches, one by one: by the interpreter, until there were so many that machine code is worth it."""
+
+    def __init__(self, interest: Interest) -> None:
+        assert interest.output is not None
+        self._interest, self._input, self._output = interest, interest.type, interest.output
+        self._native: Native | None = None
+        self._asked = 0
+
+    def __call__(self, read: Raw) -> Raw:
+        """The fields of a result, of what views have read."""
+        native = self._native
+        if native is not None and native.compiled is not None:
+            made = native.run(self._input.encode(read))
+            status, output = made.status, None if made.output is None else self._output.decode_raw(made.output)
+        else:
+            self._asked += 1
+            if self._asked == WORTH_COMPILING:
+                self._native = self._interest.native()
+            outcome = interp.run(self._interest.program, read, params=self._interest.params)
+            status, output = outcome.status, outcome.output
+        if output is None:
+            raise ExecutionError(f"a match has no result: {status.name.lower()}")
+        return dict(output)
 
 
 class Results:
@@ -29,9 +61,22 @@ class Results:
     def __init__(self, pattern: model.Pattern, fingerprint: bytes | None = None, *, identified: bool = True) -> None:
         self.pattern, self.identified = pattern, identified
         self.fingerprint = pattern.fingerprint if fingerprint is None else fingerprint
-        self._places = {element.name: at for at, element in enumerate(pattern.elements)}
         measures = pattern.measures
+        self._measures = None if measures is None else Measures(measures.interest)
         self._views = None if measures is None else Views(pattern, measures.interest.type.record, measures.views)
+        members = () if self._views is None else self._views.members
+        self._reads = [(view.kind, names) for view, names, _, _ in members if view.kind not in _UNREAD]
+        self._says_where = any(view.kind == "meta" for view, _, _, _ in members)
+
+    def _places(self, labels: tuple[int, ...]) -> Collection[int]:
+        """Where in a match the events are whose fields the result reads."""
+        if self._views is None:
+            return range(len(labels))
+        found = set[int]()
+        for kind, names in self._reads:
+            here = [at for at, label in enumerate(labels) if label in names]
+            found.update(here[_ONE[kind]] if kind in _ONE else here)
+        return found
 
     @property
     def views(self) -> list[tuple[model.View, frozenset[int], tuple[str, ...], dict[str, Type]]]:
@@ -40,46 +85,38 @@ class Results:
 
     def asked(self, match: Match) -> list[Event]:
         """The events whose fields the result reads."""
-        if self._views is None:
-            return [event for _, event in match.events]
-        found = list[Event]()
-        for view, names, _, _ in self._views.members:
-            if view.kind in ("count", "meta"):
-                continue
-            events = [event for label, event in match.events if self._places[label] in names]
-            found += events[_ONE[view.kind]] if view.kind in _ONE else events
-        return found
+        events = match.events
+        return [events[at][1] for at in self._places(match.found.labels)]
 
     def raw(self, match: Match, fields: Callable[[Event], Raw], *, uncertain: bool = False) -> dict[str, Any]:
         """The result of a match; `fields` gives those of an event that was asked for, in raw form."""
-        asked = {event.origin for event in self.asked(match)} if self._views is not None else None
+        labels, events = match.found.labels, match.events
+        asked = self._places(labels)
         taken = [
-            (
-                self._places[label],
-                fields(event) if asked is None or event.origin in asked else _NOTHING,
-                EventContext(event.source, event.node, event.seq, event.published),
-            )
-            for label, event in match.events
+            (label, fields(event) if at in asked else _NOTHING, self._context(event))
+            for at, (label, (_, event)) in enumerate(zip(labels, events, strict=True))
         ]
-        measures = self.pattern.measures
-        if measures is not None and self._views is not None:
-            outcome = interp.run(measures.interest.program, self._views.read(taken), params=measures.interest.params)
-            if outcome.output is None:
-                raise ExecutionError(f"a match has no result: {outcome.status.name.lower()}")
-            found = dict(outcome.output)
+        if self._measures is not None and self._views is not None:
+            found = self._measures(self._views.read(taken))
         else:
             found = {}
             for at, element in enumerate(self.pattern.elements):
                 if not element.negative:
-                    events = [raw for each, raw, _ in taken if each == at]
-                    found[element.name] = events if element.multiple else events[0] if events else None
+                    here = [raw for each, raw, _ in taken if each == at]
+                    found[element.name] = here if element.multiple else here[0] if here else None
         who = self.identity(match) if self.identified else b""
         found[MATCH] = {"identity": who, "time": match.time, "uncertain": uncertain}
         return found
+
+    def _context(self, event: Event) -> EventContext | None:
+        """Where an event is from, if a measure says so."""
+        if not self._says_where:
+            return None
+        return EventContext(event.source, event.node, event.seq, event.published)
 
     def identity(self, match: Match) -> bytes:
         """Who it is."""
         return identity_of(self.pattern, self.fingerprint, match.events, match.deadline)
 
 
-__all__ = ["Results"]
+__all__ = ["Measures", "Results"]
