@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from headwater.ir.interp import EventContext
 from headwater.patterns import model
 from headwater.patterns.pattern import Pattern
+from headwater.patterns.run.results import Results
 from headwater.patterns.run.runner import Runner
 from tests.effort import examples
 from tests.patterns.strategies import SOURCES, patterns, streams
@@ -91,15 +94,52 @@ TEXTS = [
 def test_all_kinds_of_values_are_read_as_they_are(text: str) -> None:
     pattern = Pattern(text, DOOR).model
     quick, plainly = read_by_machine_code(pattern), Runner(pattern, mode="interpreted", interpreted=True)
+    rows = read_by_machine_code(pattern)
     for seq, fields in enumerate(VALUES * 2, 1):
         event = {"channel": "door", "source": "n1", "seq": seq, "time": DAY + seq, "fields": fields}
         offer(quick, event)
         offer(plainly, event)
-    quick.finish()
-    plainly.finish()
+    for start in (0, len(VALUES)):  # few rows of a batch are read as events are
+        seqs = np.arange(start + 1, start + 1 + len(VALUES))
+        batch = pattern.channels[0].type.to_arrow(VALUES)
+        rows.batch("door", batch, {"source": "n1", "seq": seqs, "time": DAY + seqs})
+    for runner in (quick, plainly, rows):
+        runner.finish()
     assert all(reading.ready() for reading in quick._readings.values()) and quick._readings
-    assert plain(quick.matches()) == plain(plainly.matches())
-    assert quick.counts == plainly.counts
+    expected = plain(plainly.matches())
+    assert plain(quick.matches()) == plain(rows.matches()) == expected
+    assert quick.counts == rows.counts == plainly.counts
+
+
+def test_few_rows_of_several_sources_are_taken_one_by_one() -> None:
+    pattern = Pattern(TEXTS[0], DOOR).model
+    events = [door(n=1 + seq % 2, who="a") for seq in range(6)]
+    meta = {"source": pa.array(["n1", "n2"] * 3), "node": None, "seq": list(range(6)), "time": pa.array(range(6))}
+    quick, plainly = read_by_machine_code(pattern), Runner(pattern)
+    for runner in (quick, plainly):
+        runner.batch("door", pattern.channels[0].type.to_arrow(events), meta)
+        runner.finish()
+    found = plain(quick.matches())
+    assert found and found == plain(plainly.matches()) and quick.counts == plainly.counts
+
+
+MEASURES = "a.who as who, b.level - a.level as d, count(c) as n, sum(c.n) as total, last(c.tag) as tag, b.kind as k"
+
+
+def test_measures_are_the_same_by_machine_code() -> None:
+    text = f"a: door; b: door; c: door{{n = 2}}* within 4 events measures {MEASURES}, a.meta.seq as seq"
+    pattern = Pattern(text, DOOR).model
+    runner = Runner(pattern)
+    for seq, fields in enumerate(VALUES, 1):
+        offer(runner, {"channel": "door", "source": "n1", "seq": seq, "time": DAY + seq, "fields": fields})
+    runner.finish()
+    matches = runner.matches()
+    plainly, quickly = Results(pattern), Results(pattern)
+    assert quickly.measures is not None
+    quickly.measures.prepare()
+    assert len(matches) > 20
+    for match in matches:
+        assert repr(quickly.raw(match, runner.raw)) == repr(plainly.raw(match, runner.raw))
 
 
 def test_a_record_that_is_none_is_judged_as_before() -> None:

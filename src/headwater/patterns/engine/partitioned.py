@@ -163,10 +163,12 @@ class Partitioned:
         """One row, as quickly as can be: whether its event is held now. What it made whole is put to `found`."""
         wanted, room, _ = self._views
         wanted[0] = words[0]
-        for k in range(1, len(words)):
-            wanted[k] = words[k]
-        for k, word in enumerate(values):
-            room[k] = word
+        if len(words) > 1:
+            for k, word in enumerate(words):
+                wanted[k] = word
+        if values:
+            for k, word in enumerate(values):
+                room[k] = word
         came = (self.memory.quick or self._quick())(letter, event, time)
         if came < 0:
             row = np.array([[-1, letter, event, time]], np.int64)

@@ -36,6 +36,10 @@ class Measures:
         self._native: Native | None = None
         self._asked = 0
 
+    def prepare(self) -> None:
+        """Wait for machine code."""
+        self._native = (self._native or self._interest.native()).wait()
+
     def __call__(self, read: Raw) -> Raw:
         """The fields of a result, of what views have read."""
         native = self._native
@@ -62,7 +66,7 @@ class Results:
         self.pattern, self.identified = pattern, identified
         self.fingerprint = pattern.fingerprint if fingerprint is None else fingerprint
         measures = pattern.measures
-        self._measures = None if measures is None else Measures(measures.interest)
+        self.measures = None if measures is None else Measures(measures.interest)
         self._views = None if measures is None else Views(pattern, measures.interest.type.record, measures.views)
         members = () if self._views is None else self._views.members
         self._reads = [(view.kind, names) for view, names, _, _ in members if view.kind not in _UNREAD]
@@ -96,8 +100,8 @@ class Results:
             (label, fields(event) if at in asked else _NOTHING, self._context(event))
             for at, (label, (_, event)) in enumerate(zip(labels, events, strict=True))
         ]
-        if self._measures is not None and self._views is not None:
-            found = self._measures(self._views.read(taken))
+        if self.measures is not None and self._views is not None:
+            found = self.measures(self._views.read(taken))
         else:
             found = {}
             for at, element in enumerate(self.pattern.elements):

@@ -44,6 +44,7 @@ from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN
 KIND = "pattern"
 HELD = 1 << 18  # events; from here on, and whenever they have doubled, those that no run holds are let go
 READ = 1 << 12  # events whose fields are at hand
+FEW = 32  # rows of a batch that are quicker one by one
 DOUBTS = 1_024  # rows that came too late to be waited for, of which the times are kept
 FOR_EVER = (1 << 63) - 1
 NEVER = -FOR_EVER
@@ -103,7 +104,7 @@ class Runner:
         self.blind: list[tuple[int, int]] = []
         self.unheard = False
         self._due = FOR_EVER  # no promise of an earlier time decides anything
-        self._window = window_of(pattern)
+        self._window, self._lateness = window_of(pattern), pattern.lateness
         self._found: list[Found] = []
         self._sweep = HELD
         held = getattr(self.engine, "registers", None)
@@ -164,13 +165,14 @@ class Runner:
         if time is None:
             counts.timeless += 1
             return
-        late = self._is_late(it, source, meta.node, time)
+        who = source_id(source, meta.node)
+        late = self._is_late(it, who, time)
         if row:
             if not keyed:
                 counts.keyless += 1
             elif late:
                 counts.late += 1
-            elif self.given and self._is_behind(time, source_id(source, meta.node)):
+            elif self.given and self._is_behind(time, who):
                 pass
             elif fits or self._all_rows:
                 counts.rows += 1
@@ -180,7 +182,7 @@ class Runner:
                     assert reading is not None and words is not None
                     all_of = reading.finished(words)
                     key, values = all_of[HEAD : reading.key_end], all_of[reading.key_end :]
-                self._arrive(channel, record, meta, time, signed_letter(fits), key, values)
+                self._arrive(channel, record, meta, who, time, signed_letter(fits), key, values)
                 return
         if self._waiting or self._promising:
             self._release()
@@ -196,18 +198,19 @@ class Runner:
         if time is None or not TIMESTAMP_MIN <= time <= TIMESTAMP_MAX:
             counts.timeless += 1
             return
-        late = self._is_late(it, source, meta.node, time)
+        who = source_id(source, meta.node)
+        late = self._is_late(it, who, time)
         if mark.row:
             if mark.key is None:
                 counts.keyless += 1
             elif late:
                 counts.late += 1
-            elif self.given and self._is_behind(time, source_id(source, meta.node)):
+            elif self.given and self._is_behind(time, who):
                 pass
             elif self._all_rows:
                 counts.rows += 1
                 values = (0,) * (2 * len(self.engine.registers.columns)) if self._remembers else ()
-                self._arrive(channel, b"", meta, time, 0, self.engine.keys.of_record(mark.key), values)
+                self._arrive(channel, b"", meta, who, time, 0, self.engine.keys.of_record(mark.key), values)
                 return
         if self._waiting or self._promising:
             self._release()
@@ -227,6 +230,7 @@ class Runner:
         channel: str,
         data: Any,
         meta: EventContext,
+        who: str,
         time: int,
         letter: int,
         words: Sequence[int],
@@ -236,7 +240,6 @@ class Runner:
         if it has to wait, or the engine holds it."""
         source, seq = meta.source, meta.seq
         assert source is not None and seq is not None
-        who = source_id(source, meta.node)
         if not self.given and not self._waiting and (time, who) <= self._reached():
             self._expect_due(time)
             if self._holds:
@@ -258,6 +261,9 @@ class Runner:
         With `upto`, nothing else comes any more that is before this place: rows up to there need not wait."""
         it = self._letters(channel)
         count = batch.num_rows
+        if count <= FEW and self._readings.get(channel) is not None and self._readings[channel].ready():
+            self._offer_rows(channel, batch, meta)
+            return
         self.counts.events += count
         if not count:
             return
@@ -274,7 +280,7 @@ class Runner:
         times = judged.times
         latest = int(times[judged.timed].max()) if judged.timed.any() else None
         who = source_id(source, meta.get("node"))
-        key = self._source(channel, source, meta.get("node"))
+        key = self._source(channel, who)
         promised = self._promises.get(key, -FOR_EVER)
         lateness = self.pattern.lateness
         so_far = np.maximum.accumulate(np.where(judged.timed, times, -FOR_EVER)) - lateness
@@ -308,6 +314,17 @@ class Runner:
                 heapq.heappush(self._waiting, Waiting(*place, letters[k], first + k, parts[k], held[k]))
         self._release()
 
+    def _offer_rows(self, channel: str, batch: Any, meta: Mapping[str, Any]) -> None:
+        """Few rows, one by one: each takes as long as an event does, where all together take some tenths of a
+        millisecond however few they are."""
+        count = batch.num_rows
+        records = self.channels[channel].type.arrow_to_records(batch)
+        sources, nodes = _each(meta.get("source"), count), _each(meta.get("node"), count)
+        seqs = _column(meta["seq"], count).tolist()
+        times = [None] * count if meta.get("time") is None else _column(meta["time"], count).tolist()
+        for record, source, node, seq, time in zip(records, sources, nodes, seqs, times, strict=True):
+            self.offer(channel, record, EventContext(source, node, seq, time))
+
     def _values(self, it: Letters, batch: Any, source: str, meta: Mapping[str, Any], seqs: Any, published: Any) -> Any:
         """What runs remember of the rows of a batch."""
         if not self._remembers:
@@ -330,13 +347,14 @@ class Runner:
             about = context(meta, row)
             source, _ = _origin(about)
             time = int(judged.times[row])
-            late = self._is_late(it, source, about.node, time)
+            who = source_id(source, about.node)
+            late = self._is_late(it, who, time)
             if late:
                 self.counts.late += int(rows[row])
                 continue
             if not used[row]:
                 continue
-            if self.given and self._is_behind(time, source_id(source, about.node)):
+            if self.given and self._is_behind(time, who):
                 continue
             self.counts.rows += 1
             data = batch.slice(row, 1), 0
@@ -344,7 +362,7 @@ class Runner:
             values: Sequence[int] = ()
             if self._remembers:
                 values = self.engine.registers.row(it.channel.type.record, fields_of(it.channel, data), about)
-            self._arrive(channel, data, about, time, int(judged.letters[row]), part, values)
+            self._arrive(channel, data, about, who, time, int(judged.letters[row]), part, values)
         self._release()
 
     def ordered(self, parts: Iterable[tuple[str, Any, Mapping[str, Any], Any]]) -> None:
@@ -465,7 +483,7 @@ class Runner:
 
     def promised(self, channel: str, source: str, node: str | None) -> int | None:
         """How far a source has come by the times that its own events say; None while it has said none."""
-        return self._promises.get(self._source(channel, source, node))
+        return self._promises.get(self._source(channel, source_id(source, node)))
 
     def take_over(self, other: Runner) -> None:
         """Go on where another was that has ended: with what it has counted, and as far as its sources have come."""
@@ -490,19 +508,18 @@ class Runner:
         """The latest time that events have said of themselves."""
         return max(self._promises.values()) + self.pattern.lateness if self._promises else None
 
-    def _source(self, channel: str, source: str, node: str | None) -> str:
-        """What the promises of a source go by."""
-        who = source_id(source, node)
+    def _source(self, channel: str, who: str) -> str:
+        """What the promises of a source go by, whose id this is."""
         return f"{channel}/{who}" if self.given else who
 
-    def _is_late(self, it: Letters, source: str, node: str | None, time: int) -> bool:
+    def _is_late(self, it: Letters, who: str, time: int) -> bool:
         """Whether its source had come further already; and so far it has come now."""
         if self.given and it.time is None:
             return False  # who tells us how far sources have come knows
-        source = self._source(it.channel.name, source, node)
+        source = self._source(it.channel.name, who) if self.given else who
         promised = self._promises.get(source, NEVER)
-        if time - self.pattern.lateness > promised:
-            self._promise(source, time - self.pattern.lateness)
+        if time - self._lateness > promised:
+            self._promise(source, time - self._lateness)
         return time < promised
 
     def _is_behind(self, time: int, source: str) -> bool:
@@ -531,7 +548,11 @@ class Runner:
         if self._least is None:
             if not self._promises:
                 return FOR_EVER, LAST
-            self._least = min((promise, name) for name, promise in self._promises.items())
+            if len(self._promises) == 1:
+                ((name, promise),) = self._promises.items()
+                self._least = promise, name
+            else:
+                self._least = min((promise, name) for name, promise in self._promises.items())
         if self._least > self._released:
             self._released = self._least
         return self._released
@@ -720,6 +741,13 @@ def _origin(meta: EventContext) -> tuple[str, int]:
     if meta.source is None or meta.seq is None:
         raise ExecutionError(f"expected an event's source and number, found {meta.source!r} and {meta.seq!r}")
     return meta.source, meta.seq
+
+
+def _each(value: Any, count: int) -> list[Any]:
+    """What is known of all rows, or of each."""
+    if value is None or isinstance(value, str):
+        return [value] * count
+    return value.to_pylist() if hasattr(value, "to_pylist") else list(value)
 
 
 def _column(values: Any, count: int) -> Any:
