@@ -9,6 +9,10 @@ import pytest
 
 from headwater.spark.session import session
 
+# Spark notes the place in a program of every operation on a column, for messages about errors of programs: seven calls
+# to Java instead of one.
+UNTRACED = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
@@ -16,7 +20,7 @@ def spark() -> Iterator[Any]:
     made = session(
         "headwater-tests",
         master="local[2]",
-        **{"spark.sql.session.timeZone": "America/New_York", "spark.driver.memory": "1g"},
+        **{"spark.sql.session.timeZone": "America/New_York", "spark.driver.memory": "1g", **UNTRACED},
     )
     yield made
     made.stop()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import ConfigError, ConfigProblem, ExecutionError
+from headwater.late import pa
 from headwater.spark.ingest import quarantine, reader, writer
 from headwater.spark.ingest.convert import conversion
 from headwater.spark.ingest.inputs import Input, Unreadable, check_whole, find_files, look
@@ -229,17 +230,24 @@ def _without_broken(
 
 
 def _unread_by_spark(spark: Any, files: list[Input], mapping: IngestMapping) -> dict[str, str]:
-    """What Spark says of each file that it cannot read, found by halves: all are read, and nothing is written."""
+    """What Spark says of each file that it cannot read: all are read, and nothing is written."""
+    broken: dict[str, str] = {}
+    for group in reader.groups(mapping, files):
+        broken |= _unread_of(spark, group, mapping)
+    return broken
+
+
+def _unread_of(spark: Any, group: list[Input], mapping: IngestMapping) -> dict[str, str]:
+    """Those of a group that is read together, found by halves."""
     try:
-        for group in reader.groups(mapping, files):
-            scan = reader.scan(spark, mapping, group, {each.uri: 0 for each in group}, details=False)
-            judged(mapping, scan, reasons=False).write.format("noop").mode("overwrite").save()
+        scan = reader.scan(spark, mapping, group, {each.uri: 0 for each in group}, details=False)
+        judged(mapping, scan, reasons=False).write.format("noop").mode("overwrite").save()
     except Exception as error:
         spark.range(1).count()  # if the session itself is at its end, that is no fault of a file's
-        if len(files) == 1:
-            return {files[0].path: _cause(error)}
-        half = len(files) // 2
-        return {**_unread_by_spark(spark, files[:half], mapping), **_unread_by_spark(spark, files[half:], mapping)}
+        if len(group) == 1:
+            return {group[0].path: _cause(error)}
+        half = len(group) // 2
+        return {**_unread_of(spark, group[:half], mapping), **_unread_of(spark, group[half:], mapping)}
     return {}
 
 
@@ -300,9 +308,8 @@ def _check_constants(spark: Any, mapping: IngestMapping) -> None:
                 named.append((name, each, value))
     if not named:
         return
-    frame = spark.createDataFrame(
-        [tuple(_text(v) for _, _, v in named)], ", ".join(f"c{i} string" for i in range(len(named)))
-    )
+    texts = {f"c{i}": pa.array([_text(v)], pa.utf8()) for i, (_, _, v) in enumerate(named)}
+    frame = spark.createDataFrame(pa.table(texts))  # from Arrow, Spark reckons with it at once, without a job
     made = []
     for i, (_, each, _) in enumerate(named):
         made.append(conversion(each.kind, F.col(f"c{i}"), T.StringType(), each.how, mapping.options).value.isNull())

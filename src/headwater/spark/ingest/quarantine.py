@@ -53,8 +53,7 @@ def write_quarantine(
     if again:
         bad = bad.unionByName(_again(mapping, frame, base))
     names = {each.uri: each.path for each in inputs}
-    table = [(file, block, start, names[file]) for (file, block), start in starts.items()]
-    known = spark.createDataFrame(table, f"{FILE} string, {BLOCK} bigint, __start bigint, __name string")
+    known = spark.createDataFrame(_table(starts, names))
     found = bad.join(F.broadcast(known), [FILE, BLOCK], "left").select(
         F.coalesce("__name", FILE).alias("file"),
         (F.col(ROW) + F.col("__start")).alias("line"),
@@ -62,7 +61,7 @@ def write_quarantine(
         F.col(BYTES).alias("raw_bytes"),
         F.col(REASON).alias("reason"),
     )
-    found.coalesce(max(1, min(8, len(table)))).sortWithinPartitions("file", "line").write.option(
+    found.coalesce(max(1, min(8, len(starts)))).sortWithinPartitions("file", "line").write.option(
         "compression", "zstd"
     ).parquet(f"file://{path}")
     _unfolded(inputs, path)
@@ -81,6 +80,17 @@ def _starts(frames: list[Any]) -> dict[tuple[str, int], int]:
             starts[row[FILE], row[BLOCK]] = before + 1 - row["first"]
             line[row[FILE]] = before + row["count"]
     return starts
+
+
+def _table(starts: dict[tuple[str, int], int], names: dict[str, str]) -> pa.Table:
+    """The same for Spark, with what each file is called."""
+    columns = {
+        FILE: pa.array([file for file, _ in starts], pa.utf8()),
+        BLOCK: pa.array([block for _, block in starts], pa.int64()),
+        "__start": pa.array(starts.values(), pa.int64()),
+        "__name": pa.array([names[file] for file, _ in starts], pa.utf8()),
+    }
+    return pa.table(columns)
 
 
 def _again(mapping: IngestMapping, frame: Any, base: int) -> Any:
