@@ -6,6 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headwater import Node, Queue, Reliable
@@ -42,6 +43,18 @@ def test_matches_are_delivered_to_a_handler_and_published_on_a_channel() -> None
             clock.advance(seconds)
         assert seen == [("ann", "bob"), ("ann", "di"), ("bob", "di")]
         assert [event.second for event in all_of(events)] == ["bob", "di"]
+
+
+def test_no_row_of_a_long_batch_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken in piece by piece: what has come of time between two of them is before the second one's rows."""
+    monkeypatch.setattr("headwater.channel.source.PIECE", 2)
+    with Node("lab") as node:
+        source = node.channel("door", "n: u32").source()
+        watch = node.match("a: door{n % 2 = 1} measures a.n as n")
+        source.publish_many([{"n": n} for n in range(9)])
+        source.publish_many(pa.table({"n": pa.array(range(9, 18), pa.uint32())}))
+        assert [watch.get(timeout=60).n for _ in range(9)] == list(range(1, 18, 2))
+        assert watch.report().late == 0
 
 
 def test_absence_is_found_by_the_clock_alone() -> None:

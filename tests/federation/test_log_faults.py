@@ -137,6 +137,44 @@ def test_a_killed_source_that_is_started_again_loses_nothing(state: bool, many: 
         assert made["hall"]("offences") == {}
 
 
+@pytest.mark.parametrize("first", [1, 0], ids=["something came", "nothing came"])
+def test_an_interest_goes_on_in_the_next_life_of_a_source_though_it_had_passed_nothing(first: int) -> None:
+    """It held at the source since that was made: what it would have passed is owed to its sink, as to any other."""
+    sinks = {"first": "level == 1", "fourth": "transformation"}
+    with world() as made:
+        for name in ("hall", "hill"):
+            made.start(name)
+        hall = made["hall"]
+
+        def publish(maker: str, *numbers: int) -> None:
+            made["hill"]("publish", source="hill", events=[{"maker": maker, "n": n, "level": first} for n in numbers])
+
+        made.open("hall", lease=1.0)
+        for name, where in sinks.items():
+            hall("sink", channel=CHANNEL, name=name, path=made.path(name), where=where)
+        for life in (1, 2):
+            if life == 2:
+                made.kill("hill")
+                made.wires.cut("hall")  # nobody hears of what is published first
+            made.open("hill", seeds=["hall"], log=ROLLING, lease=1.0)
+            made["hill"]("channel", name=CHANNEL, type="count")
+            if life == 1:  # they hold before the source is made
+                made["hill"]("source", channel=CHANNEL, name="another")
+                assert sum(made["hill"]("wishes", channel=CHANNEL, wanted=2).values()) == 2
+            made["hill"]("source", channel=CHANNEL, name="hill")
+            publish(f"hill-{life}", *((1,) if life == 1 else (4, 8)))
+            if life == 1:
+                assert hall("announced", channel=CHANNEL, sources=["hill@hill"]) is True
+                assert hall("came", sink="first", wanted={"hill-1": first}) is True
+        made.wires.heal("hall")
+        assert sum(made["hill"]("wishes", channel=CHANNEL, wanted=2).values()) == 2
+        publish("hill-2", 12)
+        for name in ("fourth", *(["first"] if first else [])):
+            assert hall("came", sink=name, wanted={"hill-2": 12}) is True
+            lines = [line.split() for line in Path(made.path(name)).read_text().splitlines()]
+            assert [int(n) for _, _, maker, n, _, _ in lines if maker == "hill-2"] == [4, 8, 12]
+
+
 def test_killed_in_the_middle_of_catching_up() -> None:
     """The next life goes on from what has come, however far that was."""
     pick = random.Random(5)

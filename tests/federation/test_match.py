@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headwater import Network
 from headwater.errors import PatternError
+from headwater.store.log.channel_log import ChannelLog
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes
 
 DOOR = "who: text, n: u32"
@@ -135,3 +138,28 @@ def test_other_values_hold_at_all_nodes_from_a_point_of_each_source() -> None:
         east.publish(who="ann", n=3)
         assert _got(watch).n == 3
         eventually(lambda: watch.report().rows == 2)
+
+
+def test_a_source_promises_nothing_while_it_writes_to_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event has its time before it is written, and goes out after that."""
+    with nodes() as made:
+        desk = made("desk")
+        lab = made("lab", log=tmp_path)
+        source = lab.channel("door", DOOR).source("lab")
+        made.together()
+        assert desk.until(lambda: bool(desk.remote_sources("door")), GUARD)
+        watch = desk.match("a: door{n = 1} measures a.who as who")
+        made.ready(desk)
+        append, promise = ChannelLog.append, lab._engine.installer.promise  # type: ignore[union-attr]
+
+        def slowly(*event: Any) -> int:
+            promises = threading.Thread(target=promise)
+            promises.start()
+            promises.join(0.2)  # it would be told by then
+            return append(*event)
+
+        monkeypatch.setattr(ChannelLog, "append", slowly)
+        for who in ("ann", "bob"):
+            source.publish(who=who, n=1)
+            assert _got(watch).who == who
+        assert watch.report().late == 0

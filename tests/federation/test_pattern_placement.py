@@ -15,6 +15,7 @@ from headwater.federation.security.policy import Allow, Deny, Restrict
 from headwater.federation.security.settings import Security
 from headwater.federation.wire.pattern_requests import PatternReport, PatternState, RunPattern, StopPattern
 from headwater.federation.wire.requests import Install, Wish, pack_params
+from headwater.patterns.pattern import Pattern
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 
 TYPE = "who: text, n: i64"
@@ -63,9 +64,9 @@ def lab_and_desk(make: Nodes, **lab: Any) -> tuple[Node, Node, Any]:
     return there, desk, source
 
 
-def numbers(node: Node) -> tuple[list[int], Any]:
+def numbers(node: Node, type: Any = None) -> tuple[list[int], Any]:
     found: list[int] = []
-    return found, node.channel("found").subscribe(lambda event: found.append(event.n))
+    return found, node.channel("found", type).subscribe(lambda event: found.append(event.n))
 
 
 def publish(source: Any, first: int, last: int) -> None:
@@ -321,9 +322,10 @@ def test_what_another_node_has_kept_comes_after_a_restart_though_it_has_no_log(m
 
     def desk() -> tuple[Node, list[int]]:
         here = make("desk", state=tmp_path / "desk", log=tmp_path / "log")
-        here.channel("t.door", TYPE)
+        door = here.channel("t.door", TYPE)
+        matches = Pattern(TEXT, {"t.door": door.type}, params=WHEN).output
+        found, _ = numbers(here, matches)  # first: what it has to catch up with may be there as soon as it is made
         here.pattern("found", TEXT, params=WHEN, at="desk")
-        found, _ = numbers(here)
         make.together(lab, here)
         see(here, lab)
         make.ready(here)

@@ -70,7 +70,7 @@ def every_third(event: Count, *, seen: State = State(n=0)) -> bool:
 SUM = "{ output.maker = input.maker; output.n = input.n; output.level = input.level + 1000; return input.n % 4 == 0; }"
 SPECIAL: dict[str, Any] = {"transformation": Interest(SUM, Count, output=Sum), "state": every_third}
 
-TYPES: dict[str, type[Event]] = {"seen": Seen, "tenths": Tenths}
+TYPES: dict[str, type[Event]] = {"seen": Seen, "tenths": Tenths, "count": Count}
 
 
 class Sink:
@@ -171,6 +171,11 @@ class Worker:
     def sees(self, channel: str, sources: list[str], timeout: float = GUARD) -> Any:
         ok = self.node.until(lambda: set(sources) <= set(self.node.remote_sources(channel)), timeout)
         return ok or self.node.remote_sources(channel)
+
+    def announced(self, channel: str, sources: list[str], timeout: float = GUARD) -> Any:
+        """Wait until these sources have said on their links that they send."""
+        known = self.node.channel(channel).sources
+        return self.node.until(lambda: set(sources) <= set(known), timeout) or sorted(known)
 
     def ready(self, timeout: float = GUARD) -> Any:
         return self.node.ready(timeout)

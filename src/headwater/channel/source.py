@@ -370,13 +370,13 @@ class Source(SourceSlots, Generic[E_contra]):
         log = self.log
         if log is not None:
             return self._publish_logged(log, batch)
-        last, stamp = 0, self._stamp()
+        last = 0
         for piece in _pieces(batch):
             ready: Ready = []
-            with self.lock:
+            with self.lock:  # who finds it free may take it that nothing older than the present comes
                 if self.closed:
                     self._check_open()
-                last = self._take_in(piece, stamp, ready)
+                last = self._take_in(piece, self._stamp(), ready)
             dispatch_all(ready)
         return last
 

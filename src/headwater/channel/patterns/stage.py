@@ -269,9 +269,7 @@ class PatternStage:
         at = inf if self._closed or when == inf else self._node.clock.now() + min(when, LATER)
         if at == self._due or (at > self._due and self._due != inf and at != inf):
             return  # it goes off soon enough
-        if self._timer is not None:
-            self._timer.cancel()
-        self._due, self._timer = inf, None
+        self._disarm()
         if at != inf:
             with suppress(ClosedError):  # the node is closing: time is over
                 self._timer = self._node._timers.call_at(at, self._tick)
@@ -285,9 +283,12 @@ class PatternStage:
     def close(self) -> None:
         """It does nothing by itself any more; what waits is still offered to it."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._due, self._timer = inf, None
+        self._disarm()
+
+    def _disarm(self) -> None:
+        timer, self._timer, self._due = self._timer, None, inf  # it may go off just now, in its own thread
+        if timer is not None:
+            timer.cancel()
 
 
 __all__ = ["ROOM", "Arrivals", "Change", "Errand", "PatternStage", "StageMailbox"]

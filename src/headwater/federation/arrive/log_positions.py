@@ -49,11 +49,14 @@ class LogPosition:
         self.at: ByTag = {}
         self.since: ByTag = {}
 
-    def came(self, asked: InterestRequest | None, sid: int) -> None:
-        """Its source is announced: if it is new, and has come after interests that run there, they saw all of it."""
-        if asked is not None and asked.agreed and sid not in asked.points and not self.at:
-            for wish in asked.demand.tagged:
-                self.since.setdefault(wish.tag, 0)
+    def holds(self, asked: InterestRequest | None, point: int) -> None:
+        """Its source is announced, and all that was asked for holds after an event: what it passes is owed to sinks
+        from there on, also to those that will see their first one in another life of the source."""
+        if asked is not None:
+            for tag in _streams(asked.demand):
+                self.at.setdefault(tag, point)
+                if tag:
+                    self.since.setdefault(tag, point)
 
     def reach(self, tag: int, seq: int) -> None:
         if seq > self.at.get(tag, -1):

@@ -93,7 +93,6 @@ class RemoteSource(AcknowledgedSource):
         if ad.log:
             self.position_key = key_of(peer.name, ad.log, ad.name)
             self.reached = positions.of(self.position_key, channel.name)
-            self.reached.came(peer.asked.get(channel.name), ad.sid)
         self._type = type
         self._header = None if type is None else header_of(type.record)
         self._plan = None if channel.type is None or type is None else fitting(type, channel.type)
@@ -181,10 +180,12 @@ class RemoteSource(AcknowledgedSource):
 
     # ── what only some sinks have missed ──
 
-    def announced(self, live: int, again: int = 0) -> None:
+    def announced(self, live: int, again: int = 0, point: int | None = None) -> None:
         """The other end begins to send; up to event `live` it is what earlier sinks have missed, or, if it was asked to
-        begin `again`, what sinks that were paused could not keep."""
+        begin `again`, what sinks that were paused could not keep. `point`: all that was asked for holds after it."""
         with self.lock:
+            if point is not None and self.reached is not None:
+                self.reached.holds(self.peer.asked.get(self.channel.name), point)
             anew, goes_on = again > self._answered, 0 < again == self._answered
             self._answered = max(again, self._answered)
             if anew or live > self.received:

@@ -384,22 +384,26 @@ class Installer:
         for peer in self._peers.everyone():
             for channel in channels:
                 crossing = peer.crossings.get(channel.name)
-                if crossing is not None and crossing.reached:
-                    self._late(crossing)
+                if crossing is not None:
+                    self._introduce(crossing)
                 if crossing is not None:
                     lanes = list(crossing.lanes.items())
                     brief = [each for each, lane in lanes if each.withdrawn and lane is not None and not lane.ended]
                     if brief:
                         self.sources_gone(brief)
 
-    def _late(self, crossing: Crossing) -> None:
-        """Sources that have come after a peer has said what it has of them."""
+    def _introduce(self, crossing: Crossing) -> None:
+        """Logged sources that have come after a peer's wishes: it learns of them now, not with the first event that it
+        wants, since they owe it something from here on; and they take up how far it is with them."""
+        if crossing.parked or crossing.share is not None or not (crossing.reliable and crossing.wishes):
+            return
         for source in list(crossing.channel.sources.values()):
-            if source.local and source.name in crossing.reached and not crossing.parked:
-                with source.lock:
-                    lane = crossing.lane(source)
-                if lane is not None:
-                    lane.dispatch()
+            if not source.local or source.log is None or source in crossing.lanes:
+                continue
+            with source.lock:
+                lane = crossing.lane(source)
+            if lane is not None:
+                lane.dispatch()
 
     def moved(self, source: Source) -> None:
         """A source has gone to other zones; its lock is held. Who gets its events is told between the same two."""
@@ -422,7 +426,7 @@ class Installer:
             return
         timed: list[tuple[Peer, Lane]] = []
         for peer in self._peers.everyone():
-            pairs = []
+            pairs, new = [], False
             for crossing in list(peer.crossings.values()):
                 if crossing.promises and peer.resumed:
                     for source in list(crossing.channel.sources.values()):
@@ -431,11 +435,11 @@ class Installer:
                         with source.lock:
                             lane = crossing.lane(source)
                         if lane is not None:
-                            with source.lock:
+                            with source.between():  # what is being written to its log was stamped before
                                 now = self._node._stamp()
                                 quiet = not lane.pending and lane.behind is None
                             if not lane.announced:
-                                lane.dirty = True
+                                new = lane.dirty = True
                                 peer.dirty.append(lane)
                             elif quiet:
                                 pairs.append((lane.sid, now))
@@ -443,6 +447,8 @@ class Installer:
                                     timed.append((peer, lane))
             if pairs:
                 peer.say(wire.encode_promise(pairs))
+            elif new:
+                peer.send_soon()
         if timed and not self._telling:
             self._telling = self._context.scheduler.work(self._tell_times, timed)
 

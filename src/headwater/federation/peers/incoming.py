@@ -221,7 +221,7 @@ class Incoming(Outgoing):
                 self.groups.hearing.announced(self, source, message)
             return
         source.linked = True
-        source.announced(message.live, message.again)
+        source.announced(message.live, message.again, message.point)
         if message.next > source.frame + 1:
             if source.frame or message.dropped:
                 source.dropped = message.dropped

@@ -101,9 +101,9 @@ class Outgoing(PeerRecord):
     def _announce(self, lane: Lane, first: int) -> bytes:
         lane.announced = True
         lane.begin_again()
-        return self.introduction(lane, first)
+        return self.introduction(lane, first, lane.take_point())
 
-    def introduction(self, lane: Lane, first: int) -> bytes:
+    def introduction(self, lane: Lane, first: int, point: int | None = None) -> bytes:
         """What the peer is told of a lane's source."""
         source = lane.source
         type = source.channel.type
@@ -117,6 +117,7 @@ class Outgoing(PeerRecord):
                 window=lane.limit,
                 live=lane.live,
                 again=lane.again_asked,
+                point=point,
             )
         )
 

@@ -78,6 +78,9 @@ class Lane(FrameBuilder):
         self._unsettled = 0  # events that were sent and not acknowledged
         self.passed = self.dropped = 0  # events put into frames, and lost before that
         self.announced = False  # on the present link
+        # Of a logged source, until it is said: the last event before what the peer wants held. There is no later one
+        # that a wish has passed, or there would have been a lane.
+        self._point = None if source.log is None or flow is None else crossing.rest(source)
         self.dirty = False
         self.over = False  # more waits than may
         self._back = False  # some of what waits was taken out and put back
@@ -198,6 +201,12 @@ class Lane(FrameBuilder):
         self.live = self.crossing.rest(self.source)
         self.behind = CatchUp(self, after, since, self.live, again=True)
         self.behind.begun = True
+
+    def take_point(self) -> int | None:
+        """From where on all that the peer wanted when the lane was made holds: said once, so that it owes something to
+        interests that have passed nothing yet. A lane that reads the log leaves that to the barrier at its end."""
+        point, self._point = self._point, None
+        return point if self.behind is None and self.crossing.reliable else None
 
     def begin_again(self) -> None:
         """The peer has asked for that; by whoever builds frames, before the lane is announced."""

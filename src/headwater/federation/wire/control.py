@@ -91,6 +91,7 @@ class Announce(msgspec.Struct, tag_field="is", tag="announce", frozen=True):
     group: bool = False  # of its frames that go to a multicast group
     live: Number = 0  # up to this event comes what durable sinks have missed: it is not for those that came later
     again: Number = 0  # the number of the `Again` that this answers
+    point: Number | None = None  # of a logged source that was not announced before: the last event before wishes held
 
 
 class Sent(msgspec.Struct, tag_field="is", tag="sent", frozen=True):
