@@ -171,7 +171,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("identity", "reading"),
         ("matches",),
         ("results", "runner"),
-        ("result_batches",),
+        ("held_values", "result_batches"),
     ),
     "patterns.engine": (
         (
@@ -238,6 +238,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "outlets",
             "watermark",
         ),
+        ("resumption",),
         (
             "keeping",
             "stage",
@@ -250,12 +251,14 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     "federation.patterns": (
         (
             "crossed",
-            "missed",
             "past",
             "placed",
             "service",
             "sources",
         ),
+        ("missed",),
+        ("asking",),
+        ("narrow_nodes",),
         (
             "narrowing",
             "placement",

@@ -12,10 +12,10 @@ from headwater.channel.patterns.definition import pattern_of
 from headwater.channel.patterns.keeping import Keeping, remarks
 from headwater.channel.patterns.kept_pattern import KeptPattern
 from headwater.channel.patterns.operator import ORDERS, PatternOperator, PatternOrder
+from headwater.channel.patterns.resumption import Narrow, Resumption, narrowed, resumption
 from headwater.channel.patterns.subscription import NamedPattern, Watch
 from headwater.channel.warning import tell
 from headwater.errors import HeadwaterWarning, SubscriptionError
-from headwater.interest import Interest
 from headwater.patterns.crossing.atoms import source_interest
 from headwater.patterns.crossing.marks import marking
 from headwater.patterns.model import Limits
@@ -25,8 +25,6 @@ from headwater.spelling import did_you_mean
 if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
     from headwater.channel.source import Source
-
-Narrow = Callable[[str, Interest | None], Interest | None]  # of a channel's name, and what is wanted of it
 
 
 def match(
@@ -76,14 +74,13 @@ def named(
     made: NamedPattern
     try:
         if node.state is not None or waits:
-            made = _kept(node, name, pattern, order, asked, source, waits)
+            made = _kept(node, name, pattern, order, asked, source, narrow, waits)
         else:
             options = make_options(node.config, None)
-            made = node._start(NamedPattern, asked, options, name, pattern, order, source)
+            made = node._start(NamedPattern, asked, options, name, pattern, order, source, narrow)
     except BaseException:
         source.close()
         raise
-    made.narrow = narrow
     return made
 
 
@@ -94,14 +91,21 @@ def _kept(
     order: PatternOrder,
     asked: list[Asked],
     source: Source[Any],
+    narrow: Narrow | None,
     waits: bool,
 ) -> KeptPattern:
-    """One whose state is kept: first what was logged since it was last written, then it is attached."""
+    """One whose state is kept: first what was logged since it was last written, then it is attached, with what it holds
+    open by then."""
     keeping = Keeping(node, name, pattern, asked)
     operator = PatternOperator(pattern, order) if waits else keeping.operator(pattern, order)
     keeping.catch_up(operator)
+    resumed = Resumption()
+    if keeping.resumed and order == "time":
+        resumed = resumption(operator, keeping.narrow(), keeping.floor)
+        asked = narrowed(asked, operator, resumed, narrow)
     options = make_options(node.config, None, delivery=Reliable())
-    made: KeptPattern = node._start(KeptPattern, asked, options, name, pattern, order, source, keeping, operator, waits)
+    more = (pattern, order, source, narrow, keeping, operator, None if waits else resumed)
+    made: KeptPattern = node._start(KeptPattern, asked, options, name, *more)
     if node.state is None:
         return made
     channels: list[Channel[Any]] = [node.channel(each.text) for each in asked]

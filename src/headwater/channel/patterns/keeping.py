@@ -21,6 +21,7 @@ from headwater.channel.patterns.operator import PatternOperator, PatternOrder
 from headwater.channel.queues.position_keys import key_of, prefix_of
 from headwater.channel.queues.positions import Points, Progress
 from headwater.channel.routing.letter import Letter
+from headwater.decoders import msgpack_decoder
 from headwater.errors import ExecutionError, StoreError
 from headwater.ir.params import plain
 from headwater.patterns.run.runner import FOR_EVER
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater")
 _pack = msgspec.msgpack.Encoder().encode
+_names = msgpack_decoder(list[str]).decode
+_NARROW = "pattern-narrow/"  # in the node's state: which nodes a pattern asks for bound values only
 
 
 class Keeping:
@@ -204,6 +207,21 @@ class Keeping:
         except StoreError as error:
             log.error("pattern %r: it cannot be noted that %s is heard: %s", self.name, key, error)
 
+    def narrow(self) -> frozenset[str]:
+        """The nodes that were last asked for bound values only."""
+        found = None if self._node.state is None else self._node.state.secret(_NARROW + self.name)
+        return frozenset(_names(found)) if found else frozenset()
+
+    def keep_narrow(self, nodes: frozenset[str]) -> None:
+        """These nodes are asked so from here on. One that is not among them is asked for everything after a restart, so
+        it does no harm if that cannot be written."""
+        if self._node.state is None or nodes == self.narrow():
+            return
+        try:
+            self._node.state.keep(_NARROW + self.name, _pack(sorted(nodes)))
+        except StoreError as error:
+            log.error("pattern %r: it cannot be noted which nodes are asked for bound values: %s", self.name, error)
+
     def changed(self, pattern: Pattern) -> None:
         """Its parameters have other values."""
         self._params = _pack(plain(pattern.params))
@@ -213,6 +231,7 @@ class Keeping:
         if self._table is not None and self._node.state is not None:
             self._table.forget(self.name)
             self._node.state.forget(self.name)
+            self.keep_narrow(frozenset())
 
     # ── names of sources ──
 

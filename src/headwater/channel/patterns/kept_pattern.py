@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.channel.patterns.keeping import Keeping, PatternProgress
 from headwater.channel.patterns.outlets import PublishedOnce
+from headwater.channel.patterns.resumption import Resumption, resumption
 from headwater.channel.patterns.stage import Errand
 from headwater.channel.patterns.subscription import NamedPattern
 from headwater.channel.patterns.watermark import NOWHERE
@@ -36,16 +37,18 @@ class KeptPattern(NamedPattern):
     """It goes on from what was kept (`Keeping`), waits for the sources that it was with, publishes no match twice, and
     keeps its state every so many events and seconds (`Config.patterns`), and at the end.
 
-    Positions in sources are all that is kept of what it has heard: so it is sent all that its elements' own conditions
-    let through, whether values are bound or not."""
+    Its run says which values are bound: they are asked for from the start, and what was missed of them is read back. So
+    positions in sources, also of those that it has heard nothing of, are all that is kept beside the run."""
 
-    _narrows = False
+    _resumes = True
 
     def __init__(self, *args: Any) -> None:
-        *rest, self._keeping, operator, waits = args
+        *rest, self._keeping, operator, resumed = args
         super().__init__(*rest, outlet=self._once)
         keeping: Keeping = self._keeping
-        self._awaiting: Any = [] if waits else None  # what comes while it waits for a state that is handed over
+        # What comes while it waits for a state that is handed over.
+        self._awaiting: Any = [] if resumed is None else None
+        self._passed: dict[str, int] = {}  # of sources, events up to which all that matters was offered
         self._go_on(operator)
         self._outlet.had = keeping.had(self.source)
         self._events_kept = operator.runner.counts.events  # when the state was written
@@ -58,8 +61,15 @@ class KeptPattern(NamedPattern):
         self._hold_back("start")
         for key in self._absent:
             self._hold_back(key)
+        if resumed is not None:
+            self._narrow_from(resumed)
         if keeping.resumed and self.pattern.model.patience is not None:
             self._stage.patient_until = self.node.clock.now() + self.pattern.model.patience / 1e6
+
+    def _narrow_from(self, resumed: Resumption) -> None:
+        """From here on, events may be asked for by what is bound."""
+        if self._stage.arrivals is not None:
+            self._stage.arrivals.resume(resumed, self._settings.grace)
 
     def _hold_back(self, key: str) -> None:
         self._stage.watermark.hold(key, NOWHERE[0])
@@ -70,7 +80,7 @@ class KeptPattern(NamedPattern):
         others = self._keeping.of_others(operator.positions)
         self._progress = PatternProgress(self, others)
         self._heard = set(operator.positions)
-        self._came = dict(self._keeping.floor)  # of each source, the last event
+        self._came: dict[str, int] = dict(self._keeping.floor)  # of each source, the last event
         self._absent = set() if self._awaiting is not None else set(others)
         if self._stage.watermark.blind is not None:
             self._stage.watermark.blind.resumed = frozenset(others)
@@ -87,6 +97,7 @@ class KeptPattern(NamedPattern):
                 operator.runner.blind = before.runner.blind
             self._go_on(operator)
             self._outlet.had = self._keeping.had(self.source)
+            self._narrow_from(resumption(operator, None, {}))
             done.set()
 
         self._stage.do(Errand(run))
@@ -154,7 +165,7 @@ class KeptPattern(NamedPattern):
 
     def _take_chunk(self, attachment: Attachment, chunk: Chunk, ready: Ready) -> None:
         first, last = int(chunk.seqs[0]), int(chunk.seqs[-1])
-        floor = self._came.get(_key(chunk.source), 0)
+        floor = self._last(_key(chunk.source))
         if not self._is_new(attachment, chunk, first, last):
             return
         if first <= floor:
@@ -165,7 +176,7 @@ class KeptPattern(NamedPattern):
         """Whether something of it has not come before, or is not in the state that it went on from: after a node was
         started again, sources send what it may have had. Under the lock of its source."""
         key = _key(letter.source)
-        if last <= self._came.get(key, 0):
+        if last <= self._last(key):
             return False
         self._came[key] = last
         if key not in self._heard:
@@ -177,6 +188,20 @@ class KeptPattern(NamedPattern):
         if self._progress is not None:
             self._progress.arrive(attachment, letter)
         return True
+
+    def _last(self, key: str) -> int:
+        """The event of a source up to which nothing is taken any more."""
+        return max(self._came.get(key, 0), self._passed.get(key, 0))
+
+    def _reach(self, positions: Mapping[str, int]) -> None:
+        unknown = positions.keys() - self._stage.operator.positions.keys()
+        super()._reach(positions)
+        self._passed.update({key: seq for key, seq in positions.items() if seq > self._passed.get(key, 0)})
+        if unknown:  # sources of which nothing has come: what they publish while the process is away is missed else
+            self.keep()
+
+    def _keep_narrow(self, nodes: frozenset[str]) -> None:
+        self._keeping.keep_narrow(nodes)
 
     # ── out ──
 

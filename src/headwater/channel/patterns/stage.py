@@ -23,6 +23,7 @@ from headwater.patterns.crossing.marks import Mark
 
 if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
+    from headwater.channel.patterns.resumption import Resumption
     from headwater.patterns.crossing.marks import Marking
     from headwater.patterns.pattern import Pattern
 
@@ -56,6 +57,15 @@ class Arrivals(Protocol):
     """Who is shown events before they are offered: what they bind may be asked for at their sources."""
 
     def arrived(self, attachment: Any, letter: Any) -> None: ...
+
+    def began(self, attachment: Any) -> None:
+        """What is asked of a channel is another from here on; its sources stand still."""
+        ...
+
+    def resume(self, what: Resumption, patience: float) -> None:
+        """The pattern begins, or goes on from a state, and nothing was offered to it yet; who has something for it, and
+        is away, is waited for so many seconds."""
+        ...
 
     def changed(self, pattern: Pattern) -> None:
         """From here on the pattern is another, and its channels are asked for all that may matter to it."""

@@ -54,7 +54,7 @@ class Matching(Subscription[R], Generic[R]):
     to."""
 
     _calm = False
-    _narrows = True  # whether events may be asked for by what others have bound
+    _resumes = False  # whether it says from where on events may be asked for by what others have bound
     narrow: Callable[[str, Interest | None], Interest | None] | None = None
 
     def __init__(
@@ -87,7 +87,7 @@ class Matching(Subscription[R], Generic[R]):
         )  # fmt: skip
         stage.mailbox.dispatched_by(node._dispatcher(Inline()))
         self._stages = (stage.mailbox,)
-        stage.arrivals = node._narrowing_of(self) if self._narrows and order == "time" else None
+        stage.arrivals = node._narrowing_of(self) if order == "time" else None
 
     # ── in ──
 
@@ -116,6 +116,16 @@ class Matching(Subscription[R], Generic[R]):
         attachment.run = self._run
         attachment.marking = self._asked[attachment.part].marking
         attachment.quick = attachment._quick = None if self._options.history else self._stage.mailbox.put_quick
+        if self._stage.arrivals is not None:
+            self._stage.arrivals.began(attachment)
+
+    def _reach(self, positions: Mapping[str, int]) -> None:
+        """All that matters of sources of other nodes, up to these events, was offered; between two events."""
+        known = self._stage.operator.positions
+        known.update({key: seq for key, seq in positions.items() if seq >= known.get(key, 0)})
+
+    def _keep_narrow(self, nodes: frozenset[str]) -> None:
+        """These nodes are asked for bound values only from here on."""
 
     def _hears(self, attachment: Attachment) -> None:
         """Sources of this node are heard from here on, with what was asked for; they stand still."""
@@ -222,7 +232,7 @@ class NamedPattern(Matching[Any]):
     source: Source[Any]
 
     def __init__(self, *args: Any, outlet: Outlets | None = None) -> None:
-        *rest, self.source = args
+        *rest, self.source, self.narrow = args
         super().__init__(*rest, outlet=outlet or (lambda *_: Published(self.source, self._handler_failed)))
         self.source.come_to = self._come_to
 

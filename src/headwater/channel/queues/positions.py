@@ -253,6 +253,12 @@ class Progress:
         with self._lock:
             return min((self._done.get(key, 0) for key in self._keys(source)), default=0)
 
+    def knows(self, source: Source) -> bool:
+        """Whether it is known from where on this subscription is to have the events of a source."""
+        with self._lock:
+            keys = self._keys(source)
+            return bool(keys) and all(key in self._done for key in keys)
+
     def positions(self) -> Points:
         """All of them, by key: that of the source, and with a space and its name for each derived channel."""
         with self._lock:

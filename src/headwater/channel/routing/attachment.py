@@ -157,7 +157,7 @@ class Attachment:
         new = key not in self.heard
         self.heard.add(key)
         progress = self.subscription._progress
-        if not live or (new and progress is not None and progress.position(source)):
+        if not live or (new and progress is not None and progress.knows(source)):
             return
         floor = live if new else max(self.floors.get(key, 0), came)
         gap = self.gap(source) if anew else None

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from headwater.channel.queues.forms import fitting
 from headwater.errors import ClosedError, FederationError, FrameError, HeadwaterError
 from headwater.federation.arrive.record_check import check_of
+from headwater.federation.patterns.sources import Points
 from headwater.federation.wire.past_requests import MAX_SOURCES, Past, PastOf, PastPage, PastPart
 from headwater.federation.wire.requests import pack_params, unpack_type
 from headwater.types.marks import is_of
@@ -46,7 +47,6 @@ class Missed:
 
 
 Put = Callable[[Any, Past], Any]
-Points = dict[tuple[str, str, int], int]  # by node, channel and number of a source: the last event before a change
 
 
 def read_missed(

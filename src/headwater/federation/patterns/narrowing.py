@@ -10,6 +10,11 @@ events have bound (`patterns/crossing/bindings.py`).
 A node is asked for open values only (it is *narrow*) once it has said that it keeps a past of the channel, and that
 this node may ask for it. Others are asked for all that the elements' own conditions let through, and so is everyone, if
 there are too many values. Values are forgotten when the window has passed, with the next round.
+
+A pattern that goes on from a state (`resume`) asks for what that holds open from the start. Values that were bound just
+before may not have been asked for then: nodes *owe* what they had published of them, also those that are away and come
+back in time. After each round it is known how far the pattern is with every source, heard or not: there it goes on if
+its process ends.
 """
 
 from __future__ import annotations
@@ -17,53 +22,59 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from headwater.channel.patterns.stage import Errand, letters_of
 from headwater.channel.routing.letter import Chunk, Letter
-from headwater.errors import ClosedError, HeadwaterError, Unreachable
+from headwater.errors import ClosedError
+from headwater.federation.patterns.asking import Asking, OtherPattern
 from headwater.federation.patterns.crossed import Crossed
-from headwater.federation.patterns.missed import Missed, MissedEvent, Points, read_missed
-from headwater.federation.wire.past_requests import Past
-from headwater.federation.wire.requests import pack_params
+from headwater.federation.patterns.missed import Missed, MissedEvent
+from headwater.federation.patterns.narrow_nodes import NarrowNodes
+from headwater.federation.patterns.sources import Points
 from headwater.ir.interp import EventContext
 from headwater.patterns.crossing.bindings import Bindings, Opener, bindings
 from headwater.patterns.crossing.marks import Mark
+from headwater.patterns.crossing.open_values import (
+    MOST_OPEN,
+    OPEN_BYTES,
+    Values,
+    asked,
+    earliest,
+    together,
+    too_many,
+)
 from headwater.threads import Worker
 
 if TYPE_CHECKING:
-    from headwater.channel.options.subscribe import Asked
+    from headwater.channel.patterns.resumption import Resumption
     from headwater.channel.patterns.subscription import Matching
     from headwater.channel.routing.attachment import Attachment
     from headwater.federation.context import Context
     from headwater.federation.interests.requester import Requester
     from headwater.federation.peers.dialogue import Dialogue
-    from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.table import Peers
     from headwater.patterns.pattern import Pattern
 
 log = logging.getLogger("headwater.federation")
-MOST_OPEN = 10_000  # values; from here on all of them are asked for
-OPEN_BYTES = 128 << 10  # of them; a node's budget for an interest is twice that, unless its owner has another
-SETTLE_SECONDS = 10.0  # after which it is looked again whether all nodes have taken up a change
 PAUSE_SECONDS = 0.25  # before a round that failed is tried again
 SEEN = 4_096  # events, from which on those that were released are forgotten
 
-Values = dict[str, dict[Any, int]]  # by slot: values, and when each was bound, in microseconds
 
-
-class _OtherPattern(Exception):
-    """The pattern was changed meanwhile."""
-
-
-class Life(NamedTuple):
-    """One run of another node, with a channel of it."""
+@dataclass(frozen=True, eq=False)
+class Debt:
+    """Values of which a node may have published something that is still to be read back, when it is there. `resent`:
+    what comes after the position that was kept is sent again in any case. Until it is read, or was waited for long
+    enough, the watermark is held by `key`."""
 
     node: str
-    incarnation: int
-    channel: str
+    values: Values
+    resent: bool
+    until: float  # by the node's clock
+    key: Any
 
 
 class Narrowings:
@@ -110,10 +121,14 @@ class Narrowing:
     def __init__(self, narrowings: Narrowings, subscription: Matching[Any], found: Bindings) -> None:
         self._all, self.subscription = narrowings, subscription
         self._context, self._peers = narrowings.context, narrowings.peers
+        self._asking = Asking(subscription, narrowings)
+        self._nodes = NarrowNodes(self._peers, narrowings.dialogue, self._context.name, self._asking)
         self._lock = threading.Lock()
+        self._begun = not subscription._resumes  # else it waits for `resume`
         self._working = self._wanted = False
         self._keys = count(1)
-        self._holds: set[Any] = set()  # rounds that hold the watermark
+        self._holds: set[Any] = set()  # rounds, and debts, that hold the watermark
+        self._patience = 0.0  # seconds for which nodes that are away are waited for
         self._set(found)
         self._seen: dict[
             tuple[str, int], int
@@ -123,12 +138,46 @@ class Narrowing:
 
     def _set(self, found: Bindings) -> None:
         """Nothing is open, and nobody was asked for that."""
-        self.bindings, self._opener = found, Opener(found)
+        self.bindings = self._asking.bindings = found
+        self._opener = Opener(found)
         self._open: Values = {slot.name: {} for slot in found.slots}
         self._pending: Values = {slot.name: {} for slot in found.slots}
         self._narrow: frozenset[str] = frozenset()
-        self._known: dict[Life, str] = {}  # why a node is not narrow; "" if it may be
-        self._lives: frozenset[Life] = frozenset()  # as they were looked at last
+        self._owed: list[Debt] = []
+        self._unplaced = False  # there are sources of which it is not known how far the pattern is with them
+        self._nodes.forget()
+
+    def resume(self, what: Resumption, patience: float) -> None:
+        """The pattern goes on from a state, or begins; before anything is offered to it. Nodes that owe something, and
+        are away, are waited for so many seconds."""
+        held, nodes = what.held, what.nodes
+        if nodes is None:
+            nodes = frozenset(peer.name for peer in self._nodes.there().values()) - {self._context.name}
+        with self._lock:
+            self._open = together({slot.name: {} for slot in self.bindings.slots}, held.all)
+            self._seen.update(held.seen)
+            self._narrow, self._asking.floor, self._patience = what.narrow, what.floor, patience
+            if held.waiting:
+                self._owe(nodes, held.waiting, resent=what.nodes is not None)
+            self._begun = True
+        self.look()
+
+    def _owe(self, nodes: Iterable[str], values: Values, *, resent: bool) -> None:
+        """What nodes have published of these values is read back as soon as they are there; the lock is held."""
+        since, until = earliest([values]), self._context.node.clock.now() + self._patience
+        for node in nodes:
+            debt = Debt(node, values, resent, until, (self, next(self._keys)))
+            self._owed.append(debt)
+            self._hold(debt.key, since or 0)
+            self._context.scheduler.later(self._patience, self._look_again)
+
+    def _hold(self, key: Any, time: int) -> None:
+        self.subscription._stage.watermark.hold(key, time)
+        self._holds.add(key)
+
+    def began(self, attachment: Attachment) -> None:
+        """What is asked of a channel is another from here on; its sources stand still."""
+        self._asking.points.began(attachment.channel.name)
 
     # ── events: by the thread that offers them ──
 
@@ -202,10 +251,10 @@ class Narrowing:
         look = self.subscription._stage.seen
         return -1 if look is None else look.sure[0]
 
-    def offer_missed(self, key: Any, found: Missed) -> None:
+    def offer_missed(self, keys: list[Any], found: Missed, positions: Mapping[str, int]) -> None:
         """What was missed is offered, in its place among the events; then the watermark may go on."""
         with self._lock:
-            if key not in self._holds:
+            if not self._holds.issuperset(keys):
                 return  # it is another pattern by now
         runner = self.subscription._stage.operator.runner
         for missed in found.events:
@@ -217,18 +266,21 @@ class Narrowing:
             else:
                 self._seen[at] = missed.stamp // 1000
                 self._offer(runner, missed)
-        self._let_go(key)
+        self.subscription._reach(positions)
+        self._let_go(*keys)
 
-    def _let_go(self, key: Any) -> None:
+    def _let_go(self, *keys: Any) -> None:
         with self._lock:
-            self._holds.discard(key)
-        self.subscription._stage.watermark.let_go(key)
+            self._holds.difference_update(keys)
+        for key in keys:
+            self.subscription._stage.watermark.let_go(key)
 
     @property
     def idle(self) -> bool:
         """Whether nothing is being asked for, and nothing is held for that."""
         with self._lock:
-            return not self._working and not self._holds and not any(self._pending.values())
+            waiting = self._working or self._holds or self._owed or any(self._pending.values())
+            return self._begun and not waiting
 
     def _offer(self, runner: Any, missed: MissedEvent) -> None:
         meta = EventContext(missed.source, missed.node, missed.seq, missed.stamp // 1000)
@@ -246,59 +298,27 @@ class Narrowing:
     def ended(self) -> bool:
         return self.subscription.cancelled
 
-    def _there(self) -> dict[Life, Peer]:
-        """The runs of nodes that have sources of the channels of which less may cross."""
-        return {
-            Life(peer.id, peer.incarnation, channel): peer
-            for peer in self._peers.everyone()
-            if peer.gone is None and peer.state is not None
-            for channel in self.bindings.channels
-            if peer.has(channel)
-        }
-
     def look(self) -> None:
         """Whether others are there than before: then there is something to be done."""
-        if self.ended:
+        if self.ended or not self._begun or not self._nodes.have_changed():
             return
-        lives = frozenset(self._there())
         with self._lock:
-            if lives != self._lives:
-                self._lives, self._wanted = lives, True
-                self._begin()
+            self._unplaced = self.subscription._resumes
+            self._wanted = True
+            self._begin()
+
+    def _look_again(self) -> None:
+        """Somebody may have been waited for long enough."""
+        with self._lock:
+            self._wanted = True
+            self._begin()
 
     def _names(self) -> frozenset[str]:
-        """Of nodes that can be asked for open values only: all that have such a name keep a past, and let it be
-        read."""
-        there = self._there()
-        for life, peer in there.items():
-            if life not in self._known:
-                self._known[life] = self._why_not(life, peer)
-        self._known = {life: why for life, why in self._known.items() if life in there}
-        if self._too_many() or self.subscription.narrow is not None:  # it runs for another node, by that one's rights
-            return frozenset()
-        wide = {there[life].name for life, why in self._known.items() if why}
-        return frozenset(peer.name for peer in there.values()) - wide - {self._context.name}
-
-    def _too_many(self) -> bool:
+        """Of nodes that can be asked for open values only."""
+        names = self._nodes.names(self._narrow)
         with self._lock:
-            values = [value for slot in (self._open, self._pending) for times in slot.values() for value in times]
-        size = sum(len(value) if isinstance(value, str | bytes) else 8 for value in values)
-        self.counts.too_many = len(values) > MOST_OPEN or size > OPEN_BYTES
-        return self.counts.too_many
-
-    def _why_not(self, life: Life, peer: Peer) -> str:
-        """Why a node cannot be asked for open values only; nothing if it can."""
-        if any(ad.origin for ad in peer.sources if ad.channel == life.channel):
-            return "it passes on events of another federation"
-        interest = self.bindings.past(life.channel, {}, self._asked(life.channel).marking)
-        if interest is None:
-            return "nothing is bound there"
-        try:
-            question = Past(life.channel, program=interest.dumps(), params=pack_params(interest.params))
-            answer = self._all.dialogue.ask(peer, question)
-        except HeadwaterError as error:
-            return str(error)
-        return "" if answer.remembers else "it keeps no past: Config(history=…), or a log"
+            self.counts.too_many = too_many(self._open, self._pending)
+        return frozenset() if self.counts.too_many else names
 
     # ── rounds: by the thread of the narrowings ──
 
@@ -310,7 +330,7 @@ class Narrowing:
             try:
                 if not self._round(self._names()):
                     return
-            except _OtherPattern:
+            except OtherPattern:
                 break  # it begins anew with that
             except ClosedError:
                 break
@@ -326,34 +346,41 @@ class Narrowing:
 
     def _round(self, names: frozenset[str]) -> bool:
         """Ask for all values that were bound meanwhile, and for what was missed of them; False if there is nothing."""
-        watermark, key = self.subscription._stage.watermark, (self, next(self._keys))
+        key, there = (self, next(self._keys)), {peer.name for peer in self._nodes.there().values()}
+        self._give_up(there)
         with self._lock:
             if self.bindings.pattern is not self.subscription.pattern.model:
                 self._working = False  # `changed` comes next
                 return False
             new = {name: values for name, values in self._pending.items() if values}
-            before = self._narrow
-            if not new and names == before:
+            before, owed = self._narrow, [debt for debt in self._owed if debt.node in there]
+            if not new and names == before and not owed and not self._unplaced:
                 self._working = self._wanted  # something came while it was looked who is there
                 return self._working
-            if new:
-                since = min(time for values in new.values() for time in values.values())
-                watermark.hold(key, since)
-                self._holds.add(key)
+            since = earliest([new])
+            if since is not None:
+                self._hold(key, since)
+                self._owe(before - there if self._patience else (), new, resent=False)
+            self._unplaced = False
+            self._owed = [debt for debt in self._owed if debt not in owed]
             self._pending = {slot.name: {} for slot in self.bindings.slots}
             self._hold_pending()
             self._forget_expired()
             for name, values in new.items():
                 self._open[name].update(values)
-            open = {name: frozenset(values) for name, values in self._open.items()}
+            open = asked(self._open)
         try:
-            points = self._ask(open, names)
-            found = self._missed(new, before, since, points) if new else Missed()
-        except _OtherPattern:
+            points = self._ask(open, names) if new or names != before else self._asking.settle()
+            found = Missed() if since is None else self._missed(new, before, points)
+            for debt in owed:
+                self._asking.read_again(found, debt.node, debt.values, points, resent=debt.resent)
+        except OtherPattern:
             raise
         except BaseException:
             with self._lock:  # they are still to be asked for, and somebody may have been asked already
                 self._narrow |= names
+                self._unplaced = self.subscription._resumes
+                self._owed += owed
                 for name, values in new.items():
                     for value, time in values.items():
                         self._pending[name][value] = min(time, self._pending[name].get(value, time))
@@ -361,16 +388,41 @@ class Narrowing:
                 self._hold_pending()
             self._let_go(key)
             raise
+        self._note(found, earliest([new, *(debt.values for debt in owed)]))
+        keys = [*([key] if new else []), *(debt.key for debt in owed)]
+        positions = self._asking.points.positions(points)
+        self.subscription._stage.do(Errand(partial(self.offer_missed, keys, found, positions)))
+        return True
+
+    def _give_up(self, there: set[str]) -> None:
+        """What nodes owe that are away, and were waited for long enough, is lost: it is not known from then on."""
+        now = self._context.node.clock.now()
+        with self._lock:
+            over = [debt for debt in self._owed if debt.node not in there and now >= debt.until]
+            self._owed = [debt for debt in self._owed if debt not in over]
+        for debt in over:
+            self.counts.lost += 1
+            self.counts.problems[debt.node] = "it did not come back in time to say what it had of open values"
+            self._is_blind(earliest([debt.values]) or 0)
+            self._let_go(debt.key)
+        if over:
+            self.subscription._stage.nudge()
+
+    def _note(self, found: Missed, since: int | None) -> None:
+        """What was found since a time, and what nobody could tell: that is not known from then on."""
         self.counts.rounds += 1
         self.counts.lost += found.lost
-        blind = self.subscription._stage.watermark.blind
-        if found.lost and blind is not None:
-            self.subscription._stage.do(Errand(partial(blind.note, since, self._context.node._stamp() // 1000)))
+        if found.lost and since is not None:
+            self._is_blind(since)
         self.counts.problems.update(found.problems)
         for who, what in found.offences:
             self._context.offences.note(who, what)
-        self.subscription._stage.do(Errand(partial(self.offer_missed, key, found)))
-        return True
+
+    def _is_blind(self, since: int) -> None:
+        """Events since then may have been wanted, and did not come."""
+        blind = self.subscription._stage.watermark.blind
+        if blind is not None:
+            self.subscription._stage.do(Errand(partial(blind.note, since, self._context.node._stamp() // 1000)))
 
     def _forget_expired(self) -> None:
         """Values of which no match can come any more; the lock is held."""
@@ -381,77 +433,22 @@ class Narrowing:
         self._open = {name: {v: t for v, t in values.items() if t >= last} for name, values in self._open.items()}
 
     def _ask(self, open: Mapping[str, Iterable[Any]], names: frozenset[str]) -> Points:
-        """Have all sources asked for these values, and wait until they are: the last event of each source before that,
-        by channel and by the source's number at its node."""
-        subscription, node = self.subscription, self._context.node
-        channels: list[Any] = []
-        points: Points = {}
-        with subscription._asking:
-            if subscription.pattern.model is not self.bindings.pattern:
-                raise _OtherPattern
-            for part, asked in enumerate(list(subscription._asked)):
-                if asked.name in self.bindings.channels:
-                    interest = self.bindings.interest(asked.name, open, names, asked.marking)
-                    ids = node._change(subscription, part, where=interest, params=None, zones=...)
-                    points.update(self._points(asked.name, ids))
-                    if not self._all.requester.taken_up(subscription):
-                        channels.append(asked.target)
+        """Have all sources asked for these values, and wait until they are."""
+
+        def asked() -> None:
             with self._lock:
                 self._narrow = names
-        if not channels:
-            return points
-        settled = partial(self._all.requester.settled, channels, barriers=True)
-        while not self._context.scheduler.until(settled, SETTLE_SECONDS):
-            if self.ended or self._context.closed:
-                raise ClosedError("it has ended")
-            log.warning("node %s: %s waits for nodes that do not answer", self._context.name, subscription.name)
-        for channel in channels:  # what came since may be read back as well: it is told apart by its number
-            points.update(self._points(channel.name, {}))
+
+        points = self._asking.ask(open, names, asked)
+        self.subscription._keep_narrow(names)
         return points
 
-    def _points(self, channel: str, ids: Mapping[str, int]) -> Points:
-        """Of the sources of a channel at other nodes. `ids` has them by id, for those that were heard; else it is as
-        far as they have come by now."""
-        points: Points = {}
-        for peer in self._peers.everyone():
-            asked = peer.asked.get(channel)
-            for ad in [ad for ad in peer.sources if ad.channel == channel and not ad.origin]:
-                source = peer.remote_sources.get(ad.sid)
-                there = 0 if asked is None else asked.points.get(ad.sid, 0)
-                here = None if source is None else ids.get(source.id)
-                if here is None:
-                    here = max(there, 0 if source is None else source.seq)
-                points[peer.id, channel, ad.sid] = here
-        return points
-
-    def _missed(self, new: Values, nodes: frozenset[str], since: int, points: Points) -> Missed:
+    def _missed(self, new: Values, nodes: frozenset[str], points: Points) -> Missed:
         """What these nodes have published of the values before they were asked for them."""
         found = Missed()
-        values = {name: frozenset(times) for name, times in new.items()}
-        for peer in self._peers.everyone():
-            if peer.name in nodes and peer.gone is None:
-                for channel in self.bindings.channels:
-                    asked = self._asked(channel)
-                    interest = self.bindings.past(channel, values, asked.marking)
-                    if interest is not None:
-                        about = asked.target, interest, since * 1000, points, self._question, asked.marking
-                        read_missed(found, peer, *about)
+        for name in sorted(nodes):
+            self._asking.read_again(found, name, new, points)
         return found
-
-    def _asked(self, name: str) -> Asked:
-        return next(asked for asked in self.subscription._asked if asked.name == name)
-
-    def _question(self, peer: Peer, request: Past) -> Any:
-        """Put to a node, again and again while it does not answer but may be there: nothing is released meanwhile."""
-        while True:
-            try:
-                return self._all.dialogue.ask(peer, request)
-            except Unreachable:
-                if self.ended or self._context.closed:
-                    raise ClosedError("it has ended") from None
-                if peer.gone is not None:
-                    raise
-                self._context.scheduler.until(lambda: peer.gone is not None, PAUSE_SECONDS)
 
     # ── for people ──
 
@@ -461,9 +458,7 @@ class Narrowing:
             open = {slot.what: len(self._open[slot.name]) for slot in self.bindings.slots}
             waiting = sum(map(len, self._pending.values()))
             narrow = sorted(self._narrow)
-            known = dict(self._known)
-        names = {peer.id: peer.name for peer in self._peers.everyone()}
-        wide = {names.get(life.node, life.node): why for life, why in known.items() if why}
+        wide = self._nodes.wide()
         if self.counts.too_many:
             wide["all nodes"] = f"more than {MOST_OPEN:,} values, or {OPEN_BYTES:,} bytes of them, are open"
         counts = self.counts

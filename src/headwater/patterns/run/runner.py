@@ -491,6 +491,15 @@ class Runner:
         self.sure, self._released, self._promises = other.sure, other._released, dict(other._promises)
         self._least = None
 
+    def held(self) -> tuple[list[Event], list[Event], list[Event]]:
+        """The events that partial matches hold, those that wait for their turn and fit an element, and those that wait
+        and stand between such."""
+        waiting = {it.number for it in self._waiting}
+        live = [int(number) for number in self.engine.live_events() if number not in waiting]
+        fitting = [it.number for it in self._waiting if it.letter]
+        between = [it.number for it in self._waiting if not it.letter]
+        return self.events.many(tuple(live)), self.events.many(tuple(fitting)), self.events.many(tuple(between))
+
     @property
     def open_runs(self) -> int:
         """Partial matches; where these are shared, the events in them."""

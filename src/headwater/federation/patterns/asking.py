@@ -1,0 +1,147 @@
+"""What the sources of other nodes are asked for a pattern: from a point on, and before that, from their past."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headwater.channel.queues.position_keys import LOGGED
+from headwater.errors import ClosedError, Unreachable
+from headwater.federation.patterns.missed import Missed, read_missed
+from headwater.federation.patterns.sources import Points, SourcePoints, position_key
+from headwater.interest import Apart
+from headwater.patterns.crossing.open_values import Values, asked, earliest
+
+if TYPE_CHECKING:
+    from headwater.channel.options.subscribe import Asked
+    from headwater.channel.patterns.subscription import Matching
+    from headwater.federation.context import Context
+    from headwater.federation.interests.requester import Requester
+    from headwater.federation.peers.dialogue import Dialogue
+    from headwater.federation.peers.peer import Peer
+    from headwater.federation.peers.table import Peers
+    from headwater.federation.wire.past_requests import Past
+    from headwater.interest import Interest
+    from headwater.patterns.crossing.bindings import Bindings
+
+log = logging.getLogger("headwater.federation")
+SETTLE_SECONDS = 10.0  # after which it is looked again whether all nodes have taken up a change
+PAUSE_SECONDS = 0.25  # before a node that has not answered is asked again
+
+
+class Federation(Protocol):
+    """What is needed of it."""
+
+    context: Context
+    peers: Peers
+    requester: Requester
+    dialogue: Dialogue
+
+
+class OtherPattern(Exception):
+    """The pattern was changed meanwhile."""
+
+
+class Asking:
+    """For one pattern. `floor`: by position key, after which event sources that are logged send again what the pattern
+    asks for now, since it goes on from there."""
+
+    bindings: Bindings  # set by who uses it
+
+    def __init__(self, subscription: Matching[Any], federation: Federation) -> None:
+        self._subscription, self._context, self._peers = subscription, federation.context, federation.peers
+        self._requester, self._dialogue = federation.requester, federation.dialogue
+        self.points = SourcePoints(self._peers)
+        self.floor: Mapping[str, int] = {}
+
+    # ── from now on ──
+
+    def _asked(self, channel: str) -> Asked:
+        return next(each for each in self._subscription._asked if each.name == channel)
+
+    def ask(self, open: Mapping[str, Iterable[Any]], names: frozenset[str], done: Callable[[], None]) -> Points:
+        """Have all sources asked for these values, and wait until they are: the last event of each source before that,
+        by channel and by the source's number at its node. `done` is called when nothing else is asked for by now."""
+        subscription, node = self._subscription, self._context.node
+        channels: list[Any] = []
+        points: Points = {}
+        with subscription._asking:
+            if subscription.pattern.model is not self.bindings.pattern:
+                raise OtherPattern
+            for part, each in enumerate(list(subscription._asked)):
+                if each.name in self.bindings.channels:
+                    interest = self.bindings.interest(each.name, open, names, each.marking)
+                    if subscription.narrow is not None:  # then there are no marks
+                        assert not isinstance(interest, Apart)
+                        interest = subscription.narrow(each.name, interest)
+                    ids = node._change(subscription, part, where=interest, params=None, zones=...)
+                    points.update(self.points.at_change(each.name, ids))
+                    if not self._requester.taken_up(subscription):
+                        channels.append(each.target)
+            done()
+        return points if not channels else {**points, **self.settle(channels)}
+
+    def settle(self, channels: list[Any] | None = None) -> Points:
+        """Wait until all nodes send what these channels (else all of the pattern's) are asked for, and everything from
+        before is here: how far their sources have come. What came since may be read back as well: it is told apart by
+        its number."""
+        wanted: list[Any] = [each.target for each in self._subscription._asked] if channels is None else channels
+        points: Points = {}
+        self._wait_for(wanted)
+        for channel in wanted:
+            points.update(self.points.by_now(channel.name))
+        self._wait_for(wanted)
+        return points
+
+    def _wait_for(self, channels: list[Any]) -> None:
+        settled = partial(self._requester.settled, channels, barriers=True)
+        while not self._context.scheduler.until(settled, SETTLE_SECONDS):
+            if self._subscription.cancelled or self._context.closed:
+                raise ClosedError("it has ended")
+            log.warning("node %s: %s waits for nodes that do not answer", self._context.name, self._subscription.name)
+
+    # ── from the past ──
+
+    def past(self, channel: str, values: Mapping[str, Iterable[Any]]) -> Interest | None:
+        """What is read back of a channel; None: nothing."""
+        wanted = self.bindings.past(channel, values, self._asked(channel).marking)
+        narrow = self._subscription.narrow
+        return wanted if wanted is None or narrow is None else narrow(channel, wanted)
+
+    def read_again(self, found: Missed, node: str, values: Values, points: Points, *, resent: bool = False) -> None:
+        """What the nodes of that name, if they are there, have published of the values up to these points; or up to
+        where they send again what is asked for now (`resent`)."""
+        since = earliest([values])
+        for peer in [each for each in self._peers.everyone() if each.name == node and each.gone is None]:
+            upto = self._before_floor(peer, points) if resent else points
+            for channel in self.bindings.channels if since is not None else ():
+                interest = self.past(channel, asked(values))
+                if interest is not None:
+                    at = self._asked(channel)
+                    about = at.target, interest, (since or 0) * 1000, upto, self._question, at.marking
+                    read_missed(found, peer, *about)
+
+    def _before_floor(self, peer: Peer, points: Points) -> Points:
+        upto = dict(points)
+        for ad in peer.sources:
+            key, at = position_key(peer, ad), (peer.id, ad.channel, ad.sid)
+            if key.startswith(LOGGED) and key in self.floor and at in upto:
+                upto[at] = min(upto[at], self.floor[key])
+        return upto
+
+    def _question(self, peer: Peer, request: Past) -> Any:
+        """Put to a node, again and again while it does not answer but may be there: nothing is released meanwhile."""
+        while True:
+            try:
+                return self._dialogue.ask(peer, request)
+            except Unreachable:
+                if self._subscription.cancelled or self._context.closed:
+                    raise ClosedError("it has ended") from None
+                if peer.gone is not None:
+                    raise
+                self._context.scheduler.until(lambda: peer.gone is not None, PAUSE_SECONDS)
+
+
+__all__ = ["Asking", "OtherPattern"]
