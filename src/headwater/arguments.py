@@ -46,6 +46,15 @@ def given_params(items: list[str]) -> dict[str, object]:
     return dict(map(_param, items))
 
 
+def pairs(option: str, of: str, items: list[str]) -> list[tuple[str, str]]:
+    """Values of an option, each as NAME=`of`."""
+    found = [item.partition("=") for item in items]
+    for item, (name, _, value) in zip(items, found, strict=True):
+        if not name.strip() or not value.strip():
+            raise ParameterError(f"{option} {item!r}: expected NAME={of}")
+    return [(name.strip(), value.strip()) for name, _, value in found]
+
+
 def _param(item: str) -> tuple[str, object]:
     name, equals, value = item.partition("=")
     if not equals or not name.isidentifier():

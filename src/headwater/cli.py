@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headwater.arguments import given_params, seconds, whole
+from headwater.arguments import given_params, pairs, seconds, whole
 from headwater.completion import SHELLS, script
 from headwater.errors import ConfigError, HeadwaterError, InterestError
 from headwater.explanation import explain, explain_pattern
@@ -183,8 +183,8 @@ def _explain_pattern(text: str, args: argparse.Namespace, params: dict[str, obje
     if given:
         raise UsageError(f"--{given[0]} is for interests; a pattern is over the channels of --channel or --log")
     channels: dict[str, Any] = {} if args.log is None else channel_types(args.log)
-    channels |= {name: load_type(spec) for name, spec in _pairs("--channel", "TYPE", args.channel)}
-    aliases = dict(_pairs("--alias", "CHANNEL", args.alias))
+    channels |= {name: load_type(spec) for name, spec in pairs("--channel", "TYPE", args.channel)}
+    aliases = dict(pairs("--alias", "CHANNEL", args.alias))
     said = explain_pattern(Pattern(text, channels, params=params, aliases=aliases))
     print(said)
     if args.svg is not None:
@@ -196,14 +196,6 @@ def _explain_pattern(text: str, args: argparse.Namespace, params: dict[str, obje
         except OSError as error:
             raise UsageError(f"--svg {args.svg}: {error.strerror}") from None
     return 0
-
-
-def _pairs(option: str, of: str, items: list[str]) -> list[tuple[str, str]]:
-    found = [item.partition("=") for item in items]
-    for item, (name, _, value) in zip(items, found, strict=True):
-        if not name.strip() or not value.strip():
-            raise UsageError(f"{option} {item!r}: expected NAME={of}")
-    return [(name.strip(), value.strip()) for name, _, value in found]
 
 
 def _add_completion(commands: Any) -> None:
@@ -281,7 +273,7 @@ def _add_listen(commands: Any) -> None:
                 _joining(args),
                 args.pattern,
                 params=given_params(args.param),
-                aliases=dict(_pairs("--alias", "CHANNEL", args.alias)),
+                aliases=dict(pairs("--alias", "CHANNEL", args.alias)),
                 count=args.count,
                 seconds=args.seconds,
                 wait=args.wait,

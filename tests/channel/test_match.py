@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headwater import Node, Queue, Reliable
-from headwater.errors import ClosedError, ParameterError, PatternError, SubscriptionError
+from headwater.errors import ChannelError, ClosedError, ParameterError, PatternError, SubscriptionError
 from headwater.patterns.model import Limits
 from headwater.patterns.pattern import Pattern
 from headwater.testing import ManualClock
@@ -55,6 +56,21 @@ def test_no_row_of_a_long_batch_is_late(monkeypatch: pytest.MonkeyPatch) -> None
         source.publish_many(pa.table({"n": pa.array(range(9, 18), pa.uint32())}))
         assert [watch.get(timeout=60).n for _ in range(9)] == list(range(1, 18, 2))
         assert watch.report().late == 0
+
+
+def test_a_name_that_is_taken_says_by_what() -> None:
+    with Node("lab") as node:
+        node.channel("hall.door", DOOR)
+        node.channel("other", "n: u32")
+        made = node.pattern("tailgating", TAILGATING)
+        with pytest.raises(ChannelError, match=r"pattern 'tailgating': expected a name of its own, .* close\(\)"):
+            node.pattern("tailgating", TAILGATING)
+        for name, to in (("tailgating", None), ("again", "other")):
+            told = f"pattern '{name}': expected a channel '{to or name}' with the type of its matches, Match (a: Event,"
+            with pytest.raises(ChannelError, match=re.escape(told)):
+                node.pattern(name, "a: hall.door", to=to)
+        made.close()
+        node.pattern("tailgating", TAILGATING)
 
 
 def test_absence_is_found_by_the_clock_alone() -> None:

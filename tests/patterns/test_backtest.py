@@ -201,6 +201,32 @@ def test_the_command_says_when_and_what(doors: Path, tmp_path: Path, capsys: pyt
     assert len((tmp_path / "csv" / "fired_by_hour.csv").read_text(encoding="utf-8").splitlines()) == 25
 
 
+def test_the_command_takes_the_text_of_a_pattern(doors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "Door(P, *, 42); Door(P, *, *) within :t"
+    options = ["--alias", "Door=hall.door", "--param", f"t={9 * HOUR}", "--at", "desk"]
+    assert main(["backtest", words, str(doors), *options]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["pattern", "all", "5"] in [line[:3] for line in lines]
+    assert ["bound", "3"] in [line[:2] for line in lines]
+    for arguments, told in (
+        (["patterns.tml"], "expected a file that ends in .toml or .py"),
+        (["a: hall.dor within 1 s"], "did you mean 'hall.door'?"),
+        (["patterns.toml", "--at", "desk"], "expected the text of a pattern with it, found --at"),
+    ):
+        assert main(["backtest", *arguments[:1], str(doors), *arguments[1:]]) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_absence_that_nobody_has_recorded_is_noted(doors: Path) -> None:
+    silent = "a: hall.door(who = P); without hall.door(who = P) within 1 hour"
+    asked = [AskedPattern(name="silent", match=silent), AskedPattern(name="odd", match="a: hall.door lateness 1 s")]
+    found = backtest_patterns(None, doors, asked)
+    assert found.pattern("silent").matches > found.pattern("silent").beyond == 2  # Ann's last, and Bob's
+    silent, odd = sorted(found.notes, reverse=True)
+    assert "2 of its matches are after the last recorded event" in silent
+    assert odd.startswith("odd: line 1, column 14: lateness has no meaning without time")
+
+
 def problems(text: str, log: Path | None = None) -> Iterator[str]:
     with pytest.raises(ConfigError) as caught:
         given = loads(text)

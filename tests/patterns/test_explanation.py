@@ -21,7 +21,7 @@ def test_all_parts_are_there() -> None:
     pattern = Pattern(TAILGATING, {"hall.door": DOOR})
     said = pattern.explain()
     parts = dict(said.parts)
-    assert list(parts)[1:] == ["understood", "automaton", "at the sources", "engine", "cost"]
+    assert list(parts)[1:] == ["understood", "automaton", "order", "at the sources", "engine", "cost"]
     assert parts["understood"] == pattern.description
     assert parts["automaton"].startswith("○── a ─▶(1)── ; b ─▶((2))")
     assert parts["at the sources"] == "hall.door  action = 'in'"
@@ -43,6 +43,16 @@ def test_all_parts_are_there() -> None:
 )  # fmt: skip
 def test_what_runs_at_the_sources(words: str, said: str) -> None:
     assert said in dict(Pattern(words, {"hall.door": DOOR}).explain().parts)["at the sources"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("", "by times of publication, then"), ("time at lateness 2 s", "by their own times, late by at most 2 seconds,")],
+)
+def test_the_order_of_events(words: str, said: str) -> None:
+    pattern = Pattern(f"a: x -> b: x within 1 minute {words}", {"x": "v: i64, at: timestamp"})
+    told = dict(pattern.explain().parts)["order"]
+    assert told.startswith(said) and 'with order="arrival" as they come: live only' in told
 
 
 def test_the_command_says_it_and_writes_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,6 +76,7 @@ class Explanation:
             (named, pattern.text.strip() or str(pattern)),
             ("understood", pattern.description),
             ("automaton", f"{self.picture}\n\n{SIGNS}"),
+            ("order", "\n".join(_order(pattern.model))),
             ("at the sources", "\n".join(_sources(pattern.model))),
             ("engine", f"{self.plan.engine}: {self.plan.why}\na row {self.plan.row}"),
             ("cost", "\n".join(self._cost())),
@@ -101,6 +102,15 @@ class Explanation:
 def explain(pattern: Pattern, more: tuple[Part, ...] = ()) -> Explanation:
     """Nothing is computed before it is asked for."""
     return Explanation(pattern, more)
+
+
+def _order(pattern: model.Pattern) -> Iterator[str]:
+    """How events are put in line, and that the other way there is has no meaning over a log."""
+    by_time = [channel.time is not None for channel in pattern.channels]
+    said = "their own times" if all(by_time) else "times of publication" if not any(by_time) else "times"
+    late = f", late by at most {shown(pattern.lateness)}" if any(by_time) and pattern.lateness else ""
+    yield f"by {said}{late}, then source and number: the same live, over a log and on Spark"
+    yield 'with order="arrival" as they come: live only, and from several sources not the same every time'
 
 
 def _sources(pattern: model.Pattern) -> Iterator[str]:

@@ -8,6 +8,7 @@ from functools import partial
 from html import escape
 
 from headwater.spark.backtest import PatternBacktest, PatternRow, Traffic
+from headwater.spark.backtest.patterns.report import shown
 from headwater.study.own_times import legend, lines, said, timeline
 from headwater.study.report.bars import Bar, bars, columns
 from headwater.study.report.html import Block, Figure, Heading, Text, Tile
@@ -196,16 +197,16 @@ def _bytes(row: PatternRow, label: str, width: int) -> str:
 
 def _latest(number: int, row: PatternRow) -> Table:
     """The last matches, the latest first."""
-    shown = list(reversed(row.latest[-LATEST:]))
-    names = [name for name in shown[0]["result"] if name != "match"][:FIELDS]
+    last = list(reversed(row.latest[-LATEST:]))
+    names = [name for name in last[0]["result"] if name != "match"][:FIELDS]
     rows = [
         Row((
             _time(each["time"], "milliseconds"),
-            *(cut(_value(each["result"].get(name)), CELL) for name in names),
+            *(cut(shown(each["result"].get(name)), CELL) for name in names),
         ))
-        for each in shown
+        for each in last
     ]  # fmt: skip
-    count = f"The last {len(shown)} of {row.matches:,} matches" if row.matches > len(shown) else "Its matches"
+    count = f"The last {len(last)} of {row.matches:,} matches" if row.matches > len(last) else "Its matches"
     return Table(
         name=f"matches_of_pattern_{number}",
         title=f"{count} of {row.name}",
@@ -217,19 +218,6 @@ def _latest(number: int, row: PatternRow) -> Table:
 
 def _time(when: datetime | None, unit: str = "seconds") -> str | None:
     return None if when is None else when.isoformat(sep=" ", timespec=unit).replace("+00:00", "")
-
-
-def _value(value: object) -> str:
-    match value:
-        case None:
-            return "–"
-        case dict():
-            return ", ".join(f"{name} {_value(each)}" for name, each in value.items())
-        case list():
-            return "; ".join(map(_value, value))
-        case float():
-            return f"{value:.6g}"
-    return str(value)
 
 
 def _some(count: int, what: str) -> str:

@@ -15,7 +15,7 @@ from headwater.channel.patterns.operator import ORDERS, PatternOperator, Pattern
 from headwater.channel.patterns.resumption import Narrow, Resumption, narrowed, resumption
 from headwater.channel.patterns.subscription import NamedPattern, Watch
 from headwater.channel.warning import tell
-from headwater.errors import HeadwaterWarning, SubscriptionError
+from headwater.errors import ChannelError, HeadwaterWarning, SubscriptionError
 from headwater.patterns.crossing.atoms import source_interest
 from headwater.patterns.crossing.marks import marking
 from headwater.patterns.model import Limits
@@ -25,6 +25,7 @@ from headwater.spelling import did_you_mean
 if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
     from headwater.channel.source import Source
+    from headwater.types import EventType
 
 
 def match(
@@ -68,9 +69,9 @@ def named(
     pattern = pattern_of(
         given, node._known_types(), params=params, aliases=aliases, limits=limits or node.config.patterns.limits
     )
-    channel = to if isinstance(to, Channel) else node.channel(to or name, pattern.output)
+    channel = to if isinstance(to, Channel) else _channel_of(node, name, to or name, pattern)
     asked = inputs_of(node, pattern, narrow)
-    source = channel.source(name)
+    source = _source_of(channel, name)
     made: NamedPattern
     try:
         if node.state is not None or waits:
@@ -82,6 +83,34 @@ def named(
         source.close()
         raise
     return made
+
+
+def _channel_of(node: NodeContract, name: str, to: str, pattern: Pattern) -> Channel[Any]:
+    """Where its matches go; a channel that is there already has to be of their type."""
+    try:
+        return node.channel(to, pattern.output)
+    except ChannelError as error:
+        here = node._known_types().get(to)
+        if here is None or here.record == pattern.output.record:
+            raise
+        raise ChannelError(
+            f"pattern {name!r}: expected a channel {to!r} with the type of its matches, {_shown(pattern.output)}, "
+            f"found one with {_shown(here)}; give the pattern another name, name another channel with to=, or name "
+            "measures that make the same type"
+        ) from error
+
+
+def _shown(type: EventType) -> str:
+    return f"{type.name} ({', '.join(map(str, type.record.fields))})"
+
+
+def _source_of(channel: Channel[Any], name: str) -> Source[Any]:
+    if any(source.local and source.name == name for source in list(channel.sources.values())):
+        raise ChannelError(
+            f"pattern {name!r}: expected a name of its own, found a source of channel {channel.name!r} that has it; "
+            "close() the pattern that has it, change(params=…) it, or take another name"
+        )
+    return channel.source(name)
 
 
 def _kept(

@@ -8,18 +8,24 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headwater.arguments import given_params, pairs
+from headwater.errors import ConfigError, ConfigProblem
 from headwater.store.log.location import folder_argument
 
 if TYPE_CHECKING:
     from headwater.spark.backtest.patterns.report import PatternBacktest
     from headwater.spark.backtest.report import Backtest
+    from headwater.spark.backtest.subscriptions import Subscriptions
 
+LONGEST = 200  # characters of a name that is looked for among files
+MARKS = ":;,|&{(> "  # a pattern has one of them, where it is more than the name of a channel
 LOCAL_EVENTS = 10_000_000  # of a log: about as many are judged here while Spark starts elsewhere
 
 EXAMPLES = """\
 examples:
   headwater backtest subscriptions.toml events/
   headwater backtest subscriptions.toml events/ --channel orl.sighting --bucket 1h --json report.json --csv tables/
+  headwater backtest "a: hall.door -> b: hall.door{who != a.who} within 2 seconds partition by door" events/
 """
 
 
@@ -34,7 +40,8 @@ def add_backtest(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    sub.add_argument("subscriptions", type=Path, help="a TOML or Python file")
+    sub.add_argument("subscriptions", metavar="FILE", help="of subscriptions and patterns, TOML or Python; or the text "
+                     "of one pattern")  # fmt: skip
     sub.add_argument("log", type=folder_argument, help="the folder of a log")
     sub.add_argument("--channel", help="its name; default: as the file says, or the only one in the log")
     sub.add_argument("--engine", choices=("auto", "local", "spark"), default="auto", help="local: this process, "
@@ -45,6 +52,10 @@ def add_backtest(commands: Any) -> None:
     sub.add_argument("--bucket", default="auto", help="stretches of time: 15m, 1h, 1d, none (default: %(default)s)")
     sub.add_argument("--json", type=Path, metavar="FILE", help="write the whole report as JSON (- for standard output)")
     sub.add_argument("--csv", type=Path, metavar="FOLDER", help="write its tables as CSV files")
+    group = sub.add_argument_group("a pattern that is given as text")
+    group.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter")
+    group.add_argument("--alias", action="append", default=[], metavar="NAME=CHANNEL", help="another name of a channel")
+    group.add_argument("--at", metavar="NODE", help="which wants its matches (default: sink)")
     sub.set_defaults(run=run)
 
 
@@ -54,11 +65,11 @@ def run(args: argparse.Namespace) -> int:
     from headwater.spark.backtest.engine import engine_of, session_of
     from headwater.spark.backtest.patterns.asked import resolve_patterns
     from headwater.spark.backtest.patterns.run import backtest_patterns
-    from headwater.spark.backtest.subscriptions import SINK, load
+    from headwater.spark.backtest.subscriptions import SINK
     from headwater.store.log.reader import ChannelReader, channel_types, channels
 
     bucket_width(args.bucket)
-    given = load(args.subscriptions)
+    given = _given(args)
     channel = args.channel or given.channel
     there = channels(args.log)
     if channel is None and len(there) == 1:
@@ -87,6 +98,25 @@ def run(args: argparse.Namespace) -> int:
         args.json.write_text(whole, encoding="utf-8")
     sys.stdout.write("\n\n".join(map(str, found.values())) + "\n")
     return 0
+
+
+def _given(args: argparse.Namespace) -> Subscriptions:
+    """What a file says, or one pattern: a text that is no file, and reads as one."""
+    from headwater.patterns.pattern import readable
+    from headwater.spark.backtest.patterns.asked import AskedPattern
+    from headwater.spark.backtest.subscriptions import Subscriptions, load
+
+    text = args.subscriptions
+    named = text.endswith((".toml", ".py")) or (len(text) <= LONGEST and Path(text).exists())
+    if named or not any(mark in text for mark in MARKS) or not readable(text):
+        options = [f"--{name}" for name in ("param", "alias", "at") if getattr(args, name)]
+        if options:
+            hint = "a file says it itself"
+            raise ConfigError([ConfigProblem("backtest", "the text of a pattern with it", options[0], hint)])
+        return load(Path(text))
+    params, aliases = given_params(args.param), dict(pairs("--alias", "CHANNEL", args.alias))
+    asked = AskedPattern(name="pattern", match=text, at=args.at, params=params, aliases=aliases)
+    return Subscriptions(subscriptions=(), patterns=(asked,))
 
 
 __all__ = ["add_backtest", "run"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -50,6 +50,7 @@ class PatternRow:
     explained: Explanation = field(compare=False, repr=False)  # with the picture
     late: int = 0
     given_up: int = 0
+    beyond: int = 0  # matches after the last recorded event: of what is absent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +148,8 @@ class PatternBacktest:
             if len(found) > SHOWN:
                 lines.append(f"… and {len(found) - SHOWN:,} more; --json has them all")
         lines += ["", "What would cross to the node that wants the matches:"]
-        head = ["name", *(f"{said} {what}" for said in WAYS.values() for what in ("events", "bytes"))]
-        rows = [[row.name, *("–" if n is None else f"{n:,}" for n in _numbers(row))] for row in self.patterns]
-        lines += aligned(head, rows, [False] + [True] * (len(head) - 1))
+        rows = [each for row in self.patterns for each in _crossing(row)]
+        lines += aligned(["name", "", "events", "bytes", "fewer"], rows, [False, False, True, True, True])
         for row in self.patterns:
             if row.latest:
                 lines += ["", f"The last matches of {row.name}:"]
@@ -176,9 +176,35 @@ def _numbers(row: PatternRow) -> list[int | None]:
     return found
 
 
+def _crossing(row: PatternRow) -> Iterator[list[str]]:
+    """A line for each way that something could cross; what is not counted has none."""
+    for at, (way, said) in enumerate(WAYS.items()):
+        traffic: Traffic | None = getattr(row, way)
+        if traffic is not None:
+            saved = traffic.saved(row.everything) if at else None
+            fewer = "" if saved is None else f"{100 * saved:.1f} %"
+            yield [row.name if not at else "", said, f"{traffic.events:,}", f"{traffic.bytes:,}", fewer]
+
+
 def _told(match: Mapping[str, Any]) -> str:
-    said = ", ".join(f"{name} {value}" for name, value in match["result"].items() if name != "match")
+    said = ", ".join(f"{name} {shown(value)}" for name, value in match["result"].items() if name != "match")
     return said if len(said) <= 160 else f"{said[:159]}…"
+
+
+def shown(value: object) -> str:
+    """A value of a result on a line: events and lists of them in brackets."""
+    match value:
+        case None:
+            return "–"
+        case dict():
+            return f"({', '.join(f'{name} {shown(each)}' for name, each in value.items())})"
+        case list():
+            return f"[{', '.join(map(shown, value))}]"
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:.6g}"
+    return str(value)
 
 
 def _time(when: datetime | None) -> str:
@@ -189,4 +215,4 @@ def _some(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-__all__ = ["PatternBacktest", "PatternRow", "moment", "sparkline"]
+__all__ = ["PatternBacktest", "PatternRow", "moment", "shown", "sparkline"]

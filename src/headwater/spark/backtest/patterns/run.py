@@ -55,6 +55,8 @@ class _Found:
     bound: Traffic | None = None
     late: int = 0
     given_up: int = 0
+    end: int | None = None  # the time of the last recorded event
+    beyond: int = 0  # matches after it
     how: str = ""
 
     def leave_out(self, late: int) -> None:
@@ -66,6 +68,8 @@ class _Found:
         self.count += count
         self.first = time if self.first is None else min(self.first, time)
         self.last = time if self.last is None else max(self.last, time)
+        if self.end is not None and time > self.end:
+            self.beyond += count
         self.hours[time % DAY // HOUR] += count
         if width is not None:
             self.by_place[time // width] = self.by_place.get(time // width, 0) + count
@@ -99,9 +103,9 @@ def backtest_patterns(
     for each in wanted:
         everything, atoms = _crossing(spark, readers, each)
         if spark is None:
-            found = _local(log, readers, each, width, progress)
+            found = _local(log, readers, each, width, _end(each, known), progress)
         else:
-            found = _on_spark(spark, log, each, width)
+            found = _on_spark(spark, log, each, width, _end(each, known))
         rows.append(_row(each, found, everything, atoms, width))
     return PatternBacktest(
         events=events,
@@ -115,13 +119,32 @@ def backtest_patterns(
     )
 
 
+def _end(each: WantedPattern, times: list[int]) -> int | None:
+    """When the recording ends, where that matters: what is absent is so until a deadline, which may lie after it."""
+    model = each.pattern.model
+    by_publication = all(channel.time is None for channel in model.channels)
+    return max(times) if times and model.absent and by_publication else None
+
+
 def _step(first: int, last: int) -> int:
     """The shortest round length of which no more than so many cover it."""
     return next((step for step in STEPS if last // step - first // step < MOST_STEPS), STEPS[-1])
 
 
 def _notes(rows: list[PatternRow], spark: Any) -> list[str]:
-    notes = [f"{row.name}: {row.late:,} late events were left out" for row in rows if row.late]
+    """What is hardly meant, what was left out, and what a reader might take for more than it is."""
+    notes = [
+        f"{row.name}: line {each.line}, column {each.column}: {each.message}"
+        for row in rows
+        for each in row.explained.pattern.warnings
+    ]
+    notes += [f"{row.name}: {row.late:,} late events were left out" for row in rows if row.late]
+    notes += [
+        f"{row.name}: {row.beyond:,} of its matches are after the last recorded event: what was to be absent until "
+        "then is taken not to have come"
+        for row in rows
+        if row.beyond
+    ]
     notes += [
         f"{row.name}: {row.given_up:,} partial matches were given up by its limits" for row in rows if row.given_up
     ]
@@ -154,6 +177,7 @@ def _row(each: WantedPattern, found: _Found, everything: Traffic, atoms: Traffic
         explained=each.pattern.explain(),
         late=found.late,
         given_up=found.given_up,
+        beyond=found.beyond,
     )
 
 
@@ -173,11 +197,14 @@ def _crossing(spark: Any, readers: dict[str, ChannelReader], each: WantedPattern
 # ── in this process ──
 
 
-def _local(log: Any, readers: dict[str, ChannelReader], each: WantedPattern, width: int | None, show: bool) -> _Found:
+def _local(
+    log: Any, readers: dict[str, ChannelReader], each: WantedPattern, width: int | None, end: int | None, show: bool
+) -> _Found:
+    """By a runner that takes the log in its order."""
     pattern = each.pattern.model
     runner = Runner(pattern)
     results = ResultBatches(Results(pattern), runner.channels)
-    found = _Found(how=f"{type(runner.engine).__name__.removesuffix('Engine').lower()} runs, in this process")
+    found = _Found(end=end, how=f"{type(runner.engine).__name__.removesuffix('Engine').lower()} runs, in this process")
     asked = bindings(pattern)
     bound = None if asked is None else Bound(asked)
     crossed = Traffic()
@@ -254,7 +281,7 @@ def _bytes(each: WantedPattern, parts: list[Part], masks: list[Any]) -> Traffic:
 # ── on Spark ──
 
 
-def _on_spark(spark: Any, log: Any, each: WantedPattern, width: int | None) -> _Found:
+def _on_spark(spark: Any, log: Any, each: WantedPattern, width: int | None, end: int | None) -> _Found:
     """Counted there: only sums and the last matches come back."""
     from headwater.spark.log import events
     from headwater.spark.patterns.matching import match, pattern_choice
@@ -269,8 +296,9 @@ def _on_spark(spark: Any, log: Any, each: WantedPattern, width: int | None) -> _
         places = rows.selectExpr(f"_us - pmod(_us, {gcd(width or HOUR, HOUR)}) AS _at").groupBy("_at").count()
         for row in places.collect():
             found.add(int(row[0]), int(row[1]), width)
-        edges = rows.selectExpr("min(_us)", "max(_us)").collect()[0]
-        found.first, found.last = edges[0], edges[1]
+        later = "0L" if end is None else f"count(CASE WHEN _us > {end} THEN 1 END)"
+        edges = rows.selectExpr("min(_us)", "max(_us)", later).collect()[0]
+        found.first, found.last, found.beyond = edges[0], edges[1], int(edges[2])
         latest = rows.orderBy("_us", ascending=False).limit(KEPT).select(*output.record.by_name)
         for raw in reversed(output.arrow_to_raw(from_dataframe(latest, output))):
             sizes.append(len(output.encode(raw)))
