@@ -261,11 +261,12 @@ class Interest(Generic[Made]):
         """A run of it, as of any `Runnable`: what a source holds. Interests act when events come, and need no clock."""
         return self.native()
 
-    def native(self) -> Native:
-        """A running copy with its own parameters, state and counts."""
+    def native(self, *, after: int = 0) -> Native:
+        """A running copy with its own parameters, state and counts. Machine code is made when it has run on so many
+        records: `after`, for one that may never run on more than a few."""
         from headwater.native.program import Native
 
-        return Native(self.executed, raw_params=self.params, fuel=self.limits.fuel)
+        return Native(self.executed, raw_params=self.params, fuel=self.limits.fuel, after=after)
 
     def prepare(self) -> None:
         """Make what an event would otherwise wait for: machine code, where the interpreter would take long."""

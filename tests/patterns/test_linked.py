@@ -162,7 +162,7 @@ def finished(pattern: model.Pattern, events: Events, engine: Any) -> Runner:
 @pytest.mark.parametrize("text", LINKED[:3])
 def test_many_values_and_a_long_log(text: str) -> None:
     pattern = Pattern(text.replace("1 minute", "300 milliseconds"), CHANNELS).model
-    events = crowd(4 * SMALLEST_LOG, 40)
+    events = crowd(4 * SMALLEST_LOG, 300)
     assert sum(event["channel"] == "alarm" for event in events) > SMALLEST_LOG
     linked_, separate = finished(pattern, events, None), finished(pattern, events, "separate")
     assert (linked_.engine.name, separate.engine.name) == ("linked", "separate")

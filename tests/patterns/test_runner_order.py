@@ -135,9 +135,9 @@ MANY = {
     "between": checked(sequence(atom("x", "v = 1"), atom("y", "v > x.v and f is null")), 40),
     "same": checked(sequence(atom("x", "v = 1"), atom("y", "v = 2 and k = x.k")), 40, partition=()),
     "rising": checked(
-        sequence(atom("x", "v >= 2"), atom("y", "v >= 1 and f >= x.f"), atom("z", "v < y.v - 1")), 25, partition=()
+        sequence(atom("x", "v >= 2"), atom("y", "v >= 1 and f >= x.f"), atom("z", "v < y.v - 1")), 6, partition=()
     ),
-    "falling": checked(sequence(atom("x", "v >= 1"), atom("y", "v <= 2 and v + 1 <= x.v")), 9, partition=()),
+    "falling": checked(sequence(atom("x", "v >= 1"), atom("y", "v <= 2 and v + 1 <= x.v")), 3, partition=()),
     "equal": checked(sequence(atom("x", "v = 1"), atom("y", "f = x.f"), w.Without(atom("z", "v = 3"))), 4),
     "rounds": checked(
         sequence(

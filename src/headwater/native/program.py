@@ -154,7 +154,9 @@ class Native:
         params: Mapping[str, object] | None = None,
         raw_params: Mapping[str, Any] | None = None,
         fuel: int = FUEL,
+        after: int = 0,
     ) -> None:
+        """Machine code for records is asked for when it has run on so many: `after`."""
         self.analysis = analysed(program)
         self.program = self.analysis.program
         self.fuel = fuel
@@ -172,7 +174,9 @@ class Native:
         self._ready, self._failed = threading.Event(), None
         self._future: Future[RecordCode] | None = None
         self._batch_future: Future[BatchCode] | None = None
-        self._request()
+        self._spared = after
+        if not after:
+            self._request()
         self._needs_code = self._table is None and needs_code(self.analysis, fuel)
         _alive.add(self)
 
@@ -264,7 +268,9 @@ class Native:
 
     def _run(self, record: bytes, meta: EventContext | None) -> Result:
         if self._future is None:
-            self._request()
+            self._spared -= 1
+            if self._spared < 0:
+                self._request()
         return self._interpret(record, meta) if self._record is None else self._record.run(record, meta)
 
     def _interpret(self, record: bytes, meta: EventContext | None) -> Result:

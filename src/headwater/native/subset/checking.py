@@ -87,6 +87,7 @@ class _Checker:
         self.tree, self.names, self.is_kernel = tree, names, is_kernel
         self.problems: list[tuple[int, str]] = []
         self.out = Checked(tree.name, file, tree, {}, I64)
+        self.assigned = _assigned(tree)  # names that are locals somewhere in it
         self.loops = 0
 
     def run(self) -> Checked:
@@ -324,7 +325,7 @@ class _Checker:
             return self.out.locals[name]
         if name in known:
             raise _Stop  # what it was assigned was refused
-        if name in _local_names(self.tree):
+        if name in self.assigned:
             raise self.stop(node, f"{name}: expected a value on every way to here, found one without")
         value = self.names.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and LEAST <= value <= MOST:
@@ -402,11 +403,7 @@ def _breaks(body: list[ast.stmt]) -> bool:
     return False
 
 
-def _assigned(statement: ast.stmt) -> set[str]:
-    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-
-
-def _local_names(tree: ast.FunctionDef) -> set[str]:
+def _assigned(tree: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 

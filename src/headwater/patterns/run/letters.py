@@ -18,6 +18,8 @@ from headwater.late import np, pa
 from headwater.patterns import model
 from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN
 
+WORTH_COMPILING = 64  # events; one program for all conditions is made then as well (`record_reading.py`)
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -59,7 +61,7 @@ class Letters:
         self.key = None if channel.key is None else self.start(channel.key)
 
     def start(self, interest: Interest) -> Any:
-        return interest.native()
+        return interest.native(after=WORTH_COMPILING)
 
     def passes(self, running: Any, record: Any, meta: EventContext) -> bool:
         return bool(running.run(record, meta).status is interp.Status.PASSED)
