@@ -1,4 +1,4 @@
-"""Every example runs, and says what it promises."""
+"""Every example runs, and says what it promises. Those that start Spark do in tests/spark/test_examples.py."""
 
 from __future__ import annotations
 
@@ -88,8 +88,9 @@ PROMISES = {
 }
 
 
-# Those that run one after the other in one process, which starts Spark once, or loads everything once.
+# Those that tests/spark/test_examples.py runs, in the session of all tests.
 SPARK = ("study.py", "four_executions.py", "ingest.py", "pattern_stream.py", "spark_stream.py")
+# Those that run one after the other in one process, which loads everything once.
 PLAIN = (
     "backtest.py",
     "dispatching.py",
@@ -112,13 +113,6 @@ for given in sys.argv[1:]:
             raise
     sys.stdout.flush()
 """
-# The session that the first has started is there for the others too, and ends behind the last.
-RUN_IN_ONE_SESSION = f"""
-from pyspark.sql import SparkSession
-stop, SparkSession.stop = SparkSession.stop, lambda session: None
-{RUN}
-stop(SparkSession.getActiveSession())
-"""
 
 
 # A server of Spark's, which a pipeline starts, takes a port of its own: two on one machine do not meet.
@@ -135,10 +129,10 @@ def run(*arguments: str, more: Mapping[str, str] | None = None) -> str:
 
 
 @cache
-def in_one(names: tuple[str, ...], how: str) -> dict[str, str]:
+def in_one(names: tuple[str, ...]) -> dict[str, str]:
     """What these examples say that run one after the other in one process."""
     given = ["|".join([str(FOLDER / name), *ARGUMENTS.get(name, [])]) for name in names]
-    parts = run("-c", how, *given).split("\n>>>>")[1:]
+    parts = run("-c", RUN, *given).split("\n>>>>")[1:]
     return {Path(part.partition("\n")[0]).name: part.partition("\n")[2] for part in parts}
 
 
@@ -147,19 +141,13 @@ def check(name: str, said: str) -> None:
         assert promise in said, said
 
 
-@pytest.mark.timeout(660)  # on machines that do other work
-@pytest.mark.parametrize("name", SPARK)
-def test_example_with_spark_runs(name: str) -> None:
-    check(name, in_one(SPARK, RUN_IN_ONE_SESSION)[name])
-
-
 @pytest.mark.timeout(660)
 @pytest.mark.parametrize("name", PLAIN)
 def test_example_without_processes_runs(name: str) -> None:
-    check(name, in_one(PLAIN, RUN)[name])
+    check(name, in_one(PLAIN)[name])
 
 
-@pytest.mark.timeout(660)  # some start Spark several times
+@pytest.mark.timeout(660)  # on machines that do other work; one starts Spark
 @pytest.mark.parametrize("name", [path.name for path in EXAMPLES if path.name not in (*SPARK, *PLAIN)])
 def test_example_runs(name: str) -> None:
     check(name, run(str(FOLDER / name), *ARGUMENTS.get(name, []), more=OWN_PORT.get(name)))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +19,38 @@ UNTRACED = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def java_errors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What Java, and Python in Spark's workers, say on their standard error: shown at the end, if anything fails."""
+    path = tmp_path_factory.mktemp("spark") / "errors.txt"
+    path.touch()
+    yield path
+    sys.stderr.write(path.read_text(encoding="utf-8", errors="replace"))
+
+
+@pytest.fixture(scope="session")
+def spark(java_errors: Path) -> Iterator[Any]:
     """A classic session on two cores, in a zone that is not UTC so that a dependence on it shows."""
-    made = session(
-        "headwater-tests",
-        master="local[2]",
-        **{"spark.sql.session.timeZone": "America/New_York", "spark.driver.memory": "1g", **UNTRACED},
-    )
+    with _standard_error(java_errors):
+        made = session(
+            "headwater-tests",
+            master="local[2]",
+            **{"spark.sql.session.timeZone": "America/New_York", "spark.driver.memory": "1g", **UNTRACED},
+        )
     yield made
     made.stop()
+
+
+@contextmanager
+def _standard_error(path: Path) -> Iterator[None]:
+    """Processes that begin meanwhile have it there."""
+    own = os.dup(2)
+    with path.open("ab") as sink:
+        os.dup2(sink.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(own, 2)
+            os.close(own)
 
 
 @pytest.fixture(params=["true", "false"], ids=["ansi", "not-ansi"])

@@ -18,11 +18,11 @@ from headwater.ir.interp import EventContext
 from headwater.spark import choice, outcome
 from headwater.types import model as m
 from tests import programs, strategies
-from tests.effort import examples
+from tests.effort import rounds
 from tests.semantics.fixtures import meta_arrays
 from tests.spark.support import META, VERDICT, frame, sample
 
-TYPES, EVENTS, PROGRAMS = examples(12), 25, 8
+TYPES, EVENTS, PROGRAMS = rounds(5, 12), 25, 8
 
 
 @st.composite

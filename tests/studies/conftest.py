@@ -8,10 +8,10 @@ import pytest
 
 from headwater_studies.fleet.worker import workers
 from headwater_studies.harness.bench import Bench
-from tests.spark.conftest import spark
+from tests.spark.conftest import java_errors, spark
 from tests.studies.forked import ForkedWorker
 
-__all__ = ["bench", "spark"]
+__all__ = ["bench", "java_errors", "spark"]
 
 
 @pytest.fixture(scope="session")

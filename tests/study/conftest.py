@@ -1,5 +1,5 @@
 """The Spark session of the tests of that room."""
 
-from tests.spark.conftest import spark
+from tests.spark.conftest import java_errors, spark
 
-__all__ = ["spark"]
+__all__ = ["java_errors", "spark"]
