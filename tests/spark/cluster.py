@@ -21,14 +21,14 @@ WORKER = "org.apache.spark.deploy.worker.Worker"
 
 
 @contextmanager
-def cluster(workers: int = 2) -> Iterator[str]:
-    """The master's address, once so many workers have registered with it."""
+def cluster(workers: int = 2, cores: int = 1) -> Iterator[str]:
+    """The master's address, once so many workers have registered with it, each with so many cores."""
     with tempfile.TemporaryDirectory(prefix="headwater-cluster-") as folder:
         started: list[subprocess.Popen[str]] = []
         try:
             master = _start(started, folder, MASTER, "--port", "0", "--webui-port", "0")
             address = _line(master, r"Starting Spark master at (spark://\S+)")
-            options = ["--cores", "1", "--memory", "1g", "--webui-port", "0"]
+            options = ["--cores", str(cores), "--memory", f"{cores}g", "--webui-port", "0"]
             homes = [str(Path(folder) / f"worker-{index}") for index in range(workers)]
             for said in [_start(started, folder, WORKER, *options, "--work-dir", home, address) for home in homes]:
                 _line(said, r"Successfully registered with master (\S+)")

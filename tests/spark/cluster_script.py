@@ -13,6 +13,7 @@ from headwater.store.log import ChannelReader
 
 CHANNEL = "lab.reading"
 LINES = 3000
+EXECUTORS = 2
 MAPPING = {
     "format": "csv",
     "channel": CHANNEL,
@@ -37,9 +38,16 @@ def raw(folder: Path) -> int:
 
 def main(master: str, folder: Path) -> None:
     # Two cores have no use for Spark's two hundred partitions, of which most would be empty.
-    conf = {"spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "4"}
+    conf = {
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # both executors, before anything runs
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
+        "spark.cores.max": "2",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+    }
     spark = session("headwater-cluster", master, **conf)
-    assert spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() >= 1
     good = raw(folder / "raw")
     log = folder / "events"
     report = ingest(spark, IngestMapping.of(**MAPPING), [folder / "raw"], log)
@@ -76,6 +84,8 @@ def main(master: str, folder: Path) -> None:
         spark.read.format("headwater").options(log=str(log), channel=CHANNEL, where="level > 0.9 and zone = 1").load()
     )
     assert live.count() == expected
+    there = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()
+    assert there == EXECUTORS + 1, there  # and the driver
     spark.stop()
     sys.stdout.write(f"{good} logged, {expected} loud, on the cluster\n")
 

@@ -1,4 +1,5 @@
-"""The pipeline on a real standalone cluster: a master and two workers as processes of their own, on loopback."""
+"""The pipeline on a real standalone cluster, on loopback: a master, a worker, and two executors that it starts, each a
+process of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_whole_pipeline_on_a_cluster(tmp_path: Path) -> None:
     given = [str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*given, str(ROOT)])}
-    with cluster(workers=2) as master:
+    with cluster(workers=1, cores=2) as master:
         done = subprocess.run(
             [sys.executable, "-m", "tests.spark.cluster_script", master, str(tmp_path)],
             cwd=ROOT,
