@@ -135,3 +135,34 @@ def test_an_interest_goes_the_way_on_the_page(make: Nodes) -> None:
         make.ready(desk)
         tracks.on = False
     assert tracks.came_by(visible(rows)), tracks.seen
+
+
+def test_an_event_of_a_pattern_goes_the_way_on_the_page(make: Nodes) -> None:
+    rows = walk("## One event of a pattern")
+    files = {each for row in rows for each in row}
+    assert len(files) <= 25
+    found = threading.Event()
+
+    def handler(match: Any) -> None:
+        tracks.on = False
+        found.set()
+
+    with tracking() as tracks:
+        lab, desk = make("lab"), make("desk")
+        source = lab.channel("machines", Reading).source("s")
+        desk.channel("machines", Reading).source("t")  # so that it runs at the desk, and has two sources to wait for
+        make.together()
+        desk.pattern("rises", "a: machines{level > 0.5} -> b: machines{level > a.level} within 1 minute")
+        desk.channel("rises").subscribe(handler)
+        make.ready(desk)
+        for level in (0.6, 0.7, 0.8):  # the first ones make machine code
+            found.clear()
+            source.publish(Reading(level=level))
+            assert level == 0.6 or found.wait(GUARD)
+        assert lab.flush(GUARD)
+        found.clear()
+        tracks.seen.clear()
+        tracks.on = True
+        source.publish(Reading(level=0.9))
+        assert found.wait(GUARD)
+    assert tracks.came_by(visible(rows)), tracks.seen
