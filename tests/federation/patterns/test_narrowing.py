@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headwater import Config, Node
+from headwater.channel.time.clock import SystemClock
 from headwater.federation.security.policy import Allow, Deny, Verdict
 from headwater.federation.wire.past_requests import Past, PastPage, PastPart
 from headwater.federation.wire.requests import Accepted
@@ -91,6 +92,16 @@ def test_only_those_who_were_there_cross(make: Nodes) -> None:
     assert (building.report["crossed"], building.report["read back"], building.report["lost"]) == (21, 0, 0)
 
 
+class Slow(SystemClock):
+    """Of a node whose time is behind that of the others."""
+
+    def __init__(self, seconds: int) -> None:
+        self._behind = seconds * 1_000_000
+
+    def time(self) -> int:
+        return super().time() - self._behind
+
+
 class Held:
     """A step of a narrowing that waits, before it is done or after, until it is let go."""
 
@@ -144,6 +155,45 @@ def test_values_that_are_bound_meanwhile_go_together(make: Nodes) -> None:
     assert sorted(building.results(9)) == [(f"p{n}", n) for n in range(9)]
     eventually(lambda: building.idle)
     assert building.report["rounds"] == before + 2
+
+
+def test_of_a_key_with_several_parts_some_may_be_open_already(make: Nodes) -> None:
+    building = Building(make, "east west")
+    building.watch(
+        "a: Seen{room > 40}; b: Seen{room < 40} within 1 hour "
+        "partition by who, room % 4 measures b.who as who, b.room as room"
+    )
+    building.narrow()
+    building.see("east", "ann", 42)
+    building.see("east", "bob", 41)
+    eventually(lambda: sum(building.report["open"].values()) == 4 and building.idle)
+    held = Held(building.narrowing, "_ask")
+    building.see("east", "cid", 42)  # whose room is open, but for another
+    assert held.reached.wait(GUARD)
+    building.see("west", "cid", 2)
+    building.see("west", "cid", 3)
+    building.see("west", "dan", 2)
+    held.go.set()
+    assert building.results(1) == [("cid", 2)]
+    assert (building.report["crossed"], building.report["read back"], building.report["lost"]) == (3, 1, 0)
+
+
+def test_a_value_that_is_open_may_have_been_bound_before(make: Nodes) -> None:
+    """Of two events that bind it, the later one may come first: what is between them is wanted as well."""
+    building = Building(make, "east")
+    for name, seconds in (("west", 7200), ("north", 3600)):
+        building.nodes[name] = node = make(name, config=KEPT, clock=Slow(seconds))
+        building.sources[name] = node.channel(CHANNEL, TYPE).source(f"door-{name}")
+    make.together()
+    make.ready(building.home)
+    building.watch(REACTOR.replace("measures", "within 1 day measures"))
+    building.narrow()
+    building.see("north", "ann", 7)
+    building.see("east", "ann", 42)
+    eventually(lambda: building.report["open"] == {"P of the key": 1} and building.idle)
+    building.see("west", "ann", 42)
+    eventually(lambda: building.report["read back"] == 1 and building.idle)
+    assert (building.report["crossed"], building.report["repeated"], building.report["lost"]) == (2, 0, 0)
 
 
 def test_a_node_that_keeps_no_past_sends_all_that_may_matter(make: Nodes) -> None:

@@ -104,20 +104,31 @@ class Asking:
 
     # ── from the past ──
 
-    def past(self, channel: str, values: Mapping[str, Iterable[Any]]) -> Interest | None:
-        """What is read back of a channel; None: nothing."""
-        wanted = self.bindings.past(channel, values, self._asked(channel).marking)
+    def past(
+        self, channel: str, values: Mapping[str, Iterable[Any]], known: Mapping[str, Iterable[Any]] | None = None
+    ) -> Interest | None:
+        """What is read back of a channel, where others were open before; None: nothing."""
+        wanted = self.bindings.past(channel, values, self._asked(channel).marking, known)
         narrow = self._subscription.narrow
         return wanted if wanted is None or narrow is None else narrow(channel, wanted)
 
-    def read_again(self, found: Missed, node: str, values: Values, points: Points, *, resent: bool = False) -> None:
+    def read_again(
+        self,
+        found: Missed,
+        node: str,
+        values: Values,
+        points: Points,
+        known: Mapping[str, Iterable[Any]],
+        *,
+        resent: bool = False,
+    ) -> None:
         """What the nodes of that name, if they are there, have published of the values up to these points; or up to
-        where they send again what is asked for now (`resent`)."""
+        where they send again what is asked for now (`resent`). `known` are those that are open beside them."""
         since = earliest([values])
         for peer in [each for each in self._peers.everyone() if each.name == node and each.gone is None]:
             upto = self._before_floor(peer, points) if resent else points
             for channel in self.bindings.channels if since is not None else ():
-                interest = self.past(channel, asked(values))
+                interest = self.past(channel, asked(values), known)
                 if interest is not None:
                     at = self._asked(channel)
                     about = at.target, interest, (since or 0) * 1000, upto, self._question, at.marking

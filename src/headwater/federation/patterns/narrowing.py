@@ -141,7 +141,9 @@ class Narrowing:
         self.bindings = self._asking.bindings = found
         self._opener = Opener(found)
         self._open: Values = {slot.name: {} for slot in found.slots}
-        self._pending: Values = {slot.name: {} for slot in found.slots}
+        self._since: Values = {slot.name: {} for slot in found.slots}  # of open ones: what is older has not come
+        self._pending: Values = {slot.name: {} for slot in found.slots}  # when each was bound first
+        self._latest: Values = {slot.name: {} for slot in found.slots}  # of those, when last
         self._narrow: frozenset[str] = frozenset()
         self._owed: list[Debt] = []
         self._unplaced = False  # there are sources of which it is not known how far the pattern is with them
@@ -154,7 +156,8 @@ class Narrowing:
         if nodes is None:
             nodes = frozenset(peer.name for peer in self._nodes.there().values()) - {self._context.name}
         with self._lock:
-            self._open = together({slot.name: {} for slot in self.bindings.slots}, held.all)
+            none: Values = {slot.name: {} for slot in self.bindings.slots}
+            self._open, self._since = together(none, held.all), together(none, held.waiting)
             self._seen.update(held.seen)
             self._narrow, self._asking.floor, self._patience = what.narrow, what.floor, patience
             if held.waiting:
@@ -214,14 +217,14 @@ class Narrowing:
         """An event has bound values: those that are not open yet are asked for, and nothing later goes before."""
         with self._lock:
             for name, value in opened.items():
-                times = self._open[name]
-                if value in times:
+                times, pending, latest = self._open[name], self._pending[name], self._latest[name]
+                if value in times and time >= self._since[name].get(value, time):
                     times[value] = max(times[value], time)
                 elif not self._narrow and not self._working:
                     times[value] = time  # all of them come
-                else:
-                    pending = self._pending[name]
+                else:  # also if it was bound later before: what is between has not come
                     pending[value] = min(pending.get(value, time), time)
+                    latest[value] = max(latest.get(value, time), time)
                     self._wanted = True
             self._hold_pending()
             self._begin()
@@ -367,13 +370,16 @@ class Narrowing:
             self._hold_pending()
             self._forget_expired()
             for name, values in new.items():
-                self._open[name].update(values)
+                self._since[name].update(values)
+                for value in values:
+                    latest = self._latest[name].pop(value)
+                    self._open[name][value] = max(latest, self._open[name].get(value, latest))
             open = asked(self._open)
         try:
             points = self._ask(open, names) if new or names != before else self._asking.settle()
-            found = Missed() if since is None else self._missed(new, before, points)
+            found = Missed() if since is None else self._missed(new, before, points, open)
             for debt in owed:
-                self._asking.read_again(found, debt.node, debt.values, points, resent=debt.resent)
+                self._asking.read_again(found, debt.node, debt.values, points, open, resent=debt.resent)
         except OtherPattern:
             raise
         except BaseException:
@@ -384,7 +390,8 @@ class Narrowing:
                 for name, values in new.items():
                     for value, time in values.items():
                         self._pending[name][value] = min(time, self._pending[name].get(value, time))
-                        self._open[name].pop(value, None)
+                        latest = self._open[name].pop(value, time)
+                        self._latest[name][value] = max(latest, self._latest[name].get(value, latest))
                 self._hold_pending()
             self._let_go(key)
             raise
@@ -431,6 +438,9 @@ class Narrowing:
             return
         last = self._sure() - window.microseconds
         self._open = {name: {v: t for v, t in values.items() if t >= last} for name, values in self._open.items()}
+        self._since = {
+            name: {v: t for v, t in values.items() if v in self._open[name]} for name, values in self._since.items()
+        }
 
     def _ask(self, open: Mapping[str, Iterable[Any]], names: frozenset[str]) -> Points:
         """Have all sources asked for these values, and wait until they are."""
@@ -443,11 +453,11 @@ class Narrowing:
         self.subscription._keep_narrow(names)
         return points
 
-    def _missed(self, new: Values, nodes: frozenset[str], points: Points) -> Missed:
+    def _missed(self, new: Values, nodes: frozenset[str], points: Points, open: Mapping[str, Iterable[Any]]) -> Missed:
         """What these nodes have published of the values before they were asked for them."""
         found = Missed()
         for name in sorted(nodes):
-            self._asking.read_again(found, name, new, points)
+            self._asking.read_again(found, name, new, points, open)
         return found
 
     # ── for people ──

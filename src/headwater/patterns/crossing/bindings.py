@@ -65,10 +65,15 @@ class Slot:
     values: Mapping[str, Expr]
     what: str  # for people: a variable, or a part of the key
     group: object  # slots whose values belong together have the same
+    known: str  # the name of the parameter with what was open before, beside
 
     @property
     def decl(self) -> ParamDecl:
         return ParamDecl(self.name, "set", self.type)
+
+    @property
+    def known_decl(self) -> ParamDecl:
+        return ParamDecl(self.known, "set", self.type)
 
     def test(self, value: Expr) -> Expr:
         return InSet(value, param=self.name)
@@ -139,18 +144,28 @@ class Bindings:
         return marking.asked(found, source_interest(self.pattern, channel), self.pattern)
 
     def past(
-        self, channel: str, opened: Mapping[str, Iterable[Any]], marking: Marking | None = None
+        self,
+        channel: str,
+        opened: Mapping[str, Iterable[Any]],
+        marking: Marking | None = None,
+        known: Mapping[str, Iterable[Any]] | None = None,
     ) -> Interest | None:
         """What may have been missed of the channel while these values were not open yet: not what crosses at any time;
-        None: nothing."""
+        None: nothing. `known` are those that were open beside them: an event that needs several may have missed one."""
         if not any(each.tests for each in self._asked[channel]):
             return None
-        found = self._interest(channel, opened, None, at_any_time=False)
+        found = self._interest(channel, opened, None, at_any_time=False, known=known or {})
         asked = found if marking is None or found is None else marking.asked(found, None, self.pattern)
         return asked.there if isinstance(asked, Apart) else asked
 
     def _interest(
-        self, channel: str, open: Mapping[str, Iterable[Any]], narrow: frozenset[str] | None, *, at_any_time: bool
+        self,
+        channel: str,
+        open: Mapping[str, Iterable[Any]],
+        narrow: frozenset[str] | None,
+        *,
+        at_any_time: bool,
+        known: Mapping[str, Iterable[Any]] | None = None,
     ) -> Interest | None:
         """What asks for elements that may come at any time, if those are wanted (else for none of them), and for those
         that have something open; None where one of them cannot be asked for, or every event is."""
@@ -164,6 +179,7 @@ class Bindings:
             asked.append((self._among[channel], it.among))
         for tests, condition in asked:
             value = _TRUE if condition is None else terms.of(condition, it)
+            tests = tests if known is None else self._missed(tests)
             if value is None or (not tests and value == _TRUE):
                 return None
             (later if tests else always)[_all([*tests, *([] if value == _TRUE else [value])])] = None
@@ -171,10 +187,20 @@ class Bindings:
         terms.add(ParamDecl(self.narrow, "set", TEXT), narrow or frozenset())
         for slot in self.slots:
             terms.add(slot.decl, frozenset(open.get(slot.name, ())))
+            terms.add(slot.known_decl, frozenset((known or {}).get(slot.name, ())))
         value = _any(parts) if parts else _NONE
         if always and not at_any_time:
             value = Logic("and", (value, Cond(_any(list(always)), _NONE, _TRUE, _TRUE, BOOL)))
         return interest_of(value, it, *terms.read_by(value), self.pattern.limits)
+
+    def _missed(self, tests: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Where an event needs several values: each of them is open or was so before, and one was not."""
+        if len(tests) < 2:
+            return tests
+        names = {slot.name: slot.known for slot in self.slots}
+        before = [InSet(value, param=names[name]) for name, value in map(_slot_of, tests)]
+        either = [_any([test, known]) for test, known in zip(tests, before, strict=True)]
+        return (*either, _any(list(tests)))
 
     def _later(self, tests: list[Expr], narrow: frozenset[str] | None) -> list[Expr]:
         """Any of these; at nodes that are not in `narrow` with whatever value."""
@@ -306,7 +332,9 @@ class _Slots:
 
     def _make(self, mark: Any, type: Type, binders: frozenset[int], values: Mapping[str, Expr], what: str) -> Slot:
         if mark not in self._known:
-            made = Slot(self.free(f"open_{len(self.slots) + 1}"), type, binders, values, what, mark[0])
+            number = len(self.slots) + 1
+            names = self.free(f"open_{number}"), self.free(f"known_{number}")
+            made = Slot(names[0], type, binders, values, what, mark[0], names[1])
             self.slots.append(made)
             self._known[mark] = made
         return self._known[mark]
