@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from headwater import Config
 from headwater.network import Network
+from headwater.patterns import model, written
 from headwater.patterns.crossing.marks import Mark
+from headwater.patterns.pattern import Pattern
+from headwater.patterns.run.identity import identity
 from headwater.security import Security
+from tests.effort import rounds
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 from tests.federation.patterns.test_narrowing import Held, NoCode
 from tests.patterns import oracle
+from tests.patterns.strategies import CHANNELS, SOURCES, patterns, streams
 
 CHANNEL = "ie.tcd.seen"
 TYPE = "who: text, room: i64, at: i64, note: text"
 SHOWN = "measures a.who as who, a.at as began, b.at as ended"
 PAIR = "a: Seen{room = 1}, b: Seen{room = 2} within 1 hour"
 KEPT = Config(history=10_000)
+COUNTED = (written.Window(rows=2), written.Window(rows=4), written.Window(rows=9))
 
 
 @pytest.fixture
@@ -154,6 +163,23 @@ def test_a_node_that_lets_nobody_install_sends_events(make: Nodes) -> None:
     assert sorted(event["at"] for event in building.whole) == list(range(5))
 
 
+@pytest.mark.parametrize("rows", ["", "among room < 5"])
+def test_what_others_want_crosses_once_and_counts_once(make: Nodes, rows: str) -> None:
+    building = Building(make, f"{PAIR} partition by who {rows}", config=Config())
+    heard = Log()
+    building.home.channel(CHANNEL).subscribe(heard)
+    make.ready(building.home)
+    for at, room in enumerate((1, 3, 2, 1, 2, 4)):
+        building.see("east", "ann", room, at)
+    many = [{"who": "bob", "room": room, "at": 10 + at, "note": ""} for at, room in enumerate((1, 2, 3, 1, 4, 2))]
+    building.sources["west"].publish_many(building.type.to_arrow(many))
+    eventually(lambda: len(heard.events) == 12 and len(building.found.events) >= 2)
+    eventually(lambda: building.watching.report().events == 12)
+    assert building.results() == [("ann", 3, 4), ("bob", 10, 11)]
+    report = building.watching.report()
+    assert report.marks == 4 and report.counts.passed == 12
+
+
 def test_a_pattern_that_is_changed_has_other_marks(make: Nodes) -> None:
     building = Building(make, "a: Seen{room = :first}, b: Seen{room = 2} within 1 hour", params={"first": 1})
     building.see("east", "ann", 1, 1)
@@ -165,6 +191,66 @@ def test_a_pattern_that_is_changed_has_other_marks(make: Nodes) -> None:
     eventually(lambda: len(building.found.events) == 2)
     assert building.results() == [("ann", 1, 2), ("ann", 5, 6)]
     assert [event["room"] for event in building.whole] == [1, 2, 2, 7, 2] and len(building.marks) == 1
+
+
+@settings(max_examples=rounds(1, 20), deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    found=st.lists(patterns(windows=COUNTED, selections=("strict", "next", "strict", "any")), min_size=5, max_size=5),
+    stream=st.lists(streams(most=8), min_size=3, max_size=6),
+    ways=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=48, max_size=48),
+    others=st.booleans(),
+)
+def test_random_patterns_over_two_nodes(
+    found: list[model.Pattern], stream: list[list[dict[str, Any]]], ways: list[tuple[bool, bool]], others: bool
+) -> None:
+    """Events of two nodes, one by one and in batches, perhaps wanted by others too."""
+    published = list[dict[str, Any]]()
+    with nodes() as made:
+        both = {name: made(name, config=KEPT) for name in ("desk", "far")}
+        desk = both["desk"]
+        channels = {
+            (name, each): node.channel(each, of) for name, node in both.items() for each, of in CHANNELS.items()
+        }
+        sources = {(*at, name): channel.source(name) for at, channel in channels.items() for name in SOURCES}
+        made.together()
+        made.ready(desk)
+        watches = [desk.match(Pattern.from_model(each), queue=100_000) for each in found]
+        for name in CHANNELS if others else ():
+            desk.channel(name).subscribe(Log())
+        made.ready(desk)
+        for events in stream:
+            for event, (near, together) in zip(events, ways, strict=False):
+                at = "desk" if near else "far", event["channel"]
+                one = sources[(*at, event["source"])]
+                if together:
+                    one.publish_many(channels[at].type.to_arrow([event["fields"]] * 3))
+                else:
+                    one.publish(event["fields"])
+        for name, each, source in sources:
+            channel = channels[name, each]
+            for stretch in channel.backlog.read(source):
+                for seq, stamp, record in stretch.events():
+                    about = {"channel": each, "source": source, "node": name, "seq": seq, "time": stamp // 1000}
+                    published.append({**about, "fields": channel.type.decode_raw(record)})
+        for pattern, watch in zip(found, watches, strict=True):
+            theirs = Counter(
+                identity(pattern.fingerprint, list(each.events), each.deadline)
+                for each in oracle.matches(pattern, published)
+            )
+            ours = Counter[bytes]()
+
+            def all_came() -> bool:
+                while (got := watch.poll()) is not None:  # noqa: B023
+                    ours[pattern.output.to_raw(got)["match"]["identity"]] += 1  # noqa: B023
+                return ours.total() >= theirs.total()  # noqa: B023
+
+            if pattern.after.rule == "no skip" and pattern.reuse:  # else a further row may have to decide
+                eventually(all_came)
+                assert ours == theirs, pattern.text
+            else:
+                made.flush()
+                all_came()
+                assert not ours - theirs, pattern.text
 
 
 @pytest.mark.parametrize("text", [

@@ -221,8 +221,12 @@ class Lineup:
 
     def why(self, entry: Entry) -> tuple[str, str]:
         """The same for people: how, and why so."""
+        how, why = self._why(entry)
+        return how, f"{why}; of other nodes come events and marks" if entry.apart else why
+
+    def _why(self, entry: Entry) -> tuple[str, str]:
         match self._how[entry]:
-            case "always" if entry.interest is None:
+            case "always" if entry.here is None:
                 return "every event", "there is no interest"
             case "always":
                 return "every event", "the facts its source states already say so"
@@ -237,11 +241,8 @@ class Lineup:
                 if unsplit := self.matcher.unsplit(key):
                     why += f"; for {unsplit:,} events undecided was not told apart from rejected"
                 return how, why
-        assert entry.interest is not None
-        if entry.apart:
-            how = "every event" if entry.here is None else "native code, alone"
-            return how, "events of this node as they are; those of others come as events and marks"
-        program = entry.interest.program
+        assert entry.here is not None
+        program = entry.here.program
         if program.stateful:
             return "native code, alone", "it has state, which belongs to one source"
         if program.output is not None:
@@ -287,7 +288,7 @@ class Lineup:
                 self._alone[entry] = None
         if matched:
             assert self.matcher is not None
-            keys = self.matcher.add_many([(entry, entry.interest) for entry in matched if entry.interest is not None])
+            keys = self.matcher.add_many([(entry, entry.here) for entry in matched if entry.here is not None])
             self._keys.update(zip(matched, keys, strict=True))
             for entry, key in zip(matched, keys, strict=True):
                 self._matched_width += entry.width
@@ -302,7 +303,7 @@ class Lineup:
             self.matcher.remove(self._keys.pop(entry))
 
     def _judge(self, entry: Entry) -> How:
-        interest = entry.interest
+        interest = entry.here
         if not meet(self.zones, entry.zones):
             return "never"
         if interest is None:
@@ -499,12 +500,6 @@ class Flow(FlowSlots):
 
     def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
         """An interest that is not matched with others."""
-        if entry.apart and entry.here is None:
-            self._count_passed(entry, 1)
-            for member in entry.members:
-                if (quick := member.quick) is None or not quick(member, letter, 1, ready):
-                    member.accept(letter, ready)
-            return
         result = self._native(entry).run(letter.record, self._meta(letter))
         if result.status is not Status.REJECTED or result.faults:
             self._judge(entry, result)
@@ -545,12 +540,6 @@ class Flow(FlowSlots):
             self._chunk_alone(entry, chunk, ready)
 
     def _chunk_alone(self, entry: Entry, chunk: Chunk, ready: Ready) -> None:
-        """A batch for an interest that is not matched with others."""
-        if entry.apart and entry.here is None:
-            self._count_passed(entry, len(chunk))
-            for member in entry.members:
-                member.accept_chunk(chunk, len(chunk), ready)
-            return
         source = self.source
         meta = {"source": source.name, "node": source.node, "seq": pa.array(chunk.seqs), "time": chunk.stamp // 1000}
         native = self._native(entry)

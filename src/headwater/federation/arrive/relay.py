@@ -77,7 +77,7 @@ class RelayFlow(Flow):
             result = self._native(entry).run(letter.record, self._meta(letter))
             self._judge(entry, result)
             if result.passed:
-                out = letter if result.output is None else letter.derived(result.output)
+                out = letter if result.output is None else self._made(entry, letter, result.output)
                 with self.source.known(entry, letter.seq, ready):
                     self._pass(entry, out, ready)
 
@@ -120,7 +120,7 @@ class RelayFlow(Flow):
                     result = native.run(letter.record, self._meta(letter))
                     self._judge(entry, result)
                     if result.passed:
-                        out = letter if result.output is None else letter.derived(result.output)
+                        out = letter if result.output is None else self._made(entry, letter, result.output)
                         with self.source.known(entry, letter.seq, ready):
                             self._pass(entry, out, ready)
 

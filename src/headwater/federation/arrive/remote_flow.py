@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from headwater.channel.routing.route import Flow, Lineup, Ready
+from headwater.channel.routing.route import Flow, Lineup, Ready, Route
 from headwater.federation.wire.kinds import WHOLE
 
 if TYPE_CHECKING:
@@ -14,10 +15,46 @@ if TYPE_CHECKING:
     from headwater.federation.arrive.remote_source import RemoteSource
 
 
+class Parted:
+    """A matching without those of its entries that run at a source, in another way than here. It counts for them."""
+
+    def __init__(self, matching: Any, source: RemoteSource) -> None:
+        self._matching, self._source = matching, source
+
+    def _is_here(self, entry: Entry) -> bool:
+        return not (entry.apart and self._source.elsewhere(entry))
+
+    def counting_in(self, totals: Any, ledger: Any) -> Any:
+        """See `Matching.counting_in`."""
+        match, is_here = self._matching.counting_in(totals, ledger), self._is_here
+        return lambda record: [entry for entry in match(record) if is_here(entry)]
+
+    def spans(self, batch: Any, totals: Any, ledger: Any) -> Any:
+        """See `Matching.spans`."""
+        rows, spans = self._matching.spans(batch, totals, ledger)
+        return rows, [span for span in spans if self._is_here(span[0])]
+
+    def probe(self, record: bytes) -> Any:
+        """See `Matching.probe`."""
+        return self._matching.probe(record)
+
+
 class RemoteFlow(Flow):
-    """A remote source's events in their channel. What runs at the source is not run again: its results are tagged."""
+    """A remote source's events in their channel. What runs at the source is not run again: its results are tagged. An
+    interest that other nodes run in another way (`Entry.apart`) is asked here only of sources that do not: of others,
+    what came because somebody else wants it is not for its members, who get theirs tagged."""
 
     __slots__ = ("tags",)
+
+    def take(self, route: Route) -> None:
+        """Another route from here on: those that want everything are looked at one by one, if some are apart."""
+        if route.matching is not None and any(entry.apart for entry in self.lineup.matched):
+            route = replace(route, matching=Parted(route.matching, self.source))  # type: ignore[arg-type]
+        if any(entry.apart for entry in route.always):
+            always = tuple(entry for entry in route.always if not entry.apart)
+            alone = (*route.alone, *(entry for entry in route.always if entry.apart))
+            route = replace(route, always=always, alone=alone, bypass=None)
+        super().take(route)
 
     def __init__(self, source: RemoteSource, channel: Channel, lineup: Lineup) -> None:
         super().__init__(source, channel, lineup)
@@ -25,15 +62,29 @@ class RemoteFlow(Flow):
 
     def _alone(self, entry: Entry, letter: Letter, ready: Ready) -> None:
         if self.source.elsewhere(entry):  # type: ignore[attr-defined]
-            self._count_asked(entry, -1)
+            self._pass_over(entry, 1)
+        elif entry.here is None:
+            self._passed += entry.width
+            for member in entry.members:
+                member.accept(letter, ready)
         else:
             super()._alone(entry, letter, ready)
 
     def _chunk_alone(self, entry: Entry, chunk: Chunk, ready: Ready) -> None:
         if self.source.elsewhere(entry):  # type: ignore[attr-defined]
-            self._count_asked(entry, -len(chunk))
+            self._pass_over(entry, len(chunk))
+        elif entry.here is None:
+            self._passed += entry.width * len(chunk)
+            for member in entry.members:
+                member.accept_chunk(chunk, len(chunk), ready)
         else:
             super()._chunk_alone(entry, chunk, ready)
+
+    def _pass_over(self, entry: Entry, events: int) -> None:
+        """These are nothing to an interest that runs at their source."""
+        self._count_asked(entry, -events)
+        if entry.here is None:  # else it counts as passed, as all that comes here
+            self.passed[entry] = self.passed.get(entry, 0) - events
 
     def tagged(self, tag: int, letter: Letter, ready: Ready) -> None:
         """What an interest at the source has passed."""

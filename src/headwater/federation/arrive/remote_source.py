@@ -227,7 +227,7 @@ class RemoteSource(AcknowledgedSource):
         channel, entry = attachment.channel, attachment.entry
         while channel is not self.channel and (stage := channel.stage_entry) is not None and channel.parent is not None:
             channel, entry = channel.parent, stage
-        alone = self._flow.lineup.judges(entry) == "alone"
+        alone = self._flow.lineup.judges(entry) == "alone" or (entry.apart and self.elsewhere(entry))
         return (self.demands.number(entry) or 0) if alone else 0
 
     def _all_caught_up(self) -> None:
