@@ -21,6 +21,8 @@ from headwater.security import Security
 from tests.effort import rounds
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 from tests.federation.patterns.test_narrowing import Held, NoCode
+from tests.federation.test_gateway import CHANNEL as SIGHTING
+from tests.federation.test_gateway import Sighting, sees, world
 from tests.patterns import oracle
 from tests.patterns.strategies import CHANNELS, SOURCES, patterns, streams
 
@@ -289,3 +291,24 @@ def test_it_finds_what_the_definition_says(make: Nodes, text: str) -> None:
     assert building.results() == expected
     assert all(event["room"] in (1, 2) and event["note"] != "home" for event in building.whole)
     assert 0 < building.watching.report().marks <= len(building.marks)
+
+
+def test_marks_and_events_pass_gateways() -> None:
+    """A pattern at the gateway itself, and one at a node behind it."""
+    text = f"a: {SIGHTING}{{x = 1}}, b: {SIGHTING}{{x = 2}} within 1 hour measures b.x as x"
+    with world() as made:
+        _, far = made.federation("a")
+        gate, home = made.federation("b")
+        source = far.channel(SIGHTING, Sighting).source()
+        made.join(made.federations["a"][0], gate)
+        sees(home, 1, SIGHTING)
+        watches = [node.match(text, order="arrival") for node in (gate, home)]
+        for node in (gate, home, made.federations["a"][0]):
+            assert node.ready(GUARD)
+        for x in (1, 3, 2, 1, 2):
+            source.publish(x=x)
+        source.publish_many(far.channel(SIGHTING).type.to_arrow([{"x": x} for x in (4, 1, 2, 1)]))
+        for watch in watches:
+            eventually(lambda watch=watch: watch.report().matches == 2)
+        reports = [watch.report() for watch in watches]
+        assert [(report.events, report.marks) for report in reports] == [(9, 0), (9, 2)]
