@@ -225,6 +225,7 @@ class Lineup:
         return how, f"{why}; of other nodes come events and marks" if entry.apart else why
 
     def _why(self, entry: Entry) -> tuple[str, str]:
+        """As far as sources of this node are concerned."""
         match self._how[entry]:
             case "always" if entry.here is None:
                 return "every event", "there is no interest"
@@ -540,6 +541,7 @@ class Flow(FlowSlots):
             self._chunk_alone(entry, chunk, ready)
 
     def _chunk_alone(self, entry: Entry, chunk: Chunk, ready: Ready) -> None:
+        """A batch for an interest that is not matched with others: what it passes, or makes, goes on as one."""
         source = self.source
         meta = {"source": source.name, "node": source.node, "seq": pa.array(chunk.seqs), "time": chunk.stamp // 1000}
         native = self._native(entry)
