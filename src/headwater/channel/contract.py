@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headwater.channel.source import Source
     from headwater.channel.subscription import Subscription
     from headwater.channel.time.clock import Clock
+    from headwater.channel.time.steady_time import SteadyTime
     from headwater.channel.time.timer_engine import Timers
     from headwater.store import NodeState
     from headwater.threads import Crashes
@@ -50,6 +51,8 @@ class NodeContract(Protocol):
     def _full(self) -> set[BoundedQueue]: ...
     @property
     def _stamp(self) -> Callable[[], int]: ...
+    @property
+    def _steady(self) -> SteadyTime: ...
     @property
     def _timers(self) -> Timers: ...
     @property

@@ -54,6 +54,7 @@ from headwater.channel.shutdown import Closing, Ending, stay
 from headwater.channel.source import Source
 from headwater.channel.subscription import Subscription
 from headwater.channel.time.clock import Clock, SystemClock
+from headwater.channel.time.steady_time import SteadyTime
 from headwater.channel.time.timer_engine import Timers
 from headwater.channel.timer_events import Deadline, Timer, Timing
 from headwater.channel.warning import ABOUT_INTEREST, remarks_on, remarks_on_history, tell
@@ -128,6 +129,7 @@ class Node:
         self._over = threading.Event()
         self._full: set[BoundedQueue] = set()  # mailboxes that make publishers wait or fail
         self._stamp: Callable[[], int] = time.time_ns if clock is None else lambda: 1000 * self.clock.time()
+        self._steady = SteadyTime(self._stamp)  # for all, as soon as somebody relies on it
         self._crashes = Crashes()  # in threads of its own
         self._timers = Timers(self.clock, self.name, on_error=self._timer_failed)
         self.subscriptions: dict[str, Subscription] = {}
@@ -529,8 +531,20 @@ class Node:
         self, made: Subscription, attachments: list[Attachment], errors: list[tuple[Channel, HeadwaterError]]
     ) -> None:
         if made._by_time:
+            self._keep_time()
             self._ordered.add(made)
         self._wiring.move(self._joining(made, attachments, errors))
+
+    def _keep_time(self) -> None:
+        """Somebody relies on it that nothing older is published: from here on times do not go back, though that takes
+        a little longer."""
+        with self._wiring.lock:
+            if self._stamp is not self._steady:
+                self._stamp = self._steady
+                for channel in self._channels.values():
+                    for source in list(channel.sources.values()):
+                        if source.local:
+                            source._stamp = self._stamp
 
     def _prepare(self, made: Subscription, attachments: list[Attachment]) -> None:
         """Read the past that a subscription wants to begin with; no lock is held, since it may be long."""

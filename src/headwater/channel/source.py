@@ -122,7 +122,7 @@ class Source(SourceSlots, Generic[E_contra]):
         self.at_end: Callable[[], object] | None = None  # for whoever publishes here, to stop
         self._full = channel.node._full
         self._gate = self.lock.token
-        self._stamp = channel.node._stamp
+        self._stamp: Callable[[], int] = channel.node._stamp if log is None else channel.node._steady
         direct = isinstance(intake, Intake) and intake.plan is None and facts is None
         self._fast = intake.fast if direct else lambda event: None  # type: ignore[union-attr]
         self._test = facts.native() if facts is not None else None

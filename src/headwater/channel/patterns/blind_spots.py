@@ -90,26 +90,27 @@ class BlindSpots:
             made[:2] = [(made[0][0], made[1][1])]
         runner.blind = made
 
-    def begun(self, attachment: Attachment, start: int = -FOR_EVER, *, past: bool = False) -> None:
+    def begun(self, attachment: Attachment, start: int = -FOR_EVER, *, past: int = 0) -> None:
         """Sources of this node are heard from here on; they stand still. What they have published since `start` is not
-        known, unless they are to begin with their `past`."""
+        known, unless they are to begin with so many events of their `past` (below 0: with all of it)."""
         channel: Any = attachment.channel
         if not self.concerns(channel.name):
             return
-        own = [source for source in list(channel.sources.values()) if source.local]
-        gone = [channel.past, *(lineup.past for lineup in channel.lineups)]
-        if any(source.seq for source in own) or any(tally.published for tally in gone):
-            place, upto = (channel.name, HERE), self._hearer.node._stamp() // 1000
-            if past:
-                self._begun[place] = start, upto
-            else:
-                self._see(place, start, upto)
+        own = [source for source in list(channel.sources.values()) if source.local and source.seq]
+        gone = any(tally.published for tally in (channel.past, *(lineup.past for lineup in channel.lineups)))
+        if past < 0 and not gone and all(channel.backlog.first(source.name) <= 1 for source in own):
+            return
+        place, upto = (channel.name, HERE), self._hearer.node._stamp() // 1000
+        if past and not gone:
+            self._begun[place] = start, upto
+        elif own or gone:
+            self._see(place, start, upto)
 
     def recalled(self, attachment: Attachment, letter: Letter) -> None:
-        """An event of the past has come: from there on all is known of its source."""
+        """An event of the past has come: from there on all is known of its source, and if it is the first, at all."""
         if self.concerns(attachment.channel.name):
             times = self._recalled.setdefault((attachment.channel.name, letter.source.place or HERE), {})
-            times.setdefault(letter.source.name, letter.stamp // 1000)
+            times.setdefault(letter.source.name, -FOR_EVER if letter.seq == 1 else letter.stamp // 1000)
 
     def reset(self) -> None:
         """It is another pattern from here on: what is heard now is what that wants."""

@@ -184,8 +184,7 @@ class Keeping:
             return positions
         for key, seq in reached.items():
             positions[key] = max(seq, positions.get(key, 0))
-        kept = {self._everywhere(key): seq for key, seq in positions.items()}
-        snapshot = operator.runner.snapshot(kept)
+        snapshot = operator.runner.snapshot(self._elsewhere(positions))
         self._table.keep(
             self.name, Kept(self._fingerprint, self._params, self.since, published, snapshot, frozenset(had))
         )
@@ -196,14 +195,15 @@ class Keeping:
         """Its state, to be handed over to another node."""
         sources = [source for asked in self._asked for source in list(getattr(asked.target, "sources", {}).values())]
         self.own.update(source.id for source in sources if source.local)
-        return operator.runner.snapshot({self._everywhere(key): seq for key, seq in operator.positions.items()})
+        return operator.runner.snapshot(self._elsewhere(operator.positions))
 
     def came(self, key: str, after: int) -> None:
         """A source is heard for the first time; its events after this number are the pattern's."""
-        if self._table is None:
+        where = self._everywhere(key)
+        if self._table is None or where is None:
             return
         try:
-            self._table.came(self.name, self._everywhere(key), after)
+            self._table.came(self.name, where, after)
         except StoreError as error:
             log.error("pattern %r: it cannot be noted that %s is heard: %s", self.name, key, error)
 
@@ -239,8 +239,14 @@ class Keeping:
         """Positions in sources of other nodes."""
         return {key: seq for key, seq in points.items() if key not in self.own}
 
-    def _everywhere(self, key: str) -> str:
-        """The key of a source of this node, as other nodes and later processes know it."""
+    def _elsewhere(self, points: Points) -> Points:
+        """Positions as other nodes and later processes know them. In a source that ends with this process there are
+        none: a later one of its name counts anew."""
+        found = {self._everywhere(key): seq for key, seq in points.items()}
+        return {key: seq for key, seq in found.items() if key is not None}
+
+    def _everywhere(self, key: str) -> str | None:
+        """The key of a source of this node, as other nodes and later processes know it; None if they know of none."""
         if key not in self.own:
             return key
         logged = {channel.name for channel, _ in self.channels()}
@@ -253,8 +259,8 @@ class Keeping:
                 assert self._node._logs is not None
                 return key_of(self._node.name, self._node._logs.id_of(channel.name), name)
             source = channel.sources.get(name)
-            return key if source is None else self._node._position_key(source) or key
-        return key
+            return None if source is None else self._node._position_key(source)
+        return None
 
     def _local(self, key: str) -> str:
         """The other way round: a source of this node has its id here."""

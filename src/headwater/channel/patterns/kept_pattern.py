@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from headwater.channel.patterns.keeping import Keeping, PatternProgress
@@ -17,7 +18,7 @@ from headwater.channel.patterns.subscription import NamedPattern
 from headwater.channel.patterns.watermark import NOWHERE
 from headwater.channel.queues.mailbox import dispatch_all
 from headwater.channel.routing.letter import Letter
-from headwater.errors import ClosedError, StoreError
+from headwater.errors import ClosedError, HeadwaterError, StoreError
 
 if TYPE_CHECKING:
     from headwater.channel.patterns.operator import PatternOperator
@@ -53,7 +54,9 @@ class KeptPattern(NamedPattern):
         self._outlet.had = keeping.had(self.source)
         self._events_kept = operator.runner.counts.events  # when the state was written
         self._since_kept = 0  # events that came since
+        self._unkept = ""  # why it could not be, when that was last tried
         self._timer: Any = None
+        self._due = inf  # when it goes off
         self._reached: dict[str, int] | None = None  # where own sources were when it was asked to keep its state
         self._settings = self.node.config.patterns
         self._waits_until = self.node.clock.now() + self._settings.grace  # for sources that it was with
@@ -132,6 +135,7 @@ class KeptPattern(NamedPattern):
                 for letter in self._keeping.rest(self._stage.operator, channel, source):
                     self._accept(attachment, letter, self._starters)
                 self._heard.add(source.id)
+                self._keeping.own.add(source.id)
 
     def _hears(self, attachment: Attachment) -> None:
         """After a restart, what is in a log is read again; else it is known up to where its state was written."""
@@ -209,7 +213,7 @@ class KeptPattern(NamedPattern):
         self._outlet = PublishedOnce(self.source, self._handler_failed, self._unpublishable)
         return self._outlet
 
-    def _unpublishable(self, error: StoreError) -> None:
+    def _unpublishable(self, error: HeadwaterError) -> None:
         """What cannot be logged now is tried again, and nothing is kept meanwhile."""
         self._trouble = f"{type(error).__name__}: {error}"
         log.error("pattern %r: a match cannot be published, it is tried again: %s", self.name, error)
@@ -247,12 +251,17 @@ class KeptPattern(NamedPattern):
         }
 
     def _later(self, seconds: float) -> None:
-        if self._timer is None and not self.cancelled:
-            with suppress(ClosedError):
-                self._timer = self.node._timers.call_after(seconds, self._tick)
+        """Look after it in so many seconds, at the latest."""
+        at = self.node.clock.now() + seconds
+        if at >= self._due or self.cancelled:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        with suppress(ClosedError):
+            self._timer, self._due = self.node._timers.call_at(at, self._tick), at
 
     def _tick(self) -> None:
-        self._timer = None
+        self._timer, self._due = None, inf
         if not self.cancelled:
             self.keep()
 
@@ -266,9 +275,11 @@ class KeptPattern(NamedPattern):
             if others and self.node.state is not None:
                 self.node.state.commit_all(self.name, {key: seq for key, seq in others.items() if seq})
         except StoreError as error:
+            self._unkept = f"it cannot be written, and is tried again: {error}"
             log.error("pattern %r: its state cannot be kept, it is tried again: %s", self.name, error)
             self._later(RETRY_SECONDS)
             return
+        self._unkept = ""
         operator.positions.update(points)
         self._events_kept, self._since_kept = operator.runner.counts.events, 0
         if isinstance(self._progress, PatternProgress):
@@ -338,6 +349,8 @@ class KeptPattern(NamedPattern):
             "events_since": self._since_kept,
             "lost": dict(keeping.lost),
             "waits_for": sorted(self._absent),
+            "trouble": self._unkept,
+            "unpublished": len(self._outlet.waiting),
         }
 
 

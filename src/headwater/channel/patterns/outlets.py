@@ -17,7 +17,7 @@ from headwater.channel.queues.forms import Form
 from headwater.channel.registration import expression_of
 from headwater.channel.reports.tally import Fates
 from headwater.channel.routing.letter import About, Letter
-from headwater.errors import HeadwaterError, StoreError
+from headwater.errors import ClosedError, HeadwaterError, StoreError
 
 if TYPE_CHECKING:
     from headwater.channel.options.subscribe import Options
@@ -102,7 +102,7 @@ class PublishedOnce:
     """At a source that has published some before: `had` are the identities of those. What cannot be logged now waits,
     and what comes after it; `troubled` is told, and sees to it that `publish` is called again."""
 
-    def __init__(self, source: Source[Any], failed: Failed, troubled: Callable[[StoreError], None]) -> None:
+    def __init__(self, source: Source[Any], failed: Failed, troubled: Callable[[HeadwaterError], None]) -> None:
         self._source, self._failed, self._troubled = source, failed, troubled
         self.had: set[bytes] = set()
         self.waiting: list[Any] = []  # in their order
@@ -122,7 +122,7 @@ class PublishedOnce:
         while self.waiting:
             try:
                 self._source.publish(self.waiting[0])
-            except StoreError as error:
+            except (StoreError, ClosedError) as error:  # if it is over, who goes on finds them again
                 self._troubled(error)
                 return
             except HeadwaterError as error:

@@ -131,7 +131,7 @@ class Matching(Subscription[R], Generic[R]):
         """Sources of this node are heard from here on, with what was asked for; they stand still."""
         blind = self._stage.watermark.blind
         if blind is not None:
-            blind.begun(attachment, past=bool(self._options.history))
+            blind.begun(attachment, past=self._options.history)
 
     def _release(self) -> None:
         """Sources have promised more, or are gone. Called without any lock."""

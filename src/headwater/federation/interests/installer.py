@@ -226,6 +226,8 @@ class Installer:
         # What lanes go by is set before the wishes hold: the first event that they pass makes a lane.
         crossing.incarnation = peer.incarnation
         crossing.reliable, crossing.promises = request.reliable, request.promises
+        if request.promises:
+            self._node._keep_time()
         crossing.lead_to(tuple(map(tuple, request.routes)))
         crossing.resume(request.reached, request.since, anew=restarted or not crossing.version)
         crossing.durable = names
