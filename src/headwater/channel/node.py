@@ -531,8 +531,9 @@ class Node:
         self, made: Subscription, attachments: list[Attachment], errors: list[tuple[Channel, HeadwaterError]]
     ) -> None:
         if made._by_time:
-            self._keep_time()
             self._ordered.add(made)
+        if made._steadily:
+            self._keep_time()
         self._wiring.move(self._joining(made, attachments, errors))
 
     def _keep_time(self) -> None:

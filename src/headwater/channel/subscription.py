@@ -121,6 +121,7 @@ class Subscription(Pulling[E_co]):
             and options.order != "timestamp"
         )
         self._by_time = by_time = options.order == "timestamp"  # sources are to say how far time has come
+        self._steadily = False  # whether it relies on it that times of publication do not go back
         progress = self._progress
         deliver = self._deliver if progress is None else progress.deliver
         adeliver = self._adeliver if progress is None else progress.adeliver

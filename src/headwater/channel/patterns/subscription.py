@@ -72,7 +72,7 @@ class Matching(Subscription[R], Generic[R]):
         super().__init__(node, name, asked, options, dispatcher)
         # What is said of results is not to be asked of the events that they are made of.
         self._options = replace(options, priority=None, lifetime=None)
-        self._by_time = order == "time"
+        self._by_time = self._steadily = order == "time"
         self.pattern, self._asking = pattern, threading.RLock()
         self._run = 0
         self._remarks = tuple(f"pattern: {problem}" for problem in pattern.warnings)

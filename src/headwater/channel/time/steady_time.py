@@ -26,18 +26,11 @@ class SteadyTime:
         self._ahead = 0  # nanoseconds by which the time is later than the clock
 
     def __call__(self) -> int:
-        now = self._read()
-        if self._ahead or now < self._said:
-            return self._steadied(now)
-        self._said = now
-        return now
-
-    def _steadied(self, now: int) -> int:
-        """The clock was set back, now or before."""
-        with self._lock:
+        with self._lock:  # two threads must not mistake who was first for a clock that was set back
+            now = self._read()
             if now < self._said:
                 self._ahead += self._said - now
-            else:
+            elif self._ahead:
                 self._ahead = max(0, self._ahead - (now - self._said) // CATCH_UP)
             self._said = now
             return now + self._ahead
