@@ -15,8 +15,10 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import runpy
 import socket
 import struct
@@ -178,10 +180,17 @@ def load() -> None:
     """Before anything forks: all that is loaded late elsewhere, which then stays where it is in memory."""
     import zenoh  # noqa: F401
 
-    import headwater_studies.fleet.worker  # noqa: F401
+    from headwater.match.kernels import few, library
+    from headwater.native.kernels import runtime
     from tests.federation import worker
 
-    _warm(worker.Count)
+    for room in ("channel", "federation", "match", "native", "patterns", "store"):
+        package = importlib.import_module(f"headwater.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    for machine_code in (runtime.imports, library.code, few.code):
+        machine_code()
+    _warm(worker.Count(maker="nursery", n=3), worker.Seen(badge=3, level=0.5, room="nursery"))
     gc.collect()
     gc.freeze()
 
@@ -271,13 +280,14 @@ def _execute(command: list[str]) -> None:
             raise SystemExit(f"expected -m and a module or -c and a program, found {command}")
 
 
-def _warm(kind: type[headwater.Event]) -> None:
+def _warm(*events: headwater.Event) -> None:
     """Whatever a node makes when it is first used (machine code that is the same for all, parsers) is made here once.
     No thread may be left of it, whatever it was at: a fork has none but its own."""
     with headwater.Node("nursery") as node:
-        channel = node.channel("nursery.count", kind)
-        channel.subscribe(lambda _: None, "level < 30")
-        channel.source("nursery").publish(maker="nursery", n=3)
+        for number, event in enumerate(events):
+            channel = node.channel(f"nursery.n{number}", type(event))
+            channel.subscribe(lambda _: None, "level < 30")
+            channel.source("nursery").publish(event)
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
             thread.join(_ENDING)
