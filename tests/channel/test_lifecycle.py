@@ -22,6 +22,7 @@ from headwater.reports import Counts
 from headwater.testing import ManualClock
 from tests.channel.concurrency import Threads
 from tests.channel.events import Detailed, Sighting, sighting
+from tests.effort import rounds
 
 TYPE = event_type(Sighting)
 SUMMED = [field.name for field in fields(Counts) if field.name != "failed"]  # that is counted for subscriptions only
@@ -232,7 +233,7 @@ def test_each_thread_that_pulls_gets_events_in_order(hurried: None) -> None:
 @pytest.mark.parametrize("dispatch", [Pool(maximum=3), ByDeadline(maximum=3)])
 def test_a_handler_that_closes_its_node_gives_up_nothing_that_was_published(hurried: None, dispatch: Dispatch) -> None:
     """Also what is handed to the pool in the moment in which the handler finds that nothing waits there."""
-    for _ in range(200):
+    for _ in range(rounds(40, 200)):
         node = Node(config=Config(dispatch=dispatch))
         channel = node.channel("a", Sighting)
         got: list[int] = []

@@ -27,6 +27,7 @@ from tests.channel.concurrency import (
     conserved,
     world,
 )
+from tests.effort import EFFORT
 
 EVENTS = 40
 TRIGGER = 7  # the event upon which a handler acts
@@ -234,7 +235,7 @@ def test_a_handler_acts_on_the_service(strategy: str, policy: Any, act: str, alo
 @every
 def test_a_chain_of_handlers_through_many_channels(strategy: str) -> None:
     """Handlers publish into the next channel, far deeper than the stack is; each gets everything in order."""
-    length, events = 400, 3
+    length, events = 250 if EFFORT == 1 else 400, 3
     with world(strategy) as here:
         channels = [here.channel(f"c{number}") for number in range(length)]
         sources = [channel.source() for channel in channels]
@@ -295,7 +296,7 @@ def test_changes_take_effect_while_publishers_flood(strategy: str, publishers: i
         flooding = Threads(*[flood] * publishers)
         try:
             started.wait(50)
-            for number in range(12):
+            for number in range(4 if EFFORT == 1 else 12):
                 log = Log()
                 made = here.subscribe(channel, log, "n % 2 == 0")
                 log.wait(1)

@@ -178,12 +178,12 @@ def main() -> None:
 
 def load() -> None:
     """Before anything forks: all that is loaded late elsewhere, which then stays where it is in memory."""
-    import zenoh  # noqa: F401
-
     from headwater.match.kernels import few, library
     from headwater.native.kernels import runtime
     from tests.federation import worker
 
+    for name in ("zenoh", "headwater.cli", "headwater_studies.fleet.worker"):
+        importlib.import_module(name)
     for room in ("channel", "federation", "match", "native", "patterns", "store"):
         package = importlib.import_module(f"headwater.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):

@@ -188,7 +188,7 @@ class Around:
         """On and on, for so long."""
         end, pause = monotonic() + seconds, threading.Event()
         while monotonic() < end:
-            for _ in range(10):
+            for _ in range(4):
                 self.source.publish(maker=0, n=self.published)
                 self.published += 1
             pause.wait(0.005)

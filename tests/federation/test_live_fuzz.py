@@ -24,9 +24,9 @@ from tests.federation.attacks import CHANNEL, RECORDS, TYPE, WHERES, Sighting
 from tests.federation.hostile import Mallory, Target
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 
-FRAMES = 15_000 if EFFORT == 1 else 1_000_000  # on streams, after a proper greeting
-ENVELOPES = 3_000 if EFFORT == 1 else 150_000
-STREAMS = 150 if EFFORT == 1 else 5_000  # on which the greeting itself is mutated
+FRAMES = 6_000 if EFFORT == 1 else 1_000_000  # on streams, after a proper greeting
+ENVELOPES = 1_200 if EFFORT == 1 else 150_000
+STREAMS = 60 if EFFORT == 1 else 5_000  # on which the greeting itself is mutated
 SEED = random.randrange(1 << 32)
 
 

@@ -19,6 +19,7 @@ from headwater.federation.order.protocol import runs
 from headwater.federation.order.sequencer import Sequencer
 from headwater.federation.send.frame_builder import FrameBuilder
 from headwater.federation.send.pending import Numbered
+from tests.effort import EFFORT
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 from tests.federation.nursery import Popen
 
@@ -213,8 +214,8 @@ def test_a_leader_that_is_elected_anew_loses_nothing() -> None:
         ordered(far, logs[1])
         settle(make)
         assert near._engine is not None
-        ballot, rounds = near._engine.ballots.of(CHANNEL), 8
-        for turn in range(rounds):
+        ballot, turns = near._engine.ballots.of(CHANNEL), 3 if EFFORT == 1 else 8
+        for turn in range(turns):
             threads = [publish(source, who, first=turn * EVENTS) for who, source in enumerate(sources)]
             logs[0].wait(2 * turn * EVENTS + EVENTS // 2)
             term = leader.term
@@ -223,9 +224,9 @@ def test_a_leader_that_is_elected_anew_loses_nothing() -> None:
             for thread in threads:
                 thread.join()
         for log in logs:
-            log.wait(2 * rounds * EVENTS)
+            log.wait(2 * turns * EVENTS)
         assert steps(logs[0]) == steps(logs[1])
-        assert sorted(steps(logs[0])) == [(who, step) for who in range(2) for step in range(rounds * EVENTS)]
+        assert sorted(steps(logs[0])) == [(who, step) for who in range(2) for step in range(turns * EVENTS)]
         assert leader.missing == 0
 
 

@@ -6,6 +6,7 @@ import math
 import tomllib
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,11 @@ class Case:
     events: tuple[Example, ...]
 
     def interest(self) -> Interest:
+        """The same for all: it has no state of its own."""
+        return self._interest
+
+    @cached_property
+    def _interest(self) -> Interest:
         return Interest(
             self.definition,
             self.type,
