@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from headwater import Interest
 from headwater.interest import as_event_type
-from headwater.ir.interp import EventContext, Fault, Status
+from headwater.ir.cost import Limits
+from headwater.ir.interp import FUEL, EventContext, Fault, Status
 from headwater.ir.operators import micros_of
 from headwater.types.model import Array, List, Record, Scalar, Type
 
@@ -37,6 +38,7 @@ class Case:
     output: str | None
     params: dict[str, Any]
     events: tuple[Example, ...]
+    fuel: int
 
     def interest(self) -> Interest:
         """The same for all: it has no state of its own."""
@@ -50,6 +52,7 @@ class Case:
             output=self.output,
             params=self.params,
             notation=self.notation,  # type: ignore[arg-type]
+            limits=Limits(fuel=self.fuel),
         )
 
     def meta_columns(self) -> dict[str, Any]:
@@ -76,7 +79,8 @@ def cases() -> list[Case]:
                 said = case.get(notation, [])
                 for i, text in enumerate([said] if isinstance(said, str) else said):
                     name = f"{path.stem}-{case['name']}-{notation}{i or ''}".replace(" ", "_")
-                    found.append(Case(name, notation, text, case["type"], case.get("output"), params, events))
+                    fuel = case.get("fuel", FUEL)  # a case that is to run out of it may have less
+                    found.append(Case(name, notation, text, case["type"], case.get("output"), params, events, fuel))
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -24,6 +23,7 @@ from headwater_studies.harness.page import markdown, page, standalone, text, wor
 from headwater_studies.harness.result import Axis, Bars, Plot, Ratio, Result, Section, Series, content
 from headwater_studies.harness.run import STUDIES, chosen
 from headwater_studies.harness.xy import xy
+from tests.federation.nursery import run
 from tests.studies.recorded import NAMES, recorded
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -220,7 +220,7 @@ def test_the_command_runs_a_part_and_keeps_the_others(tmp_path: Path) -> None:
     out = tmp_path / "overhead"
     command = [sys.executable, "-m", "headwater.cli", "study", "overhead", "--quick", "--out", str(out)]
     for part in ("footprint", "administration"):
-        ran = subprocess.run([*command, "--part", part], capture_output=True, text=True, timeout=600, check=False)
+        ran = run([*command, "--part", part], capture_output=True, text=True, timeout=600)
         assert ran.returncode == 0, ran.stderr[-3000:]
         assert f"overhead: {part}" in ran.stderr
         assert "The report is" in ran.stdout
@@ -229,7 +229,7 @@ def test_the_command_runs_a_part_and_keeps_the_others(tmp_path: Path) -> None:
     assert result.quick and json.loads(result.to_json())["versions"]["Python"]
     assert "its figures mean little" in (out / "report.html").read_text()
     again = [sys.executable, "-m", "headwater.cli", "study", "performance", "--no-run", "--out", str(tmp_path)]
-    ran = subprocess.run([*again, "--page", str(tmp_path / "docs")], capture_output=True, text=True, check=False)
+    ran = run([*again, "--page", str(tmp_path / "docs")], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert "## Overhead" in (tmp_path / "docs" / "performance.md").read_text()
 

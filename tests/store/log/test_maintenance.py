@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import multiprocessing
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from headwater.store.log.reader import ChannelReader
 from headwater.store.log.repair import repair
 from headwater.store.log.settings import Log
 from headwater.store.log.verify import verify
-from tests.store.log.logs import CHANNEL, DAY0, TYPE, Logged, as_type, keys, sighting
+from tests.federation.nursery import Popen
+from tests.store.log.logs import CHANNEL, DAY0, Logged, as_type, keys, sighting
 
 NOW = DAY0 / 1e6 + 10 * 86_400
 
@@ -169,60 +170,59 @@ class TestWhoReadsMeanwhile:
     def test_processes_that_write_compact_and_read(self, tmp_path: Path) -> None:
         """One writes and brings to rest, one compacts over and over; what this one reads has no gaps, and nothing
         twice, at any moment."""
-        context = multiprocessing.get_context("spawn")
-        stop = context.Event()
-        others = [
-            context.Process(target=_write, args=(tmp_path, 3000)),
-            context.Process(target=_compact, args=(tmp_path, stop)),
-        ]
-        for each in others:
-            each.start()
+        root, stop = tmp_path / "log", tmp_path / "stop"
+        others = [Popen([sys.executable, "-c", each, str(root)]) for each in (WRITE, COMPACT)]
         try:
             seen = {"x": 0, "y": 0}
             looked = 0
-            while others[0].is_alive() or not looked:
-                if not (log := Logged(tmp_path)).folder.common_metadata.exists():
+            while others[0].poll() is None or not looked:
+                if not (log := Logged(root)).folder.common_metadata.exists():
                     continue
-                reader = ChannelReader(tmp_path, CHANNEL)
+                reader = ChannelReader(root, CHANNEL)
                 for source in seen:
                     found = [key[2] for key in keys(reader.read(node="w", source=source, rows=100))]
                     assert found == list(range(1, len(found) + 1))
                     assert len(found) >= seen[source]
                     seen[source] = len(found)
                 looked += 1
+            stop.touch()
             for each in others:
-                stop.set()
-                each.join(60)
-                assert each.exitcode == 0
+                assert each.wait(60) == 0
         finally:
-            stop.set()
             for each in others:
-                each.join(10)
-                if each.is_alive():
-                    each.kill()
-        assert ChannelReader(tmp_path, CHANNEL).count() == 3000
-        report = verify(tmp_path, CHANNEL)
+                each.kill()
+                each.wait()
+        assert ChannelReader(root, CHANNEL).count() == 3000
+        report = verify(root, CHANNEL)
         assert report.sound, report.problems
         assert any("~" in path.name for path in parquet(log))
 
 
-def _write(root: Path, count: int) -> None:
-    kind = as_type(TYPE)
-    with ChannelLog.open(Log(root, roll_bytes=8192, sync="roll"), CHANNEL, "w", kind) as log:
-        for i in range(1, count // 2 + 1):
-            for source in "xy":
-                log.append(source, i, (DAY0 + i) * 1000, kind.encode(badge=i, level=0.0, place="here"))
-            if i % 500 == 0:
-                log.roll(wait=True)
+WRITE = """
+import sys
+from headwater.store.log.channel_log import ChannelLog
+from headwater.store.log.settings import Log
+from tests.store.log.logs import CHANNEL, DAY0, TYPE, as_type
+kind = as_type(TYPE)
+with ChannelLog.open(Log(sys.argv[1], roll_bytes=8192, sync="roll"), CHANNEL, "w", kind) as log:
+    for i in range(1, 1501):
+        for source in "xy":
+            log.append(source, i, (DAY0 + i) * 1000, kind.encode(badge=i, level=0.0, place="here"))
+        if i % 500 == 0:
+            log.roll(wait=True)
+"""
 
-
-def _compact(root: Path, stop: Any) -> None:
-    while True:
-        ended = stop.is_set()
-        if Logged(root).folder.common_metadata.exists():
-            compact(root, CHANNEL)
-        if ended:
-            return
+COMPACT = """
+import sys
+from pathlib import Path
+from headwater.store.log.compact import compact
+from tests.store.log.logs import CHANNEL, Logged
+root, ended = Path(sys.argv[1]), False
+while not ended:
+    ended = (root.parent / "stop").exists()
+    if Logged(root).folder.common_metadata.exists():
+        compact(root, CHANNEL)
+"""
 
 
 class TestRetention:
