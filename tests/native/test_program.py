@@ -19,7 +19,7 @@ from headwater.ir.nodes import NOWHERE, Expr, ParamDecl, Program
 from headwater.native import Native, asm, cache, compile_async, compile_record, llvm_ir
 from headwater.types import EventType
 from headwater.types import model as m
-from tests.effort import examples
+from tests.effort import examples, rounds
 from tests.native.support import Events, agree, analysis_of, interpret
 from tests.programs import FUEL, Case, cases
 
@@ -285,5 +285,5 @@ threads = [threading.Thread(target=work) for _ in range(8)]
 [t.join() for t in threads]
 assert len(answers) == 8 and all(map(all, answers))
 """
-    for _ in range(5):
+    for _ in range(rounds(2, 5)):
         subprocess.run([sys.executable, "-c", script], check=True, timeout=480)
