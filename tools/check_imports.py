@@ -170,7 +170,9 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("events", "folds", "letters", "record_reading"),
         ("identity", "reading"),
         ("matches",),
-        ("results", "runner"),
+        ("order",),
+        ("batches", "results", "runner_state"),
+        ("runner",),
         ("held_values", "result_batches"),
     ),
     "patterns.engine": (

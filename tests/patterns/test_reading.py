@@ -105,7 +105,7 @@ def test_all_kinds_of_values_are_read_as_they_are(text: str) -> None:
         rows.batch("door", batch, {"source": "n1", "seq": seqs, "time": DAY + seqs})
     for runner in (quick, plainly, rows):
         runner.finish()
-    assert all(reading.ready() for reading in quick._readings.values()) and quick._readings
+    assert all(reading.ready() for reading in quick.readings.values()) and quick.readings
     expected = plain(plainly.matches())
     assert plain(quick.matches()) == plain(rows.matches()) == expected
     assert quick.counts == rows.counts == plainly.counts

@@ -78,7 +78,7 @@ class PatternOperator:
         if self.order == "arrival":
             sure, forced = (max(self._arrived + 1, sure[0]), ""), None
         runner.advance(sure)
-        runner.sure = max(runner.sure, sure)
+        runner.order.sure = max(runner.order.sure, sure)
         made = [self._result(match, self._is_doubtful(match)) for match in runner.matches()]
         if forced is not None and (forced, "") > sure:
             runner.advance((forced, ""))
@@ -91,10 +91,10 @@ class PatternOperator:
         """Whether something came too late to be waited for that may have belonged to it, or may have been published
         without having been heard of."""
         runner = self.runner
-        if not runner.doubts and not runner.blind and not runner.unheard:
+        if not runner.order.doubts and not runner.blind and not runner.unheard:
             return False
         first, last = match.events[0][1].time, match.time
-        doubtful = runner.unheard or any(first <= time <= last for time in runner.doubts)
+        doubtful = runner.unheard or any(first <= time <= last for time in runner.order.doubts)
         doubtful = doubtful or any(start <= last and first < upto for start, upto in runner.blind)
         self.uncertain += doubtful
         return doubtful

@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
+from headwater.errors import ExecutionError
 from headwater.interest import RECORDS
+from headwater.ir.interp import EventContext
 from headwater.late import np, pa
 from headwater.patterns import model
 from headwater.types.event_type import EventType
@@ -24,6 +26,13 @@ def source_id(name: str, node: str | None) -> str:
     """Who a source is. Names of sources are those of their nodes: at two nodes there may be one of the same name. Ids
     are in the order of names, and then of nodes."""
     return f"{name}\0{node}" if node else name
+
+
+def origin_of(meta: EventContext) -> tuple[str, int]:
+    """The source and number of an event, which it must have."""
+    if meta.source is None or meta.seq is None:
+        raise ExecutionError(f"expected an event's source and number, found {meta.source!r} and {meta.seq!r}")
+    return meta.source, meta.seq
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -245,7 +254,7 @@ class Events:
 
     # ── what is kept of them ──
 
-    def dump(self, numbers: list[int], channels: dict[str, model.Channel]) -> list[Any]:
+    def dump(self, numbers: list[int], channels: Mapping[str, model.Channel]) -> list[Any]:
         rows = []
         for number in numbers:
             event = self[number]
@@ -289,4 +298,4 @@ def _raw(type: EventType, data: Any) -> dict[str, Any]:
     return type.decode_raw(data) if isinstance(data, RECORDS) else type.to_raw(data)
 
 
-__all__ = ["Event", "Events", "fields_of", "raw_of", "record_of"]
+__all__ = ["Event", "Events", "fields_of", "origin_of", "raw_of", "record_of"]
