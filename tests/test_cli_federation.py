@@ -331,7 +331,7 @@ def test_replaying_to_nobody_fails(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_matches_of_a_pattern_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "a: ie.tcd.door; b: Door{who != a.who} within :t measures a.who as who, b.who as behind"
+    words = "a: ie.tcd.door; b: Door{who != a.who} within :t lateness 1 s measures a.who as who, b.who as behind"
     with hub() as (node, endpoint), Node("mouth", connect=endpoint) as mouth:
         door = mouth.channel("ie.tcd.door", "who: text").source()
         arguments = ("--alias", "Door=ie.tcd.door", "--param", "t=60", "--count", "1", "--connect", endpoint)
@@ -342,6 +342,8 @@ def test_matches_of_a_pattern_are_printed(capsys: pytest.CaptureFixture[str]) ->
             out, err = ear.communicate(timeout=GUARD)
             assert ear.returncode == 0, err
             assert [(found["who"], found["behind"]) for found in map(json.loads, out.splitlines())] == [("Ann", "Bob")]
+            assert re.search(r"^headwater listen: warning: .*: lateness has no meaning without time", err, re.MULTILINE)
+            assert "HeadwaterWarning" not in err
         node.send_signal(signal.SIGTERM)
         node.communicate(timeout=GUARD)
 

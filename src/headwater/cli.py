@@ -8,13 +8,15 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from headwater.arguments import given_params, pairs, seconds, whole
 from headwater.completion import SHELLS, script
-from headwater.errors import ConfigError, HeadwaterError, InterestError
+from headwater.errors import ConfigError, HeadwaterError, HeadwaterWarning, InterestError
 from headwater.explanation import explain, explain_pattern
 from headwater.extras import extra_of, how_to_install
 from headwater.federation.command.replay import add_replay
@@ -94,7 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     args = make_parser().parse_args(argv)
     try:
-        result: int = args.run(args)
+        with _telling(args.command) if argv is None else nullcontext():
+            result: int = args.run(args)
     except ConfigError as error:
         told = [str(problem) for problem in error.problems]
         between = "\n" if any("\n" in each for each in told) else "; "
@@ -117,6 +120,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 1
     return result
+
+
+@contextmanager
+def _telling(command: str) -> Iterator[None]:
+    """What is hardly meant is told in the words of the command, not with a line of its program."""
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, HeadwaterWarning):
+            print(f"headwater {command}: warning: {message}", file=sys.stderr)
+        else:
+            otherwise(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        otherwise, warnings.showwarning = warnings.showwarning, show
+        yield
 
 
 def _add_explain(commands: Any) -> None:
@@ -251,9 +269,10 @@ def _add_listen(commands: Any) -> None:
     sub.add_argument("--alias", action="append", default=[], metavar="NAME=CHANNEL", help="another name of a channel, "
                      "for --pattern")  # fmt: skip
     sub.add_argument("--order", choices=("time", "arrival"), default="time", help="of the events that --pattern looks "
-                     "at (default: %(default)s)")  # fmt: skip
+                     "at; by arrival nothing waits, and two runs may differ (default: %(default)s)")  # fmt: skip
     sub.add_argument("--where", help="an interest: only what passes crosses the network")
-    sub.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the interest")
+    sub.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the interest, "
+                     "or of the pattern")  # fmt: skip
     sub.add_argument("--type", help="the event type, as for explain; default: as another node has it")
     sub.add_argument("--count", type=whole, help="end after so many events")
     sub.add_argument("--for", dest="seconds", type=seconds, help="end after so many seconds")
