@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -52,6 +51,7 @@ SCENARIOS = (
     Scenario(name="all everywhere", everywhere=1),
 )
 SIZES = (1, 2, 5, 11, 12, 29)
+FANOUTS = (2, 3)
 
 
 def agrees(found: Grown, small: Enumerated, seed: int) -> None:
@@ -77,23 +77,26 @@ def agrees(found: Grown, small: Enumerated, seed: int) -> None:
         assert found.latency is None
 
 
-def compare(spark: Any, seeds: Sequence[int], fanout: int) -> None:
-    """All recordings, sizes and scenarios in one job: a job is dear."""
+def test_model_agrees_with_going_through_all_nodes(spark: Any) -> None:
+    """All recordings, sizes, scenarios and fanouts in one job: a job is dear."""
+    seeds = sample(st.integers(0, 2**32), rounds(2, 8))
     known = [recording(seed) for seed in seeds]
-    federations = [(each, size, scenario) for each in known for size in SIZES for scenario in SCENARIOS]
-    found = iter(grow_each(spark, federations, COSTS, fanout=fanout))
-    for each, size, scenario in federations:
+    cases = [
+        ((each, size, scenario), fanout)
+        for each in known
+        for size in SIZES
+        for scenario in SCENARIOS
+        for fanout in FANOUTS
+    ]
+    federations, fanouts = zip(*cases, strict=True)
+    found = iter(grow_each(spark, federations, COSTS, fanout=fanouts))
+    for (each, size, scenario), fanout in cases:
         small = Enumerated(each, size, scenario, COSTS, fanout)
         for topology in TOPOLOGIES:
             row = next(found)
             assert (row.nodes, row.scenario, row.topology) == (size, scenario.name, topology)
             agrees(row, small, seeds[known.index(each)])
     assert next(found, None) is None
-
-
-@pytest.mark.parametrize("fanout", [2, 3])
-def test_model_agrees_with_going_through_all_nodes(spark: Any, fanout: int) -> None:
-    compare(spark, sample(st.integers(0, 2**32), rounds(2, 8)), fanout)
 
 
 @pytest.mark.parametrize("nodes", [1, 7, 36, 40, 1000])

@@ -39,20 +39,27 @@ def grow(
 
 
 def grow_each(
-    spark: Any, federations: Iterable[tuple[Recorded, int, Scenario]], costs: Costs, *, fanout: int = FANOUT
+    spark: Any,
+    federations: Iterable[tuple[Recorded, int, Scenario]],
+    costs: Costs,
+    *,
+    fanout: int | Sequence[int] = FANOUT,
 ) -> tuple[Grown, ...]:
-    """Federations of their own recordings, sizes and scenarios, in one job: each in every topology, in this order."""
-    if not isinstance(fanout, int) or fanout < 2:
-        raise ConfigError([ConfigProblem("model: fanout", "a number from 2", repr(fanout))])
+    """Federations of their own recordings, sizes and scenarios, in one job: each in every topology, in this order. Each
+    may have a fanout of its own."""
+    given = list(federations)
+    fanouts = [fanout] * len(given) if isinstance(fanout, int) else list(fanout)
     sites: list[Recorded] = []
     worlds: list[World] = []
-    for known, size, scenario in federations:
+    for (known, size, scenario), ways in zip(given, fanouts, strict=True):
+        if not isinstance(ways, int) or ways < 2:
+            raise ConfigError([ConfigProblem("model: fanout", "a number from 2", repr(ways))])
         if not isinstance(size, int) or not 1 <= size <= MOST:
             raise ConfigError([ConfigProblem("model: sizes", f"numbers of nodes from 1 to {MOST:,}", repr(size))])
         at = next((at for at, other in enumerate(sites) if other is known), len(sites))
         if at == len(sites):
             sites.append(known)
-        worlds.append(World(len(worlds), at, size, scenario, len(known.nodes), len(known.subscriptions), fanout))
+        worlds.append(World(len(worlds), at, size, scenario, len(known.nodes), len(known.subscriptions), ways))
     return _Job(spark, sites, worlds, costs).run()
 
 
