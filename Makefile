@@ -9,7 +9,7 @@ PIP    := $(PY) -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find src studies/src -type f ! -name '*.pyc') studies/README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check format format-check lint types imports rooms browser unit dist peers performance soak soak-federation clean
+.PHONY: help env demo test check format format-check lint types mypy pyright imports rooms browser unit dist peers performance soak soak-federation clean
 
 help: ## list the chores
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -41,7 +41,8 @@ demo: env ## run the main job: a recorded day played through a federation and ru
 
 test: check unit ## everything that must hold: format, lint, types, imports, tests
 
-check: format-check lint types imports ## all but the tests
+check: $(VENV)/.dependencies ## all but the tests
+	@$(MAKE) --no-print-directory -j format-check lint mypy pyright imports
 
 format-check: $(VENV)/.dependencies
 	@$(BIN)/ruff format --check .
@@ -50,8 +51,12 @@ lint: $(VENV)/.dependencies ## ruff; and docstrings where they are needed
 	@$(BIN)/ruff check .
 	@$(PY) tools/check_docstrings.py
 
-types: $(VENV)/.dependencies ## mypy, strict; and pyright for what a user's program is told
+types: mypy pyright ## mypy, strict; and pyright for what a user's program is told
+
+mypy: $(VENV)/.dependencies
 	@$(BIN)/mypy
+
+pyright: $(VENV)/.dependencies
 	@$(BIN)/pyright --pythonpath $(PY)
 
 imports: $(VENV)/.dependencies ## imports point down only
