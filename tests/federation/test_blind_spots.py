@@ -51,9 +51,9 @@ def _promised(clocks: _Clocks, watch: Any) -> Any:
     return _got(watch)
 
 
-def _ticks(clocks: _Clocks, watch: Any) -> bool:
+def _ticks(clocks: _Clocks, watch: Any, matches: int = 1) -> bool:
     clocks.here.advance(0.001)
-    return bool(watch.report().matches)
+    return watch.report().matches >= matches
 
 
 def test_absence_is_uncertain_where_it_reaches_back_before_another_node_was_asked() -> None:
@@ -175,6 +175,45 @@ def test_what_a_node_has_published_between_two_lives_is_not_known(tmp_path: Path
             found = _got(watch)
             assert (found.n, found.match.uncertain) == (3, False)
         first.close(drain=False, timeout=2.0)
+
+
+def test_what_a_node_publishes_while_it_takes_this_one_for_gone_is_not_known() -> None:
+    """It has given up what it was asked for, and is asked again as soon as the two find each other."""
+    with nodes() as make:
+        clocks = _Clocks(make)
+        clocks.together(make)
+        watch = clocks.desk.match(ABSENT)
+        make.ready(clocks.desk)
+        clocks.bell.publish(n=1)
+        clocks.here.advance(2)
+        found = _promised(clocks, watch)
+        assert (found.n, found.match.uncertain) == (1, False)
+        clocks.bell.publish(n=2)
+        engine = clocks.east._engine
+        (peer,) = engine.everyone()
+        engine.installer.gone(peer, orderly=False)
+        clocks.door.publish(who="ann", n=2)  # by its clock, not in the time of the bell
+        peer.link.close("cut by the test")
+        eventually(lambda: bool(watch._stage.operator.runner.blind), timeout=GUARD)
+        clocks.here.advance(2)
+        eventually(lambda: _ticks(clocks, watch, 2), timeout=GUARD)
+        found = _got(watch)
+        assert (found.n, found.match.uncertain) == (2, True)
+
+
+def test_what_a_node_does_not_send_stays_unknown() -> None:
+    """Its events are of another type: they can be none of those that the pattern is about, or so it seems."""
+    with nodes() as make:
+        desk, east = make("desk"), make("east")
+        bell = desk.channel("bell", "n: u32").source("bell")
+        desk.channel("door", DOOR)
+        east.channel("door", "who: text, n: text").source("door")
+        make.together()
+        watch = desk.match(ABSENT)
+        assert desk.until(lambda: bool(watch.refused), GUARD)
+        bell.publish(n=1)
+        found = _got(watch)
+        assert (found.n, found.match.uncertain) == (1, True)
 
 
 def test_what_was_published_before_is_known_where_it_begins_with_the_past() -> None:

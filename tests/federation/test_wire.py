@@ -308,6 +308,8 @@ def test_small_frames(pairs: list[tuple[int, int]], number: int) -> None:
     assert read(wire.encode_ack(pairs)) == wire.Ack(pairs)
     times = [(source, -time) for source, time in pairs]
     assert read(wire.encode_promise(times)) == wire.Promise(times)
+    found = [(1, -5, 7), (2, 0, (1 << 63) - 1)]
+    assert read(wire.encode_times(found)) == wire.Times(found)
     assert read(wire.encode_ping(number)) == wire.Ping(number)
     assert read(wire.encode_pong(number)) == wire.Pong(number)
 

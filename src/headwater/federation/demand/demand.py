@@ -92,6 +92,11 @@ class InterestRequest:
     memory: int = 0  # of the peer, in which that was
     number: int = 0  # of the channel there, by then
 
+    @property
+    def all_refused(self) -> bool:
+        """Whether nothing comes of all that was asked for."""
+        return len(self.refused) >= self.demand.wishes
+
 
 class Demands:
     """Of one node. Used under the wiring's lock, but for what says otherwise."""

@@ -454,7 +454,7 @@ class Requester:
             return False
         if _doubtful(peer, channel.name, asked):
             return False
-        return not barriers or not demand.wishes or asked.marked >= asked.due or _all_refused(asked)
+        return not barriers or not demand.wishes or asked.marked >= asked.due or asked.all_refused
 
     def hearings(self, channel: Channel, entry: Entry) -> list[Hearing]:
         """Of each node that has sources of a channel: since when what an interest wants comes from there."""
@@ -466,7 +466,7 @@ class Requester:
         if asked is not None:
             memory = peer.memory_there if _doubtful(peer, name, asked) else asked.memory
             life, since, first = (peer.incarnation, memory, asked.number), asked.since, asked.first
-            refused = bool(asked.refused) and (self._demands.number(entry) in asked.refused or _all_refused(asked))
+            refused = bool(asked.refused) and (self._demands.number(entry) in asked.refused or asked.all_refused)
         in_force = partial(self._is_settled, channel, peer, True)
         return Hearing(peer.place(name), f"{name}@{peer.name}", peer, life, since, first, refused, in_force)
 
@@ -481,10 +481,6 @@ def _doubtful(peer: Peer, channel: str, asked: InterestRequest) -> bool:
         return False
     forgotten = bool(asked.memory) and peer.memory_there not in (0, asked.memory)
     return forgotten or ((ad := peer.channel(channel)) is not None and ad.number != asked.number)
-
-
-def _all_refused(asked: InterestRequest) -> bool:
-    return len(asked.refused) >= asked.demand.wishes
 
 
 def _pages(wishes: list[Wish]) -> Iterator[list[Wish]]:
