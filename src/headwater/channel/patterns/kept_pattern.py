@@ -116,6 +116,8 @@ class KeptPattern(NamedPattern):
     def began(self) -> None:
         """It is attached to all its channels: what came of them is in its mailbox."""
         self._stage.watermark.let_go("start")
+        if self._stage.arrivals is not None:
+            self._stage.arrivals.start()
         if self._absent:
             self._look_for_absent()
         self._stage.nudge()

@@ -67,6 +67,10 @@ class Arrivals(Protocol):
         is away, is waited for so many seconds."""
         ...
 
+    def start(self) -> None:
+        """The pattern that has resumed is attached to its channels."""
+        ...
+
     def changed(self, pattern: Pattern) -> None:
         """From here on the pattern is another, and its channels are asked for all that may matter to it."""
         ...

@@ -124,7 +124,7 @@ class Narrowing:
         self._asking = Asking(subscription, narrowings)
         self._nodes = NarrowNodes(self._peers, narrowings.dialogue, self._context.name, self._asking)
         self._lock = threading.Lock()
-        self._begun = not subscription._resumes  # else it waits for `resume`
+        self._begun = not subscription._resumes  # else it waits for `start`
         self._working = self._wanted = False
         self._keys = count(1)
         self._holds: set[Any] = set()  # rounds, and debts, that hold the watermark
@@ -162,8 +162,12 @@ class Narrowing:
             self._narrow, self._asking.floor, self._patience = what.narrow, what.floor, patience
             if held.waiting:
                 self._owe(nodes, held.waiting, resent=what.nodes is not None)
-            self._begun = True
+
+    def start(self) -> None:
+        """The pattern is attached to its channels: from here on it can be said how far it is with their sources."""
+        self._begun = True
         self.look()
+        self._look_again()
 
     def _owe(self, nodes: Iterable[str], values: Values, *, resent: bool) -> None:
         """What nodes have published of these values is read back as soon as they are there; the lock is held."""
@@ -240,7 +244,7 @@ class Narrowing:
 
     def _begin(self) -> None:
         """Have a round begun, if one is wanted and none is under way; the lock is held."""
-        if self._wanted and not self._working and not self.ended:
+        if self._wanted and self._begun and not self._working and not self.ended:
             self._working = True
             self._all.work(self)
 
@@ -311,7 +315,7 @@ class Narrowing:
             self._begin()
 
     def _look_again(self) -> None:
-        """Somebody may have been waited for long enough."""
+        """Something is to be asked for, or somebody may have been waited for long enough."""
         with self._lock:
             self._wanted = True
             self._begin()
