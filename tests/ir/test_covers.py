@@ -280,6 +280,24 @@ def test_never_wrong_about_any_programs(data: st.DataObject) -> None:
         assert (possible[0] or not x) and (possible[1] or not y)
 
 
+def test_certainty_gives_up_where_there_is_too_much_to_put_in_order() -> None:
+    record = Record("Event", tuple(Field(f"f{at}", I64) for at in range(40)))
+
+    def contradictions(count: int) -> Program:
+        """All of so many pairs are equal, and in each way one of them is not."""
+        b = Builder(record)
+
+        def pair(at: int, op: Any) -> Expr:
+            return b.compare(op, b.field(f"f{2 * at}", W), b.field(f"f{2 * at + 1}", W), W)
+
+        equal = [pair(at, op) for at in range(count) for op in ("ge", "le")]
+        either = [b.logic("and", [*equal, pair(at, "gt")], W) for at in range(count)]
+        return b.finish(b.return_(b.logic("or", either, W), W))
+
+    assert certainty(contradictions(3), normal=False) is Certainty.NEVER
+    assert certainty(contradictions(18), normal=False) is Certainty.NOTHING
+
+
 def test_a_filter_with_a_constant_only() -> None:
     assert covers(passes(True), passes(("n", "gt", 1)))
     assert not possible_at_all(passes(False))

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from headwater.errors import InterestRefused
-from headwater.ir import walk
+from headwater.ir import ordering, walk
 from headwater.ir.domain import Domain, among, beginning, compared, everything, is_whole, meet, plain, within
 from headwater.ir.functional import as_expression
 from headwater.ir.nodes import (
@@ -38,7 +38,6 @@ from headwater.ir.nodes import (
     Unary,
 )
 from headwater.ir.notes import locate
-from headwater.ir.ordering import possible
 from headwater.ir.rewrite import normalise
 from headwater.ir.serial import fingerprint_of_normal
 from headwater.ir.simplify import Simplifier
@@ -46,6 +45,7 @@ from headwater.types.model import Array, List, Record
 
 MAX_WAYS = 256
 MAX_WORK = 100_000
+MAX_ORDERING = 500_000  # steps of putting in order what is compared, in all ways together
 
 Params = Mapping[str, Any]
 Way = dict[Expr, Domain]  # all of these at once
@@ -92,7 +92,7 @@ def certainty(program: Program, *, normal: bool = True) -> Certainty:
     if it.verdict is None:
         return Certainty.NOTHING
     try:
-        if not any(possible(way, it.base) for way in it.ways()):
+        if not it.can_be_true():
             return Certainty.NEVER
         if not it.holds(it.verdict, False) and not it.missing(it.verdict):
             return Certainty.ALWAYS
@@ -205,6 +205,17 @@ class _Filter:
     def ways(self) -> list[Way]:
         assert self.verdict is not None
         return self.holds(self.verdict, True)
+
+    def can_be_true(self) -> bool:
+        """Whether there is a way in which no two comparisons contradict each other."""
+        left = MAX_ORDERING
+        for way in self.ways():
+            left -= ordering.work(way)
+            if left < 0:
+                raise _TooMany
+            if ordering.possible(way, self.base):
+                return True
+        return False
 
     def base(self, subject: Expr) -> Domain:
         """All that something may be."""
