@@ -164,6 +164,21 @@ def test_what_crosses(doors: Path) -> None:
     assert sum(traced.times.values()) == 2 and len(found.over_time()) in (2, 3)
 
 
+def test_rows_that_fit_nothing_are_marks(doors: Path) -> None:
+    rows = "a: hall.door(action = 'in'), b: hall.door(door = 42) within 1 day"
+    asked = [
+        AskedPattern(name="rows", match=rows, at="desk"),
+        AskedPattern(name="of each", match=f"{rows} partition by who", at="desk"),
+        AskedPattern(name="among", match=f"{rows} among door = 1", at="desk"),
+    ]
+    found = backtest_patterns(None, doors, asked)
+    every, each, among = (found.pattern(name) for name in ("rows", "of each", "among"))
+    assert every.marks is not None and each.bound_marks is not None and among.marks is not None
+    assert (every.atoms.events, every.marks.events, every.everything.events) == (4, 1, 5)  # what desk has is there
+    assert (each.bound_marks.events, among.marks.events) == (1, 0)
+    assert every.asked == every.atoms + every.marks and "marks" in str(found)
+
+
 def test_bound_values_let_through_what_the_sources_would(doors: Path) -> None:
     pattern = Pattern(TRACED, {"hall.door": DOOR})
     asked = bindings(pattern.model)

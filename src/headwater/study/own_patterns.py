@@ -23,7 +23,9 @@ DAYS = timedelta(days=2)  # from which on hours of the day say more than the plo
 WAYS = {
     "everything": "all events of its channels",
     "atoms": "those that fit an element",
+    "marks": "rows that fit none, as marks",
     "bound": "of these, with values that are bound",
+    "bound_marks": "and of the marks",
     "results": "its matches only",
 }
 
@@ -57,7 +59,7 @@ def tiles(fired: PatternBacktest, here: PatternBacktest | None) -> list[Tile]:
     names = "a pattern" if len(told.patterns) == 1 else f"{len(told.patterns)} patterns"
     made = [Tile(f"{count:,}", "match" if count == 1 else "matches", f"of {names}, in {told.events:,} events")]
     everything = sum((row.everything for row in told.patterns), Traffic())
-    asked = sum((row.atoms if row.bound is None else row.bound for row in told.patterns), Traffic())
+    asked = sum((row.asked for row in told.patterns), Traffic())
     if (saved := asked.saved(everything)) is not None and saved > 0:
         more = f"{size(asked.bytes)} cross for patterns, for {size(everything.bytes)} to a centre"
         made.append(Tile(f"{100 * saved:.1f} %", "fewer bytes than at a centre", more))
@@ -130,17 +132,18 @@ def _over_time(fired: PatternBacktest) -> Figure | None:
 def crossing(told: PatternBacktest, *, brief: bool = False) -> Table:
     """What would cross to the node that wants the matches, by the ways it could; in `brief`, bytes only."""
     columns = [Column("pattern", "text")]
-    for way in ("everything", "atoms", "bound", "matches"):
+    marked = any(row.marks is not None for row in told.patterns)
+    for way in ("everything", "atoms", "bound", *["marks"] * marked, "matches"):
         columns += [] if brief else [Column("events", group=way)]
         columns.append(Column(way, "bytes") if brief else Column("bytes", "bytes", group=way))
     columns.append(Column("fewer bytes", "percent"))
     rows = []
     for row in told.patterns:
         values: list[Value] = [row.name]
-        for traffic in (row.everything, row.atoms, row.bound, row.results):
+        for traffic in (row.everything, row.atoms, row.bound, *[row.asked_marks] * marked, row.results):
             values += [] if brief else [None if traffic is None else traffic.events]
             values.append(None if traffic is None else traffic.bytes)
-        saved = (row.atoms if row.bound is None else row.bound).saved(row.everything)
+        saved = row.asked.saved(row.everything)
         rows.append(Row((*values, None if saved is None else round(100 * saved, 1))))
     unbound = any(row.bound is None for row in told.patterns)
     return Table(
@@ -149,7 +152,8 @@ def crossing(told: PatternBacktest, *, brief: bool = False) -> Table:
         columns=tuple(columns),
         rows=tuple(rows),
         note="Fewer bytes: what is asked at the sources, atoms or, where there are, bound values, against everything."
-        + " –: the pattern binds nothing, or it was not counted." * unbound,
+        + " –: the pattern binds nothing, or it was not counted." * unbound
+        + " Marks: what fits no element but counts as a row crosses as its time and partition." * marked,
     )
 
 

@@ -39,7 +39,7 @@ from headwater.ir.nodes import (
     Stmt,
 )
 from headwater.patterns import model
-from headwater.patterns.crossing.atoms import channel_of, counts_rows, expression_of
+from headwater.patterns.crossing.atoms import channel_of, counts_rows, expression_of, source_interest
 from headwater.types import EventType, event_type
 from headwater.types.marks import WHOLE, is_of, mark_type
 from headwater.types.model import BOOL, TIMESTAMP, Field
@@ -108,12 +108,35 @@ class Marking:
         mark = self._mark(pattern, every, values)
         whole = Cond(fits.value, _TRUE, _FALSE, _FALSE, BOOL)
         body: tuple[Stmt, ...] = (If(whole, (_set(WHOLE, _TRUE), _set(ROW, _TRUE)), mark), Return(passes))
-        read = _read(body)
-        declared = tuple(decl for name, decl in every.items() if name in read)
-        program = Program(it.type.record, self.type.record, declared, (), body, "predicate")
-        given = {decl.name: values[decl.name] for decl in declared}
+        return self._interest(body, every, values, pattern.limits)
+
+    def apart(self, pattern: model.Pattern) -> tuple[Interest, Interest] | None:
+        """The same in two: what passes the events that cross whole, and what makes the marks of the others; for those
+        who count them."""
+        fits, wanted = _fits(pattern, self.channel), source_interest(pattern, self.channel.name)
+        passes = _TRUE if wanted is None else expression_of(wanted, self.channel)
+        if fits is None or passes is None:
+            return None
+        every, values = dict(fits.decls), dict(fits.params)
+        if wanted is not None:
+            every |= {decl.name: decl for decl in wanted.program.params}
+            values |= wanted.params
+        mark = self._mark(pattern, every, values)
+        others = Logic("and", (Cond(fits.value, _FALSE, _TRUE, _TRUE, BOOL), passes))
+        events = self._interest((Return(fits.value),), every, values, pattern.limits)
+        marks = self._interest((*mark, Return(others)), every, values, pattern.limits)
+        return None if events is None or marks is None else (events, marks)
+
+    def _interest(
+        self, body: tuple[Stmt, ...], decls: Mapping[str, ParamDecl], params: Mapping[str, Any], limits: model.Limits
+    ) -> Interest | None:
+        """Of these statements, with the parameters that they read; None if it is more than a source could be asked."""
+        read, output = _read(body), None if len(body) == 1 else self.type.record
+        declared = tuple(decl for name, decl in decls.items() if name in read)
+        program = Program(self.channel.type.record, output, declared, (), body, "predicate")
+        given = {decl.name: params[decl.name] for decl in declared}
         try:
-            return Interest.from_program(program, given, limits=Limits(max_worst=pattern.limits.worst))
+            return Interest.from_program(program, given, limits=Limits(max_worst=limits.worst))
         except HeadwaterError:
             return None
 

@@ -28,9 +28,10 @@ MODEL = (
 class PatternRow:
     """One pattern. `times` has its matches by stretch of time, `hours` by the hour of the day (UTC).
 
-    `everything`: all events of its channels. `atoms`: those that fit an element by themselves. `bound`: of these, later
-    ones only where an earlier one has bound their values; None where that says nothing more, or was not counted.
-    `results`: its matches."""
+    `everything`: all events of its channels. `atoms`: those that fit an element by themselves. `marks`: those that do
+    not, but count as rows or tell the time, and cross as marks; None where there can be none. `bound`, `bound_marks`:
+    of both, later ones only where an earlier one has bound their values; None where that says nothing more, or was not
+    counted. `results`: its matches."""
 
     name: str
     at: str
@@ -44,13 +45,25 @@ class PatternRow:
     latest: tuple[Mapping[str, Any], ...]  # the last matches: `time` and `result`
     everything: Traffic
     atoms: Traffic
+    marks: Traffic | None
     bound: Traffic | None
+    bound_marks: Traffic | None
     results: Traffic
     how: str  # what ran it
     explained: Explanation = field(compare=False, repr=False)  # with the picture
     late: int = 0
     given_up: int = 0
     beyond: int = 0  # matches after the last recorded event: of what is absent
+
+    @property
+    def asked_marks(self) -> Traffic | None:
+        """The marks among what is asked at the sources."""
+        return self.marks if self.bound is None else self.bound_marks
+
+    @property
+    def asked(self) -> Traffic:
+        """What is asked at the sources, events and marks: with bound values, where there are such."""
+        return (self.atoms if self.bound is None else self.bound) + (self.asked_marks or Traffic())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +172,14 @@ class PatternBacktest:
         return lines + [f"note: {note}" for note in self.notes]
 
 
-WAYS = {"everything": "all", "atoms": "atoms", "bound": "bound", "results": "matches"}  # as tables call them
+WAYS = {  # as tables call them
+    "everything": "all",
+    "atoms": "atoms",
+    "marks": "marks",
+    "bound": "bound",
+    "bound_marks": "bound marks",
+    "results": "matches",
+}
 
 
 def sparkline(counts: Sequence[int]) -> str:
@@ -177,11 +197,14 @@ def _numbers(row: PatternRow) -> list[int | None]:
 
 
 def _crossing(row: PatternRow) -> Iterator[list[str]]:
-    """A line for each way that something could cross; what is not counted has none."""
+    """A line for each way that something could cross; what is not counted has none. Marks are beside the events: what
+    is saved says the line of these."""
+    beside = {"atoms": row.marks, "bound": row.bound_marks}
     for at, (way, said) in enumerate(WAYS.items()):
         traffic: Traffic | None = getattr(row, way)
         if traffic is not None:
-            saved = traffic.saved(row.everything) if at else None
+            all_of_it = traffic + (beside.get(way) or Traffic())
+            saved = all_of_it.saved(row.everything) if at and not way.endswith("marks") else None
             fewer = "" if saved is None else f"{100 * saved:.1f} %"
             yield [row.name if not at else "", said, f"{traffic.events:,}", f"{traffic.bytes:,}", fewer]
 

@@ -7,7 +7,7 @@ Matches are found by Spark, or, without it, by runners in this process over the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,10 +15,12 @@ from math import gcd
 from time import monotonic
 from typing import Any
 
+from headwater.interest import Interest
 from headwater.late import np
 from headwater.patterns import model
 from headwater.patterns.crossing.atoms import source_interest
 from headwater.patterns.crossing.bindings import bindings
+from headwater.patterns.crossing.marks import marking
 from headwater.patterns.pattern import Pattern
 from headwater.patterns.run.letters import Letters
 from headwater.patterns.run.result_batches import ResultBatches
@@ -29,11 +31,12 @@ from headwater.spark.backtest.patterns.asked import AskedPattern, WantedPattern,
 from headwater.spark.backtest.patterns.bound import Bound
 from headwater.spark.backtest.patterns.history import Part, at_once, by_publication
 from headwater.spark.backtest.patterns.report import HOURS, PatternBacktest, PatternRow, moment
-from headwater.spark.backtest.report import FRAME, Traffic
+from headwater.spark.backtest.report import FRAME, MARK, Backtest, Traffic
 from headwater.spark.backtest.sizes import record_sizes
 from headwater.spark.backtest.subscriptions import SINK, Subscription
 from headwater.store.log.progress_bar import Progress
 from headwater.store.log.reader import ChannelReader, channel_types
+from headwater.types import EventType
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000  # microseconds
 KEPT = 1_000  # last matches that a report has
@@ -53,6 +56,7 @@ class _Found:
     latest: list[dict[str, Any]] = field(default_factory=list)
     size: int = 0  # bytes of the results
     bound: Traffic | None = None
+    bound_marks: Traffic | None = None
     late: int = 0
     given_up: int = 0
     end: int | None = None  # the time of the last recorded event
@@ -101,12 +105,12 @@ def backtest_patterns(
     events = sum(reader.count() for reader in readers.values())
     rows = []
     for each in wanted:
-        everything, atoms = _crossing(spark, readers, each)
+        crossing = _crossing(spark, readers, each)
         if spark is None:
             found = _local(log, readers, each, width, _end(each, known), progress)
         else:
             found = _on_spark(spark, log, each, width, _end(each, known))
-        rows.append(_row(each, found, everything, atoms, width))
+        rows.append(_row(each, found, crossing, width))
     return PatternBacktest(
         events=events,
         first=moment(min(known)) if known else None,
@@ -155,7 +159,7 @@ def _notes(rows: list[PatternRow], spark: Any) -> list[str]:
     return notes
 
 
-def _row(each: WantedPattern, found: _Found, everything: Traffic, atoms: Traffic, width: int | None) -> PatternRow:
+def _row(each: WantedPattern, found: _Found, crossing: _Crossing, width: int | None) -> PatternRow:
     """What the report says of one."""
     places = sorted(found.by_place.items())
     return PatternRow(
@@ -169,9 +173,11 @@ def _row(each: WantedPattern, found: _Found, everything: Traffic, atoms: Traffic
         times={start: n for at, n in places if (start := moment(at * (width or 1))) is not None},
         hours=tuple(found.hours),
         latest=tuple(found.latest),
-        everything=everything,
-        atoms=atoms,
+        everything=crossing.everything,
+        atoms=crossing.atoms,
+        marks=crossing.marks,
         bound=found.bound,
+        bound_marks=found.bound_marks,
         results=Traffic(found.count, found.size + FRAME * found.count),
         how=found.how,
         explained=each.pattern.explain(),
@@ -184,14 +190,36 @@ def _row(each: WantedPattern, found: _Found, everything: Traffic, atoms: Traffic
 # ── what crosses ──
 
 
-def _crossing(spark: Any, readers: dict[str, ChannelReader], each: WantedPattern) -> tuple[Traffic, Traffic]:
-    everything, atoms = Traffic(), Traffic()
+@dataclass(frozen=True, slots=True)
+class _Crossing:
+    """What would cross for one pattern: everything; or what its atoms let through, as events and as marks."""
+
+    everything: Traffic
+    atoms: Traffic
+    marks: Traffic | None
+
+
+def _crossing(spark: Any, readers: dict[str, ChannelReader], each: WantedPattern) -> _Crossing:
+    everything, atoms, marks = Traffic(), Traffic(), None
     for name in each.pattern.channels:
-        asked = source_interest(each.pattern.model, name)
-        one = [Subscription(name=each.name, where=asked, at=each.at)]
-        found = backtest(spark, readers[name], one, bucket="none")
+
+        def crossing(where: Interest | None, name: str = name) -> Backtest:
+            return backtest(
+                spark, readers[name], [Subscription(name=each.name, where=where, at=each.at)], bucket="none"
+            )
+
+        parts = _apart(each.pattern.model, name)
+        found = crossing(source_interest(each.pattern.model, name) if parts is None else parts[0])
         everything, atoms = everything + found.unfiltered, atoms + found.merged
-    return everything, atoms
+        if parts is not None:
+            marks = (marks or Traffic()) + crossing(parts[1]).merged
+    return _Crossing(everything, atoms, marks)
+
+
+def _apart(pattern: model.Pattern, channel: str) -> tuple[Interest, Interest] | None:
+    """What of a channel crosses as events, and what as marks; None where there are none."""
+    found = marking(pattern, channel)
+    return None if found is None else found.apart(pattern)
 
 
 # ── in this process ──
@@ -207,17 +235,20 @@ def _local(
     found = _Found(end=end, how=f"{type(runner.engine).__name__.removesuffix('Engine').lower()} runs, in this process")
     asked = bindings(pattern)
     bound = None if asked is None else Bound(asked)
-    crossed = Traffic()
+    crossed, marked = Traffic(), Traffic()
+    parts_of = {name: _apart(pattern, name) for name in each.pattern.channels}
     total = sum(readers[name].count() for name in each.pattern.channels)
     with Progress(total, f"  {each.name}") if show else nullcontext() as bar:
         for parts in _history(log, pattern, found, (lambda _: None) if bar is None else bar.add):
             runner.ordered(parts)
             if bound is not None:
-                crossed += _bytes(each, parts, bound.crossing(parts))
+                whole, marks = _bytes(each, parts, bound.crossing(parts), parts_of)
+                crossed, marked = crossed + whole, marked + marks
             _collect(found, each.pattern, results, runner, width)
     runner.finish()
     _collect(found, each.pattern, results, runner, width)
     found.bound = None if bound is None else crossed
+    found.bound_marks = None if bound is None or not any(parts_of.values()) else marked
     found.given_up = runner.counts.given_up
     return found
 
@@ -264,18 +295,32 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _bytes(each: WantedPattern, parts: list[Part], masks: list[Any]) -> Traffic:
-    """What crosses of a piece, but what is published where the matches are wanted."""
+Apart = Mapping[str, tuple[Interest, Interest] | None]  # by channel, what crosses as events, and as marks
+
+
+def _bytes(each: WantedPattern, parts: list[Part], masks: list[Any], apart: Apart) -> tuple[Traffic, Traffic]:
+    """What crosses of a piece as events and as marks, but what is published where the matches are wanted."""
     types = {channel.name: channel.type for channel in each.pattern.model.channels}
-    events = size = 0
+    whole, marks = Traffic(), Traffic()
     for (name, batch, meta, _), mask in zip(parts, masks, strict=True):
         away = mask & (np.array(meta["node"].to_pylist(), object) != each.at)
-        columns = {field: batch.column(field) for field in batch.schema.names}
-        sizes = record_sizes(types[name].layout, columns, batch.num_rows)
-        count = int(away.sum())
-        events += count
-        size += FRAME * count + (sizes * count if isinstance(sizes, int) else int(sizes[away].sum()))
-    return Traffic(events, size)
+        if (asked := apart[name]) is not None:
+            found = asked[1].native().batch(batch, meta=meta)
+            made = np.zeros(batch.num_rows, bool)
+            made[found.rows] = True
+            assert asked[1].output is not None
+            marks += _traffic(asked[1].output, found.output, away[found.rows], MARK)
+            away &= ~made
+        whole += _traffic(types[name], batch, away)
+    return whole, marks
+
+
+def _traffic(type: EventType, batch: Any, away: Any, more: int = 0) -> Traffic:
+    """Of those rows of a batch that cross, each with its frame and so many bytes more."""
+    columns = {field: batch.column(field) for field in batch.schema.names}
+    sizes, count = record_sizes(type.layout, columns, batch.num_rows), int(away.sum())
+    size = sizes * count if isinstance(sizes, int) else int(sizes[away].sum())
+    return Traffic(count, (FRAME + more) * count + size)
 
 
 # ── on Spark ──
