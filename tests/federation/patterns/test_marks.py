@@ -151,6 +151,8 @@ def test_marks_of_partitions_that_are_not_open_stay_where_they_are(make: Nodes) 
     assert building.results() == [("ann", 105, 106)]
     report = building.watching.crossing
     assert [report[what] for what in ("crossed", "read back", "repeated", "marks", "lost")] == [4, 2, 0, 2, 0]
+    event = len(building.type.encode({"who": "ann", "room": 1, "at": 100, "note": "east"}))
+    assert report["bytes"] == 4 * event + 2 * 40 and event == 56  # that of a mark grows with its key alone
     assert building.marks == [Mark(True, {"who": "ann"}, None, 40)] * 2
 
 

@@ -25,7 +25,7 @@ from headwater.federation.arrive.record_check import check_of
 from headwater.federation.arrive.remote_flow import RemoteFlow
 from headwater.federation.wire.control import Again, encode_control
 from headwater.federation.wire.events import EVENT_AT
-from headwater.federation.wire.headerless import header_of
+from headwater.federation.wire.headerless import Header, Headers, header_of
 from headwater.federation.wire.kinds import BODY, PAST, WHOLE
 from headwater.types import EventType
 from headwater.types.layout import HEADER_SIZE
@@ -332,10 +332,21 @@ class RemoteSource(AcknowledgedSource):
 
     def _dress(self, events: Events) -> None:
         """Put the headers on records that came without."""
+        header: Header | Headers | None = self._header
+        if events.tags is not None and self._header is not None:
+            header = Headers([self._header_of(its_tags) for its_tags in events.tags])
         try:
-            events.dress(self._header)
+            events.dress(header)
         except FrameError as error:
             raise FrameError(f"{self}: {error}") from None
+
+    def _header_of(self, its_tags: tuple[int, ...]) -> Header:
+        """How records with these tags begin: by the first, what it has made, or as the source's events do."""
+        assert self._header is not None
+        tag = its_tags[0] if its_tags else 0
+        entry = self._flow.tags.get(tag & ~PAST)  # type: ignore[attr-defined]
+        made = None if entry is None or entry.interest is None else entry.interest.output
+        return self._header if made is None else header_of(made.record)
 
     def _reach(
         self, reached: LogPosition, seqs: Sequence[int], tags: Sequence[tuple[int, ...]] | None, last: int

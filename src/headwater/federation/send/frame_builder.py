@@ -11,6 +11,7 @@ from headwater.errors import FrameError
 from headwater.federation.send.batch_rows import few_records, picked_frame, picker_of
 from headwater.federation.send.pending import BYTES, Complete, Numbered, PendingRows, root_of, union
 from headwater.federation.wire import frames as wire
+from headwater.federation.wire.headerless import Headers, header_of
 from headwater.federation.wire.kinds import WHOLE
 from headwater.late import np
 from headwater.native.python.row_picker import Picker
@@ -162,9 +163,16 @@ class FrameBuilder:
                 continue
             self.number += 1
             frame = wire.encode_events(
-                self.sid, self.number, seqs[part], stamps[part], records[part], tags[part], header=self.header
-            )
+                self.sid, self.number, seqs[part], stamps[part], records[part], tags[part],
+                header=self._headers([its[0] for its in tags[part]]),
+            )  # fmt: skip
             yield seqs[end - 1], end - start, frame
+
+    def _headers(self, tags: Sequence[int]) -> Headers | None:
+        """How records with these tags begin, each; None where the channel has no type."""
+        types = {tag: self._wants.type_of(tag) for tag in set(tags)}
+        known = {tag: header_of(type.record) for tag, type in types.items() if type is not None}
+        return Headers([known[tag] for tag in tags]) if len(known) == len(types) else None
 
     # ── rows ──
 

@@ -4,7 +4,8 @@
     EVENTS   source u32, flags u8, number u64, first seq u64, base stamp i64, count u32,
              and if there are several: count u32 seq − first (unless CONTIGUOUS), count u32 stamp − base (unless
              TOGETHER), u32 lengths (one if UNIFORM); if TAGGED: count u16 numbers of tags, the tags u32; the records
-    BODY     as EVENT, of a record without its header; so are all of an EVENTS if BARE, and their lengths: see wire_bare
+    BODY     as EVENT, of a record without its header; so are all of an EVENTS if BARE, and their lengths (if TAGGED,
+             each without the header of the type that its first tag says)
 
 `number` counts the frames of one lane, so that a gap is always noticed. Sequence numbers increase; in a tagged run one
 may repeat, because one event may give several results. Which form is used is the encoder's choice: `decode` makes
@@ -20,7 +21,7 @@ from itertools import chain, islice
 import msgspec
 
 from headwater.errors import FrameError
-from headwater.federation.wire.headerless import Block, Header, cut, dressed
+from headwater.federation.wire.headerless import Block, Header, Headers, cut, dressed
 from headwater.federation.wire.kinds import (
     BARE,
     BATCH,
@@ -90,10 +91,11 @@ class Events(msgspec.Struct, gc=False):
         """Whether it is a frame of remembered events, as it should be: three tags, see `PAST`."""
         return self.tags is not None and all(len(tags) == 3 and min(tags) >= PAST for tags in self.tags)
 
-    def dress(self, header: Header | None) -> None:
-        """Put the headers back on: those of the source's event type, None if it has none."""
+    def dress(self, header: Header | Headers | None) -> None:
+        """Put the headers back on: those of the source's event type, None if it has none; or for each its own."""
         if self.bare:
-            self.records, self.bare = dressed(self.records, header), False
+            self.records = header.on(self.records) if isinstance(header, Headers) else dressed(self.records, header)
+            self.bare = False
 
 
 # ── encoding ──
@@ -122,12 +124,13 @@ def encode_events(
     tags: Tags | None = None,
     *,
     resent: bool = False,
-    header: Header | None = None,
+    header: Header | Headers | None = None,
 ) -> bytes:
     """The frame of a run of events, with its prefix. FrameError if it does not fit one frame: see `runs`.
 
-    With the header of the source's event type they go without that, if it is that of all records."""
-    if len(records) == 1 and tags is None and not resent:
+    With the header of the source's event type they go without that, if it is that of all records; so they do with those
+    of the types that their tags say."""
+    if len(records) == 1 and not isinstance(header, Headers) and tags is None and not resent:
         return encode_event(source, number, seqs[0], stamps[0], records[0], header)
     return _encode(source, number, seqs, stamps, records, tags, resent, header)
 
@@ -231,7 +234,7 @@ def _encode(
     records: Sequence[bytes],
     tags: Tags | None,
     resent: bool,
-    header: Header | None,
+    header: Header | Headers | None,
 ) -> bytes:
     """The frame of a run, whatever is in it: checked, and in the shortest of the forms (see the top of this module)."""
     count = len(records)

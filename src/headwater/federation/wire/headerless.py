@@ -2,8 +2,9 @@
 
 A record begins with its size, and with what tells its event type (see `types.layout`). Both are known where it arrives:
 the size from the frame, the event type from the announcement of its source. So frames carry what comes after that, the
-*bodies*, wherever all records are of the source's type; those that an interest has made are of another, and travel
-whole. The sender looks at each header that it leaves away: what arrives is the same, byte for byte, whatever was sent.
+*bodies*, wherever all records are of the source's type; those that an interest has made are of another, and go
+without the header of that where each has a tag that says so; else they travel whole. The sender looks at each header
+that it leaves away: what arrives is the same, byte for byte, whatever was sent.
 """
 
 from __future__ import annotations
@@ -49,6 +50,27 @@ class Header(dict[int, bytes]):
         if list(map(_header, records)) != list(map(self.__getitem__, sizes)):
             return None
         return list(map(_body, records))
+
+
+class Headers:
+    """Of some records, for each that of its type."""
+
+    __slots__ = ("_each",)
+
+    def __init__(self, each: Sequence[Header]) -> None:
+        self._each = each
+
+    def off(self, records: Sequence[bytes], sizes: Sequence[int], alike: bool) -> list[bytes] | None:
+        """See `Header.off`."""
+        found = zip(records, sizes, self._each, strict=True)
+        if any(record[:HEADER_SIZE] != header[size] for record, size, header in found):
+            return None
+        return list(map(_body, records))
+
+    def on(self, bodies: Sequence[bytes]) -> list[bytes]:
+        """The records that have these bodies."""
+        found = zip(bodies, self._each, strict=True)
+        return [header[HEADER_SIZE + len(body)] + body for body, header in found]
 
 
 @lru_cache(maxsize=256)

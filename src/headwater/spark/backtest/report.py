@@ -2,8 +2,8 @@
 
 Bytes are what would go over the wire, by this model: each event that crosses is its record, as the event type lays it
 out, and `FRAME` bytes more, as an event that is sent alone has: those of the frame, less the record's header, that
-does not travel. To a node with interests that run by themselves events go marked, and what they have made of an event
-goes with its header, which takes `MARK` bytes more. A multicast datagram has `DATAGRAM` bytes more.
+does not travel. To a node with interests that run by themselves events, and what those have made of events, go marked,
+which takes `MARK` bytes more. A multicast datagram has `DATAGRAM` bytes more.
 Under load events share frames and take less; acknowledgements, and the headers of TCP, UDP and IP, are not counted.
 """
 
@@ -26,8 +26,8 @@ from headwater.types.layout import HEADER_SIZE
 
 # Length, kind, source, number, sequence number and stamp, without the record's header.
 FRAME = PREFIX.size + EVENT_AT - HEADER_SIZE
-# What an event takes more that is marked with the interest that passed it, and has its header.
-MARK = len(encode_events(0, 0, [1], [0], [b""], [(1,)])) - FRAME
+# What an event takes more that is marked with the interest that passed it.
+MARK = len(encode_events(0, 0, [1], [0], [b""], [(1,)])) - HEADER_SIZE - FRAME
 MODEL = (
     f"bytes: the record and {FRAME} bytes more for each event that crosses, {MARK} more to a node some of whose "
     f"interests run by themselves, {DATAGRAM} more for a multicast datagram; without acknowledgements and the headers "
