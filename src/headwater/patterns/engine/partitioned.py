@@ -147,6 +147,15 @@ class Partitioned:
                     self._more_partitions()
         return found
 
+    def _written(self, size: int) -> tuple[list[int], list[int], list[int]]:
+        """What a kernel has written out: matches of so many words each, and the events and labels of all of them, from
+        where the next are written anew. Read by way of views, which numpy's arrays take longer for."""
+        memory, control = self.memory, self._views[2]
+        matches = memoryview(memory["matches"])[: control[at.MATCH_TOP] * size].tolist()
+        out = memoryview(memory["out"])[: control[at.OUT_TOP]].tolist()
+        control[at.MATCH_TOP] = control[at.OUT_TOP] = 0
+        return matches, out[::2], out[1::2]
+
     def due(self) -> int | None:
         """A promise of an earlier time decides nothing; None if no promise does."""
         control = self._views[2]

@@ -156,14 +156,9 @@ class SeparateEngine(Partitioned):
         return found
 
     def _matches(self) -> list[Found]:
-        """The matches that were written out; they are read by way of views, which numpy's arrays take longer for."""
-        memory, control = self.memory, self._views[2]
-        count, size = control[at.MATCH_TOP], control[at.OUT_TOP]
-        matches = memoryview(memory["matches"])[: count * runs.OUT_MATCH].tolist()
-        out = memoryview(memory["out"])[:size].tolist()
-        events, labels = out[::2], out[1::2]
-        control[at.MATCH_TOP] = control[at.OUT_TOP] = 0
-        table = memoryview(memory["found"])
+        """The matches that were written out."""
+        matches, events, labels = self._written(runs.OUT_MATCH)
+        table = memoryview(self.memory["found"])
         made = []
         for m in range(0, len(matches), runs.OUT_MATCH):
             start, length, number = matches[m : m + runs.OUT_MATCH]

@@ -161,17 +161,12 @@ class SharedEngine(Partitioned):
         return found
 
     def _matches(self) -> list[Found]:
-        """The matches that were written out; they are read by way of views, which numpy's arrays take longer for."""
-        memory, control = self.memory, self._views[2]
-        count, size = control[at.MATCH_TOP], control[at.OUT_TOP]
-        if not count:
+        """The matches that were written out."""
+        control = self._views[2]
+        if not control[at.MATCH_TOP]:
             return []
-        matches = memoryview(memory["matches"])[: count * dag.MATCH].tolist()
-        out = memoryview(memory["out"])[:size].tolist()
-        finals = memoryview(memory["finals"])
-        events, labels = out[::2], out[1::2]
-        control[at.MATCH_TOP] = control[at.OUT_TOP] = 0
-        found = []
+        matches, events, labels = self._written(dag.MATCH)
+        finals, found = memoryview(self.memory["finals"]), []
         by_time, window = control[at.WINDOW_KIND] == at.BY_TIME, control[at.WINDOW]
         for m in range(0, len(matches), dag.MATCH):
             start, length, final, began = matches[m : m + dag.MATCH]
