@@ -9,6 +9,8 @@ import pytest
 
 from headwater.errors import FrameError
 from headwater.federation.peers.peer import Peer
+from headwater.federation.wire import frames as wire
+from headwater.federation.wire.control import Announce, SourceAd
 from tests.federation.nodes import GUARD, Log, eventually, nodes
 from tests.federation.pairs import Held, cut, pair
 
@@ -60,6 +62,26 @@ class _Slow(dict[int, Any]):
             self.reached.set()
             self.go_on.wait(GUARD)
         super().__setitem__(key, value)
+
+
+def test_two_links_that_bring_one_announcement_make_one_source_of_it() -> None:
+    """The other one would never end, nor promise anything, and so hold up who goes by time."""
+    log = Log()
+    with nodes() as make:
+        _, a, _, here = pair(make, bytes, log)
+        slow = here.remote_sources = _Slow()
+        frame = wire.encode_control(Announce(ad=SourceAd(99, "late", "c"), type=None, next=1))[4:]  # without its length
+        readers = [threading.Thread(target=here.on_frame, args=(frame, here.link)) for _ in range(2)]
+        readers[0].start()
+        assert slow.reached.wait(GUARD)
+        readers[1].start()
+        readers[1].join(0.2)  # it would be through by then
+        slow.go_on.set()
+        for reader in readers:
+            reader.join(GUARD)
+        channel = next(each for node in make.opened if node is not a for each in node.channels("c"))
+        late = [source for source in channel.sources.values() if source.name == "late"]
+        assert late == [here.remote_sources[99]]
 
 
 def test_a_link_is_replaced_just_when_a_source_ends_whose_events_a_sink_still_has() -> None:

@@ -201,17 +201,12 @@ class Incoming(Outgoing):
         source = self.remote_sources.get(ad.sid)
         if source is None:
             try:
-                if len(self.remote_sources) >= MOST_SOURCES:
-                    raise FrameError(f"expected at most {MOST_SOURCES:,} sources of a node, found more")
-                source = self._parts.arrivals.source(self, ad, unpack_type(message.type))
+                source = self._arrival(message)
             except HeadwaterError as error:
                 self._refuse(ad, str(error))
                 return
             if source is None:
                 return
-            if not message.group and (earlier := self.over.get(ad.sid)) is not None and earlier.over:
-                source.follow(earlier)
-            self.remote_sources[ad.sid] = source
         source.window = message.window
         source.pace = max(1, min(ACKNOWLEDGED_EVENTS, message.window // 4))
         if source.zones != (zones := frozenset(ad.zones)):
@@ -228,6 +223,23 @@ class Incoming(Outgoing):
             source.frame = source.acknowledged = message.next - 1
         elif message.dropped > source.dropped:
             source.dropped = message.dropped
+
+    def _arrival(self, message: Announce) -> RemoteSource | None:
+        """The remote source of one that is announced; None if nobody here has its channel. An older link may still be
+        read, too, and bring the same: one of the two makes it, or the other one's would be waited for for ever."""
+        ad = message.ad
+        with self._context.wiring.lock:
+            source = self.remote_sources.get(ad.sid)
+            if source is not None:
+                return source
+            if len(self.remote_sources) >= MOST_SOURCES:
+                raise FrameError(f"expected at most {MOST_SOURCES:,} sources of a node, found more")
+            source = self._parts.arrivals.source(self, ad, unpack_type(message.type))
+            if source is not None:
+                if not message.group and (earlier := self.over.get(ad.sid)) is not None and earlier.over:
+                    source.follow(earlier)
+                self.remote_sources[ad.sid] = source
+            return source
 
     def _came(self, source: RemoteSource, events: int) -> None:
         self.unacknowledged.add(source)
