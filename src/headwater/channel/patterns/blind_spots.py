@@ -127,6 +127,9 @@ class BlindSpots:
 
     def look(self, present: int) -> list[str]:
         """Bring it up to date; whom it must be waited for, since it is not known yet since when they are heard."""
+        if not self._begun and not self._unheard and not self._hearer.node._federated:
+            self._runner().unheard = False
+            return []  # there is nobody else
         waited, seen, refused = [], set(), False
         for attachment in self._hearer._inputs():
             channel: Any = attachment.channel
