@@ -77,6 +77,7 @@ def test_every_match_comes_once_through_kills_of_either_side() -> None:
         last = made["mill"]("stop")
         wanted = {maker: n - (n - 7) % 20 for maker, n in last.items() if n >= 7}
         assert made["desk"]("came", sink=NAME, wanted=wanted) is True
+        assert made["home"]("narrow", name=NAME, nodes=["mill"]) is True
         for name in ("mill", "home"):
             made[name]("close")
         came = seen(Path(made.path("desk.log")))

@@ -387,6 +387,12 @@ class Worker:
         made.keep()
         return self.node.until(lambda: made.keeping()["written"] != before, GUARD)
 
+    def narrow(self, name: str, nodes: list[str]) -> Any:
+        """Wait until these nodes are asked for bound values only; whether nothing was lost."""
+        made = self.patterns[name].local
+        there = self.node.until(lambda: made.crossing["asked for open values"] == nodes, GUARD)
+        return there and not made.crossing["lost"]
+
     def matches(self, name: str, text: str, path: str, durable: bool = True) -> Any:
         """A sink of its matches, here or elsewhere."""
         sink = self.sinks[name] = Sink(path)

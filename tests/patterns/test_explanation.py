@@ -24,7 +24,7 @@ def test_all_parts_are_there() -> None:
     assert list(parts)[1:] == ["understood", "automaton", "order", "at the sources", "engine", "cost"]
     assert parts["understood"] == pattern.description
     assert parts["automaton"].startswith("○── a ─▶(1)── ; b ─▶((2))")
-    assert parts["at the sources"] == "hall.door  action = 'in'"
+    assert parts["at the sources"].splitlines()[0] == "hall.door  action = 'in'"
     assert parts["engine"].startswith("separate: conditions between elements tell runs apart")
     limits = pattern.model.limits
     assert said.memory == limits.runs * said.plan.per_run + limits.partitions * said.plan.per_partition
@@ -39,6 +39,7 @@ def test_all_parts_are_there() -> None:
         ("a: hall.door; without b: hall.door(action = 'out') within 1 minute patience 5 seconds", "after 5 seconds of"),
         ("a: hall.door; b: hall.door within 1 minute", "hall.door  everything: every event can matter"),
         ("a: hall.door(action = 'in') within 3 events", "everything"),
+        ("a: hall.door(action = 'in'); b: hall.door within 1 hour partition by who", "that were bound: who of the key"),
     ],
 )  # fmt: skip
 def test_what_runs_at_the_sources(words: str, said: str) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from headwater.durations import shown
 from headwater.patterns import model
 from headwater.patterns.crossing.atoms import source_interest
+from headwater.patterns.crossing.bindings import bindings
 from headwater.patterns.crossing.marks import marking
 from headwater.patterns.description import condition
 from headwater.patterns.picture import svg, text
@@ -116,6 +117,7 @@ def _order(pattern: model.Pattern) -> Iterator[str]:
 def _sources(pattern: model.Pattern) -> Iterator[str]:
     """What is asked of single events there, so that the rest never leaves."""
     width = max(len(channel.name) for channel in pattern.channels)
+    bound = bindings(pattern)
     for channel in pattern.channels:
         asked = source_interest(pattern, channel.name)
         if asked is not None:
@@ -128,6 +130,9 @@ def _sources(pattern: model.Pattern) -> Iterator[str]:
         if marking(pattern, channel.name) is not None:
             key = "" if pattern.key is None else " and partition"
             yield f"{' ' * width}  what fits no element crosses as a mark of its time{key}, not as an event"
+        if bound is not None and channel.name in bound.channels:
+            slots = ", ".join(dict.fromkeys(slot.what for slot in bound.slots))
+            yield f"{' ' * width}  of nodes that keep a past, later elements only with values that were bound: {slots}"
     if pattern.absent:
         yield "what is absent is asserted when every source has promised that nothing older can come" + (
             "" if pattern.patience is None else f", or, marked uncertain, after {shown(pattern.patience)} of waiting"
