@@ -41,8 +41,8 @@ class Building:
     def open(self, name: str) -> Any:
         return self.nodes[name].channel(CHANNEL, TYPE).source(f"door-{name}")
 
-    def run(self, at: str | None = None) -> Any:
-        self.pattern: Any = self.desk.pattern(NAME, REACTOR, aliases={"Seen": CHANNEL}, at=at)
+    def run(self, at: str | None = None, text: str = REACTOR) -> Any:
+        self.pattern: Any = self.desk.pattern(NAME, text, aliases={"Seen": CHANNEL}, at=at)
         self.desk.channel(NAME).subscribe(self.found)
         self.make.ready(self.desk)
         return self.pattern
@@ -99,6 +99,26 @@ def test_what_a_policy_hides_of_the_asker_is_not_read_back_either(make: Nodes) -
     building.see("third", "ann", 8)
     assert building.results(2) == [("ann", 7), ("ann", 8)]
     assert (building.report["crossed"], building.report["read back"]) == (1, 1)
+
+
+def test_third_nodes_send_marks_of_what_the_asker_may_see(make: Nodes) -> None:
+    hidden = Restrict(Interest("room != 13", TYPE), "not there")
+    policy = Watchman(lambda action, channel: hidden if (action, channel) == ("subscribe", CHANNEL) else None)
+    building = Building(make, security=Security(policy=policy))
+    text = "a: Seen{room = 42}, b: Seen{room = 1} within 1 hour partition by who measures b.who as who, b.room as room"
+    building.run("lab", text)
+    lab = building.running(building.nodes["lab"])
+    eventually(lambda: building.report["asked for open values"] == ["third"] and lab.idle)
+    for who in ("ann", "bob"):
+        building.see("lab", who, 42)
+    eventually(lambda: lab.idle and building.report["open"] == {"who of the key": 2})
+    building.see("third", "ann", 13)  # nobody is to know of it
+    building.see("third", "bob", 7)  # stands between
+    for who in ("ann", "bob"):
+        building.see("third", who, 1)
+    assert building.results(1) == [("ann", 1)]
+    eventually(lambda: building.report["crossed"] == 3)
+    assert building.report["marks"] == 1
 
 
 def test_bound_values_move_with_the_pattern(make: Nodes) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headwater.interest import Apart, Interest
+from headwater.interest import Interest
 from headwater.patterns.crossing.bindings import bindings
 from headwater.patterns.crossing.open_values import asked as as_asked
 from headwater.patterns.crossing.open_values import too_many
@@ -49,11 +49,7 @@ def narrowed(asked: list[Asked], operator: PatternOperator, by: Resumption, narr
     values, made = as_asked(by.held.all), []
     for each in asked:
         if each.name in found.channels:
-            wanted = found.interest(each.name, values, by.narrow, each.marking)
-            if narrow is not None:  # then there are no marks
-                assert not isinstance(wanted, Apart)
-                wanted = narrow(each.name, wanted)
-            each = replace(each, where=wanted)
+            each = replace(each, where=found.interest(each.name, values, by.narrow, each.marking, narrow))
         made.append(each)
     return made
 

@@ -11,7 +11,6 @@ from headwater.channel.queues.position_keys import LOGGED
 from headwater.errors import ClosedError, Unreachable
 from headwater.federation.patterns.missed import Missed, read_missed
 from headwater.federation.patterns.sources import Points, SourcePoints, position_key
-from headwater.interest import Apart
 from headwater.patterns.crossing.open_values import Values, asked, earliest
 
 if TYPE_CHECKING:
@@ -72,10 +71,7 @@ class Asking:
                 raise OtherPattern
             for part, each in enumerate(list(subscription._asked)):
                 if each.name in self.bindings.channels:
-                    interest = self.bindings.interest(each.name, open, names, each.marking)
-                    if subscription.narrow is not None:  # then there are no marks
-                        assert not isinstance(interest, Apart)
-                        interest = subscription.narrow(each.name, interest)
+                    interest = self.bindings.interest(each.name, open, names, each.marking, subscription.narrow)
                     ids = node._change(subscription, part, where=interest, params=None, zones=...)
                     points.update(self.points.at_change(each.name, ids))
                     if not self._requester.taken_up(subscription):

@@ -17,7 +17,7 @@ the set of the names of the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,13 +135,18 @@ class Bindings:
         open: Mapping[str, Iterable[Any]] | None = None,
         narrow: Iterable[str] = (),
         marking: Marking | None = None,
+        limit: Callable[[str, Interest | None], Interest | None] | None = None,
     ) -> Apart | Interest | None:
         """For the channel, with these values open; None where every event may matter all the same. Nodes that are not
-        in `narrow` are asked for all values. With a `marking`, what fits no element comes as a mark."""
+        in `narrow` are asked for all values. With a `marking`, what fits no element comes as a mark. `limit` says what
+        is left of what is wanted, where whom it is for may not see all."""
         found = self._interest(channel, open or {}, frozenset(narrow), at_any_time=True)
+        if limit is not None:
+            found = limit(channel, found)
         if marking is None:
             return found
-        return marking.asked(found, source_interest(self.pattern, channel), self.pattern)
+        here = source_interest(self.pattern, channel)
+        return marking.asked(found, here if limit is None else limit(channel, here), self.pattern)
 
     def past(
         self,
