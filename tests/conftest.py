@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tools.java_archive import options as java_options
 from tools.spark_home import use as use_spark_home
 
@@ -21,8 +21,14 @@ from tests.effort import examples
 os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
 use_spark_home()
 
-# How long an example takes says nothing: machines are busy, and the first one may compile.
-settings.register_profile("headwater", settings(), deadline=None, max_examples=examples(100))
+# How long an example takes, or to make one, says nothing: machines are busy, and the first one may compile.
+settings.register_profile(
+    "headwater",
+    settings(),
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("headwater")
 
 COSTLY = 1.0  # seconds: files that cost less are summed up

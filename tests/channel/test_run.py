@@ -16,6 +16,7 @@ from headwater.channel.shutdown import Closing
 from headwater.dispatch import Pool
 from headwater.errors import ChannelError
 from headwater.threads import Supervised
+from tests.federation.nodes import see
 
 GUARD = 120.0  # seconds, against hanging
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -146,6 +147,7 @@ def test_what_a_durable_sink_has_handled_is_remembered(tmp_path: Path) -> None:
             desk.channel("door", "n: i64").subscribe(
                 lambda event: heard.append(event.n), name="all", delivery=Reliable(durable=True)
             )
+            see(desk, hall)  # else it is ready at once: nobody is there yet
             assert desk.ready(GUARD), desk.unready()
             for n in range(begin, begin + 50):
                 source.publish(n=n)
