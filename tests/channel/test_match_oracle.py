@@ -20,7 +20,7 @@ from headwater.testing import ManualClock
 from tests.effort import rounds
 from tests.federation.nodes import eventually, nodes
 from tests.patterns import oracle
-from tests.patterns.strategies import CHANNELS, SOURCES, patterns, streams, written_patterns
+from tests.patterns.strategies import CHANNELS, SOURCES, is_decided, patterns, streams, written_patterns
 
 SECOND = 1_000_000
 TIMED = {name: f"t: i64?, {type}" for name, type in CHANNELS.items()}  # `t` is what events say of their time
@@ -64,12 +64,6 @@ def _delivered(pattern: model.Pattern, watch: Any) -> list[Found]:
     return ours
 
 
-def _is_decided(pattern: model.Pattern) -> bool:
-    """Whether a match is one as soon as it is complete, or time decides: else a further row may have to."""
-    by_time = pattern.window is not None and pattern.window.microseconds is not None
-    return by_time or (pattern.after.rule == "no skip" and pattern.reuse)
-
-
 class _Lab:
     """A node whose sources publish streams, and what they have published."""
 
@@ -100,7 +94,7 @@ class _Lab:
     def compare(self, found: list[model.Pattern], watches: list[Any], promised: int | None) -> None:
         for pattern, watch in zip(found, watches, strict=True):
             ours, theirs = _delivered(pattern, watch), _expected(pattern, self.published, promised)
-            if _is_decided(pattern):
+            if is_decided(pattern):
                 assert sorted(ours) == theirs, pattern.text
             else:
                 assert not Counter(ours) - Counter(theirs), pattern.text
@@ -220,7 +214,7 @@ def test_sources_at_two_nodes(found: list[model.Pattern], events: list[dict[str,
                 ours.extend(_delivered(pattern, watch))  # noqa: B023
                 return len(ours) >= len(theirs)  # noqa: B023
 
-            if _is_decided(pattern):
+            if is_decided(pattern):
                 eventually(all_came)
                 assert sorted(ours) == theirs, pattern.text
             else:

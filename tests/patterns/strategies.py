@@ -214,3 +214,9 @@ class _Pattern:
             sums = _SUMS if "any" not in self.repeated else ()
             tests.append(self.draw(st.sampled_from((*_ROUNDS, *sums))).format(name))
         return tests
+
+
+def is_decided(pattern: model.Pattern) -> bool:
+    """Whether a match is one as soon as it is complete, or time decides: else a further row may have to."""
+    by_time = pattern.window is not None and pattern.window.microseconds is not None
+    return by_time or (pattern.after.rule == "no skip" and pattern.reuse)

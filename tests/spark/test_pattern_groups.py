@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from headwater.spark.patterns.group import Group
 from headwater.spark.schema import spark_arrow_schema, to_spark_arrow
 from tests.effort import rounds
 from tests.patterns import oracle
-from tests.patterns.strategies import patterns, streams
+from tests.patterns.strategies import is_decided, patterns, streams
 
 NODES = {"n1": "west", "n2": "east"}  # with a source of one name each
 ONE, OTHER = ("n1", None), ("n2", None)
@@ -100,7 +101,11 @@ def test_batches_find_what_the_definition_says(pattern: model.Pattern, data: st.
     for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
         stream.step(events[start:end], everybody if start == 0 else None)
     stream.end()
-    assert sorted(stream.found) == _expected(pattern, events), pattern.text
+    expected = _expected(pattern, events)
+    if is_decided(pattern):
+        assert sorted(stream.found) == expected, pattern.text
+    else:  # a stream has no end: what a further row would decide waits for it
+        assert not Counter(stream.found) - Counter(expected), pattern.text
 
 
 ABSENT = Pattern(
