@@ -11,14 +11,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
-from headwater import Node
+from headwater import Config, Node
 from headwater.cli import main
 from headwater.errors import FederationError
+from headwater.federation.command import command as commands
 from headwater.federation.command.command import await_sinks
 from headwater.federation.command.json_lines import from_line, to_line
 from headwater.interest import as_event_type
@@ -332,13 +334,15 @@ def test_replaying_to_nobody_fails(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_matches_of_a_pattern_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     words = "a: ie.tcd.door; b: Door{who != a.who} within :t lateness 1 s measures a.who as who, b.who as behind"
-    with hub() as (node, endpoint), Node("mouth", connect=endpoint) as mouth:
+    with hub() as (node, endpoint), Node("mouth", connect=endpoint, config=Config(history=10)) as mouth:
         door = mouth.channel("ie.tcd.door", "who: text").source()
-        arguments = ("--alias", "Door=ie.tcd.door", "--param", "t=60", "--count", "1", "--connect", endpoint)
+        for who in ("Ann", "Ann"):
+            door.publish(who=who)
+        arguments = ("--alias", "Door=ie.tcd.door", "--param", "t=600", "--count", "1", "--connect", endpoint)
+        arguments += ("--history", "10")
         with running("listen", "--pattern", words, *arguments, "--name", "ear", "--wait", "60") as ear:
             await_sinks(mouth, ["ie.tcd.door"], GUARD, End(), command="publish", allow_nobody=False)
-            for who in ("Ann", "Ann", "Bob"):
-                door.publish(who=who)
+            door.publish(who="Bob")
             out, err = ear.communicate(timeout=GUARD)
             assert ear.returncode == 0, err
             assert [(found["who"], found["behind"]) for found in map(json.loads, out.splitlines())] == [("Ann", "Bob")]
@@ -348,13 +352,35 @@ def test_matches_of_a_pattern_are_printed(capsys: pytest.CaptureFixture[str]) ->
         node.communicate(timeout=GUARD)
 
 
+def test_whom_a_pattern_waits_for_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(commands, "HELD_SECONDS", 0.0)
+    with Node("ear", listen=0) as ear, Node("mouth", connect=ear.endpoints) as mouth:
+        source = mouth.channel("ie.tcd.level", "at: timestamp, level: f64").source("silent")
+        assert ear.until(lambda: bool(ear.remote_sources("ie.tcd.level")), GUARD)
+        watch = ear.match("a: ie.tcd.level -> b: ie.tcd.level within 1 minute time at")
+        assert ear.ready(GUARD)
+        source.publish(at=datetime(2030, 1, 1, tzinfo=UTC), level=1.0)
+        waiting = commands.Waiting(watch)
+        said = ""
+
+        def is_said() -> bool:
+            nonlocal said
+            waiting.look()
+            said += capsys.readouterr().err
+            return ", of which nothing is known after " in said
+
+        assert ear.until(is_said, GUARD)
+        assert "headwater listen: waits for ie.tcd.level/silent@mouth" in said
+
+
 def test_a_pattern_is_checked_before_anything_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     here = ["--listen", "tcp/127.0.0.1:0", "--wait", "0"]
     for arguments, expected in (
-        (["--pattern", "a: nowhere", *here], "nowhere"),
+        (["--pattern", "a: nowhere", *here], "not all channels of the pattern are at 0 other nodes, in 0 s (--wait)"),
+        (["--pattern", "a: headwater.nodes{", *here[:2], "--wait", f"{GUARD:d}"], "1 problem in this pattern"),
         (["--pattern", "a: x", "x", *here], "expected a channel or --pattern, and not both"),
         (here, "expected a channel or --pattern, and not both"),
-        (["--pattern", "a: x", "--where", "v > 1", *here], "--where, --type and --history are for a channel"),
+        (["--pattern", "a: x", "--where", "v > 1", *here], "--where and --type are for a channel"),
     ):
         assert main(["listen", *arguments]) == 2
         assert expected in capsys.readouterr().err

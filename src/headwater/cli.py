@@ -286,8 +286,8 @@ def _add_listen(commands: Any) -> None:
         if (args.channel is None) == (args.pattern is None):
             raise UsageError("expected a channel or --pattern, and not both")
         if args.pattern is not None:
-            if args.where or args.type or args.history:
-                raise UsageError("--where, --type and --history are for a channel; a pattern has conditions of its own")
+            if args.where or args.type:
+                raise UsageError("--where and --type are for a channel; a pattern has conditions of its own")
             return command.match(
                 _joining(args),
                 args.pattern,
@@ -297,6 +297,7 @@ def _add_listen(commands: Any) -> None:
                 seconds=args.seconds,
                 wait=args.wait,
                 order=args.order,
+                history=args.history,
             )
         return command.listen(
             _joining(args),

@@ -386,7 +386,10 @@ class Operators(Notes):
     def declared(self, name: str, span: Span, kinds: tuple[str, ...]) -> ParamDecl | None:
         decl = self.params.get(name)
         if decl is None:
-            known = self.suggest(name, self.params, "its parameters are") or "give its value with params={...}"
+            known = (
+                self.suggest(name, self.params, "its parameters are")
+                or "give its value with params={...}, or --param NAME=VALUE"
+            )
             self.problem(span, f"no parameter {name!r}", hint=known)
         elif decl.kind not in kinds:
             hint = "test membership with `in`, or look a map up" if decl.kind != "scalar" else None

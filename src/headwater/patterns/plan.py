@@ -59,7 +59,7 @@ def plan(pattern: model.Pattern) -> Plan:
         return Plan(
             "shared",
             f"{what}, and all matches are taken: runs share what they have in common",
-            f"looks at {len(states) - 1} states at most, {open}; a match costs its events",
+            f"looks at {_states(len(states) - 1)} at most, {open}; a match costs its events",
             (LISTS + len(states)) * WORD,
             trees.NODE * WORD,
             f"at most {limits.memory:,} bytes of taken events and {limits.partitions:,} partitions",
@@ -71,7 +71,7 @@ def plan(pattern: model.Pattern) -> Plan:
         return Plan(
             "linked",
             "elements that are not next to each other have a value in common: the runs of one value are found by it",
-            f"looks at {len(states) - 1} states at most, once more for each row without that value since it was last "
+            f"looks at {_states(len(states) - 1)} at most, once more for each row without that value since it was last "
             "there; a match costs its events",
             (LISTS + len(states)) * WORD,
             trees.NODE * WORD,
@@ -92,6 +92,10 @@ def plan(pattern: model.Pattern) -> Plan:
     elif not pattern.reuse:
         why = "events may not be used again, so what counts is known only when earlier matches are"
     return Plan("apart", why, f"{each}, in Python", PLAIN_RUN, PLAIN_RUN, limit, it)
+
+
+def _states(count: int) -> str:
+    return f"{count:,} state{'s' * (count != 1)}"
 
 
 __all__ = ["Plan", "plan"]

@@ -70,11 +70,20 @@ class PatternReport(SubscriptionReport):
             f"open       {self.runs:,} runs in {self.partitions:,} partitions, {self.memory:,} bytes",
             f"lost       {self.given_up:,} runs for want of room, {self.dropped:,} by changes",
             f"watermark  {reached}" + (f", held by {self.held_by}" if self.held_by else ""),
-            *(f"{what:<10} {value}" for what, value in self.crossing.items()),
+            *(f"crossing   {what}: {_words(value)}" for what, value in self.crossing.items() if value),
             *([f"runs       at node {self.home}: {self.why}"] if self.home else []),
             *(f"kept       {what}: {value}" for what, value in self.kept.items() if value),
         ]
         return "\n".join([SubscriptionReport.__str__(self), "", *lines])
+
+
+def _words(value: Any) -> str:
+    """A number, names, or what there is of each."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{what}: {_words(each)}" for what, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def pattern_report(of: SubscriptionReport, pattern: Pattern, stage: PatternStage) -> PatternReport:

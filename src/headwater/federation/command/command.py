@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from headwater.channel.channel import Channel
 from headwater.channel.names import Pattern
 from headwater.channel.patterns.operator import PatternOrder
+from headwater.channel.patterns.subscription import Watch
 from headwater.channel.subscription import Subscription
 from headwater.errors import ConfigError, ConfigProblem, EncodeError, FederationError, PatternError
 from headwater.federation.command.json_lines import from_line, to_line
@@ -20,6 +21,7 @@ from headwater.federation.network import Network
 from headwater.federation.node import Node, split
 from headwater.federation.security.certificates import issue, make_authority, renew, revoke
 from headwater.federation.security.settings import Security
+from headwater.patterns.checker.channel_names import KNOWN
 from headwater.patterns.pattern import Pattern as RowPattern
 from headwater.signals import End, end_signals
 from headwater.types import EventType
@@ -29,6 +31,7 @@ SHOWN_LINES = 10  # that are no events, of which is said what is wrong with them
 BAD_LINES = 3  # exit code: some lines were no events, all others were published
 SHOWN_NAMES = 5  # of other nodes, in an error
 RECHECK_SECONDS = 0.2  # after which it is looked whether the end has come
+HELD_SECONDS = 3.0  # for which a pattern comes no further, after which it is said who is waited for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,36 +129,71 @@ def match(
     seconds: float | None,
     wait: float,
     order: PatternOrder,
+    history: int,
 ) -> int:
     """Print the matches of a pattern over channels of the federation, as lines of JSON."""
     with end_signals() as ended, joining.node() as node:
         node.subscribe("headwater.interests", _tell_refusal, "change == 'refused' and not here")
-        node.until(lambda: ended.is_set() or _fits(node, text, params, aliases), wait)
-        watch = node.match(text, params=params or None, aliases=aliases or None, order=order)
+        if not node.until(lambda: ended.is_set() or _is_told(node, text, params, aliases), wait):
+            others = f"{len(node.peers)} other node{'s' * (len(node.peers) != 1)}"
+            _complain("listen", f"not all channels of the pattern are at {others}, in {wait:g} s (--wait)")
+        watch = node.match(text, params=params or None, aliases=aliases or None, order=order, history=history)
         if not node.ready(wait):
             for reason in node.unready():
                 _complain("listen", reason)
-        _print_all(watch, ended, count, seconds)
+        _print_all(watch, ended, count, seconds, Waiting(watch).look)
     return 0
 
 
-def _fits(node: Node, text: str, params: Mapping[str, object], aliases: Mapping[str, str]) -> bool:
-    """Whether the channels of a pattern are known: if not, others may be about to tell of them."""
+class Waiting:
+    """Says whom a pattern waits for, once for each: else one that is held back looks like one that finds nothing."""
+
+    def __init__(self, watch: Watch[Any]) -> None:
+        self._watch = watch
+        self._place: tuple[object, object] | None = None  # how far it was, and who held it there
+        self._since = 0.0  # that it has been there, or that this was said
+
+    def look(self) -> None:
+        """To be called while there is nothing to print."""
+        report = self._watch.report()
+        now, place = monotonic(), (report.watermark, report.held_by)
+        if place != self._place:
+            self._place, self._since = place, now
+        elif report.held_by is not None and now - self._since >= HELD_SECONDS:
+            reached = "" if report.watermark is None else f", of which nothing is known after {report.watermark:%X}"
+            _complain(
+                "listen",
+                f"waits for {report.held_by}{reached}: matches come when it is heard again, or given up; "
+                "`patience 5 seconds` at the end of the pattern waits no longer than that",
+            )
+            self._since = float("inf")
+
+
+def _is_told(node: Node, text: str, params: Mapping[str, object], aliases: Mapping[str, str]) -> bool:
+    """Whether the channels of a pattern are known: if not, others may be about to tell of them. What else is wrong with
+    it does not get better by waiting."""
     try:
         RowPattern(text, node._known_types(), params=params, aliases=aliases)
-    except PatternError:
-        return False
+    except PatternError as error:
+        return all(problem.expected != KNOWN for problem in error.problems)
     return True
 
 
-def _print_all(subscription: Subscription[Any], ended: End, count: int | None, seconds: float | None) -> None:
-    """Events as they come, so many of them, or for so long."""
+def _print_all(
+    subscription: Subscription[Any],
+    ended: End,
+    count: int | None,
+    seconds: float | None,
+    idle: Callable[[], None] = lambda: None,
+) -> None:
+    """Events as they come, so many of them, or for so long; `idle` is called while none comes."""
     end = None if seconds is None else monotonic() + seconds
     left = count
     while left != 0 and not ended.is_set() and (end is None or monotonic() < end):
         pause = RECHECK_SECONDS if end is None else max(0.0, min(RECHECK_SECONDS, end - monotonic()))
         event = subscription.get(pause)
         if event is None:
+            idle()
             continue
         print(to_line(None if isinstance(event, bytes) else _type_of(event), event), flush=True)
         left = None if left is None else left - 1

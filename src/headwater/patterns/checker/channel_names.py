@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from itertools import islice
 
 SEARCHED = 10_000  # known names that are compared for a suggestion
+KNOWN = "a channel that there is"  # what was expected, in problems that go away when such a channel comes to be known
 
 
 def is_pattern(name: str) -> bool:

@@ -16,7 +16,7 @@ from functools import cached_property
 from headwater.ir.nodes import Span
 from headwater.ir.notes import MAX_DEPTH
 from headwater.patterns import model, structure, written
-from headwater.patterns.checker.channel_names import is_pattern, matching, nearest
+from headwater.patterns.checker.channel_names import KNOWN, is_pattern, matching, nearest
 from headwater.patterns.checker.expressions import Expressions
 from headwater.types import EventType, event_type
 from headwater.types.model import BOOL, Field, Record
@@ -328,9 +328,7 @@ class _Grower:
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(self.types)[:8]) or 'none'}"
             here = atom.named is None and atom.channel in self.pattern.text[atom.span.start : atom.span.end]
             if here or name not in self.told:  # of what is named once for all atoms, one word is enough
-                self.problem(
-                    atom.named or atom.span, what, expected="a channel that there is", found=name[:80], hint=hint
-                )
+                self.problem(atom.named or atom.span, what, expected=KNOWN, found=name[:80], hint=hint)
             self.told.add(name)
             return (), None
         records = {self.types[channel].record for channel in found}

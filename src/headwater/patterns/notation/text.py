@@ -209,9 +209,10 @@ class _Reader(Characters):
         found = _ROUNDS.match(self.text, self.at)
         if found is None or not (found[1] or found[3]):
             self.fail(
-                "two conditions, or no number of rounds",
-                expected="{3}, {2,} or {2,5}, or one condition in braces",
+                "this is no number of rounds",
+                expected="{3}, {2,} or {2,5}",
                 found=self.text[self.at : self.at + 20],
+                hint="an element has one condition, before its number of rounds: b: x{level > 1}+",
             )
         span = Span(self.at, found.end())
         if max(len(found[1] or ""), len(found[3] or "")) > 9:
