@@ -92,6 +92,30 @@ def test_absence_of_matches_is_sure_as_their_pattern_says_how_far_it_has_come() 
         assert _got(watch).n == 9
 
 
+def test_how_far_a_pattern_has_come_is_said_again_though_that_was_done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may be through before who has asked for it goes on."""
+    with nodes() as made:
+        desk = made("desk")
+        near = desk.channel("bell", "n: u32").source("near")
+        east, _ = _door(made, "east")
+        east.pattern("alarm", PAIR)
+        made.together()
+        assert desk.until(lambda: bool(desk.remote_sources("alarm")), GUARD) and east._engine is not None
+        scheduler = east._engine.scheduler
+        work = scheduler.work
+
+        def at_once(task: Any, *args: Any, on: str = "") -> bool:
+            done = threading.Event()
+            return work(lambda: (task(*args), done.set()), on=on) and (bool(on) or done.wait(GUARD))
+
+        monkeypatch.setattr(scheduler, "work", at_once)
+        watch = desk.match("a: bell; without alarm within 10 milliseconds measures a.n as n")
+        made.ready(desk)
+        for n in (1, 2):
+            near.publish(n=n)
+            assert _got(watch).n == n
+
+
 def test_a_node_that_vanished_is_waited_for_unless_there_is_patience() -> None:
     with nodes() as made:
         desk = made("desk", network=Network(listen="tcp/127.0.0.1:0", lease=1.0), listen=None)

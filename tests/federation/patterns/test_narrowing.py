@@ -336,6 +336,37 @@ def test_a_node_that_lets_nobody_install_sends_everything(make: Nodes) -> None:
     assert building.results(1) == [("ann", 7)]
 
 
+@pytest.mark.parametrize("step", [";", ","])
+def test_a_node_that_lets_nobody_install_goes_on_sending_while_others_are_asked_for_open_values(
+    make: Nodes, step: str
+) -> None:
+    """It refuses each change: what it publishes meanwhile, and afterwards, is not lost."""
+    building = Building(make, "east")
+    west = make("west", config=KEPT, network=Network(security=Security(policy=NoCode())))
+    building.sources["west"] = west.channel(CHANNEL, TYPE).source("door-west")
+    make.together()
+    building.watch(f"a: Seen(P, 42){step} b: Seen(P, 7) within 1 hour measures b.who as who, b.room as room")
+    building.narrow("east")
+    assert list(building.report["asked for all"]) == ["west"] and building.home._engine is not None
+    requester, seen = building.home._engine.requester, list[str]()
+    answered = requester._answered
+
+    def meanwhile(peer: Any, channel: Any, asked: Any, version: int, demand: Any, answer: Any, changed: Any) -> None:
+        if peer.name == "west" and answer.refused and not seen:
+            seen.append("ann")
+            building.see("west", "ann", 7)
+        answered(peer, channel, asked, version, demand, answer, changed)
+
+    requester._answered = meanwhile  # type: ignore[method-assign]
+    building.see("east", "ann", 42)
+    assert building.results(1) == [("ann", 7)] and seen
+    building.narrow("east")
+    building.see("east", "bob", 42)
+    building.narrow("east")
+    building.see("west", "bob", 7)
+    assert building.results(2) == [("ann", 7), ("bob", 7)]
+
+
 def answer_past(node: Node, answer: Callable[[Past], Any]) -> None:
     """Have a node answer otherwise than it should, once a source is asked."""
     assert node._engine is not None

@@ -49,7 +49,7 @@ def narrowed(asked: list[Asked], operator: PatternOperator, by: Resumption, narr
     values, made = as_asked(by.held.all), []
     for each in asked:
         if each.name in found.channels:
-            each = replace(each, where=found.interest(each.name, values, by.narrow, each.marking, narrow))
+            each = replace(each, where=found.asked(each.name, values, by.narrow, each.marking, narrow))
         made.append(each)
     return made
 

@@ -222,7 +222,10 @@ class Lineup:
     def why(self, entry: Entry) -> tuple[str, str]:
         """The same for people: how, and why so."""
         how, why = self._why(entry)
-        return how, f"{why}; of other nodes come events and marks" if entry.apart else why
+        if not entry.apart:
+            return how, why
+        marks = entry.interest is not None and entry.interest.whole_at is not None
+        return how, f"{why}; of other nodes {'come events and marks' if marks else 'comes what bound values ask for'}"
 
     def _why(self, entry: Entry) -> tuple[str, str]:
         """As far as sources of this node are concerned."""

@@ -233,8 +233,8 @@ class Demands:
         )
 
     def _instead(self, wanted: Wanted, refused: frozenset[Entry]) -> tuple[Wish, ...]:
-        """What is asked for in the place of filters and of what was refused: everything; or, where that were marks, the
-        events that pass what is asked of this node's own, if that is nothing but comparisons: these need no code."""
+        """What is asked for in the place of filters and of what was refused: everything; or, for a pattern, the events
+        that pass what is asked of this node's own, if that is nothing but comparisons: these need no code."""
         if not all(entry.apart for entry in refused):
             return (EVERYTHING,)
         found = [wish for wish in wanted.wishes.values() if not wish.tagged]

@@ -183,7 +183,7 @@ class Wanted:
         )
 
     def filter_wish(self, entry: Entry, tag: int) -> Wish:
-        """What is asked for where marks are refused."""
+        """What is asked for where marks, or only what bound values ask for, are refused."""
         here, matcher = entry.here, self._channel.lineups[0].matcher
         if here is not None and not (matcher is not None and matcher.takes(here) and is_plain(here)):
             here = None
@@ -308,8 +308,9 @@ class Wanted:
         """Where an interest runs, and why."""
         part = self.parts[entry]
         if entry in here:
-            marks = "; it sends whole events, not marks" if entry.apart else ""
-            return f"destination: the source refuses it{marks}"
+            marks = entry.interest is not None and entry.interest.whole_at is not None
+            instead = "whole events, not marks" if marks else "events with all values, not only bound ones"
+            return f"destination: the source refuses it{f'; it sends {instead}' if entry.apart else ''}"
         if part.kind == HERE:
             return "destination: as configured"
         if part.kind == ALL:

@@ -452,7 +452,9 @@ class Installer:
             elif new:
                 peer.send_soon()
         if timed and not self._telling:
-            self._telling = self._context.scheduler.work(self._tell_times, timed)
+            self._telling = True  # before that is done, which may be at once
+            if not self._context.scheduler.work(self._tell_times, timed):
+                self._telling = False
 
     def _tell_times(self, lanes: list[tuple[Peer, Lane]]) -> None:
         """Tell how far sources have come that publish matches; in a worker's thread, since for that their patterns look

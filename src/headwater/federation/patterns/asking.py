@@ -71,7 +71,7 @@ class Asking:
                 raise OtherPattern
             for part, each in enumerate(list(subscription._asked)):
                 if each.name in self.bindings.channels:
-                    interest = self.bindings.interest(each.name, open, names, each.marking, subscription.narrow)
+                    interest = self.bindings.asked(each.name, open, names, each.marking, subscription.narrow)
                     ids = node._change(subscription, part, where=interest, params=None, zones=...)
                     points.update(self.points.at_change(each.name, ids))
                     if not self._requester.taken_up(subscription):

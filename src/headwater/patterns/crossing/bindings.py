@@ -130,23 +130,29 @@ class Bindings:
     # ── what sources are asked ──
 
     def interest(
+        self, channel: str, open: Mapping[str, Iterable[Any]] | None = None, narrow: Iterable[str] = ()
+    ) -> Interest | None:
+        """For the channel, with these values open; None where every event may matter all the same. Nodes that are not
+        in `narrow` are asked for all values."""
+        return self._interest(channel, open or {}, frozenset(narrow), at_any_time=True)
+
+    def asked(
         self,
         channel: str,
-        open: Mapping[str, Iterable[Any]] | None = None,
-        narrow: Iterable[str] = (),
+        open: Mapping[str, Iterable[Any]],
+        narrow: Iterable[str],
         marking: Marking | None = None,
         limit: Callable[[str, Interest | None], Interest | None] | None = None,
     ) -> Apart | Interest | None:
-        """For the channel, with these values open; None where every event may matter all the same. Nodes that are not
-        in `narrow` are asked for all values. With a `marking`, what fits no element comes as a mark. `limit` says what
-        is left of what is wanted, where whom it is for may not see all."""
-        found = self._interest(channel, open or {}, frozenset(narrow), at_any_time=True)
+        """The same as it is asked of other nodes, which have to let this one install code for that; of those that do
+        not, and of this one, all that may matter is taken. With a `marking`, what fits no element comes as a mark.
+        `limit` says what is left of what is wanted, where whom it is for may not see all."""
+        found, here = self.interest(channel, open, narrow), source_interest(self.pattern, channel)
         if limit is not None:
-            found = limit(channel, found)
-        if marking is None:
-            return found
-        here = source_interest(self.pattern, channel)
-        return marking.asked(found, here if limit is None else limit(channel, here), self.pattern)
+            found, here = limit(channel, found), limit(channel, here)
+        if marking is not None:
+            return marking.asked(found, here, self.pattern)
+        return None if found is None else Apart(found, here)
 
     def past(
         self,
