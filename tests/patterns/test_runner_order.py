@@ -15,8 +15,10 @@ from headwater.patterns import written as w
 from headwater.patterns.checker.check import check
 from headwater.patterns.engine import index, tapes
 from headwater.patterns.model import Limits, Pattern
+from headwater.patterns.pattern import Pattern as TextPattern
 from headwater.patterns.plan import plan
 from headwater.patterns.run import runner as runner_module
+from headwater.patterns.run.batches import FEW as FEW_ROWS
 from headwater.patterns.run.runner import Runner
 from headwater.types.model import TIMESTAMP_MAX, TIMESTAMP_MIN
 from tests.effort import EFFORT
@@ -82,6 +84,23 @@ def test_what_is_late_is_dropped_and_counted() -> None:
     offer(runner, event(10, 2), event(8, 1), event(6, 1), event(20, 0))
     assert found(runner) == [[("n1", 8), ("n1", 10)]]
     assert (runner.counts.late, runner.counts.events) == (1, 4)
+
+
+def test_a_batch_that_begins_without_a_time_makes_nothing_late() -> None:
+    text = "x: a{v = 1} ; y: a{v = 2} within 1 second time at lateness 5 milliseconds"
+    pattern = TextPattern(text, {"a": "v: i64, at: timestamp?"}).model
+    rows = [{"v": 1 + (n % 2 == 0), "at": n * 1_000 or None} for n in range(2 * FEW_ROWS)]
+    one_by_one, together = Runner(pattern), Runner(pattern)
+    for seq, row in enumerate(rows):
+        one_by_one.offer("a", row, EventContext("n1", None, seq, seq))
+    seqs = np.arange(len(rows))
+    together.batch("a", pattern.channels[0].type.to_arrow(rows), {"source": "n1", "seq": seqs, "time": seqs})
+    for runner in (one_by_one, together):
+        runner.finish()
+    apart = found(one_by_one)
+    assert found(together) == apart
+    assert [("n1", 1), ("n1", 2)] in apart
+    assert together.counts.late == one_by_one.counts.late == 0
 
 
 def test_events_of_other_channels_are_refused() -> None:

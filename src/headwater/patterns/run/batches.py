@@ -89,7 +89,7 @@ class Batches:
         key = order.source(channel, who)
         promised = order.promises.get(key, -FOR_EVER)
         lateness = self._run.pattern.lateness
-        so_far = np.maximum.accumulate(np.where(judged.timed, times, -FOR_EVER)) - lateness
+        so_far = np.maximum.accumulate(np.where(judged.timed, times - lateness, -FOR_EVER))
         before = np.concatenate([[promised], np.maximum(so_far[:-1], promised)])
         late = np.zeros(count, bool)
         if not order.given or it.channel.time is not None:
