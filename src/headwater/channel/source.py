@@ -73,6 +73,7 @@ class Source(SourceSlots, Generic[E_contra]):
     place: str | None = None  # else the node and the channel that it is of
     promise: int | None = None  # of a stand-in for another node's: none of its later events is older (nanoseconds)
     said: int | None = None  # the same as it has said itself, though its node may have vanished since
+    relays = False  # it passes on what was published elsewhere, and promises what its origin has
     # Of one that publishes matches, which have times of their own (microseconds): none of its later ones has an earlier
     # one than the first of these, and none of those that it has published a later one than the second.
     come_to: Callable[[], tuple[int, int] | None] | None = None

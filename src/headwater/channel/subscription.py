@@ -75,6 +75,7 @@ class Subscription(Pulling[E_co]):
     _calm = True  # what is accepted goes into the queue as it is
     _stages: tuple[Mailbox, ...] = ()  # where events wait before they come to its own mailbox
     _routes: tuple[tuple[str, ...], ...] = ()  # of one that passes events on: the federations behind it; () for a sink
+    _promising = False  # of one that passes events on: whether somebody there wants to know how far time has come
 
     def __init__(
         self, node: NodeContract, name: str, asked: list[Asked], options: Options, dispatcher: Dispatcher | None

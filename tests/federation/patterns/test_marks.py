@@ -304,7 +304,7 @@ def test_marks_and_events_pass_gateways() -> None:
         source = far.channel(SIGHTING, Sighting).source()
         made.join(made.federations["a"][0], gate)
         sees(home, 1, SIGHTING)
-        watches = [node.match(text, order="arrival") for node in (gate, home)]
+        watches = [node.match(text) for node in (gate, home)]
         for node in (gate, home, made.federations["a"][0]):
             assert node.ready(GUARD)
         for x in (1, 3, 2, 1, 2):

@@ -4,7 +4,8 @@ The place is a time in microseconds and the id of a source at that time. Each so
 
 - a source of this node, of events that go by their time of publication: the present. It stamps events under its lock,
   so whoever reads the time and then finds the lock free, or waits for it, has seen every older event of it.
-- a stand-in for a source of another node: what that has promised, asked for with the pattern's interests;
+- a stand-in for a source of another node: what that has promised, asked for with the pattern's interests; a source of
+  this node that passes on another federation's does so too;
 - a source whose events say their own time: as far as its last one was, less the pattern's lateness.
 
 What is not there holds nothing back: a source that was closed. A node that has vanished is still there, and one that
@@ -198,8 +199,8 @@ class Watermark:
             version = wiring.version
         own = {(name, source.number): (name, source) for name, source in pairs if name in self._own_time}
         others = {source.number: source for name, source in pairs if name not in self._own_time}
-        local = [source for source in others.values() if source.local]
-        remote = [source for source in others.values() if not source.local]
+        local = [source for source in others.values() if source.local and not source.relays]
+        remote = [source for source in others.values() if not source.local or source.relays]
         first = min((source_id(source.name, source.node) for source in local), default=None)
         ids = [
             source_id(source.name, source.node) for source in (*others.values(), *(each for _, each in own.values()))

@@ -7,7 +7,7 @@ source whose id comes first, and of one source in their order.
 Local sources promise the present: an event is stamped under its source's lock, so whoever reads the time and then finds
 that lock free, or waits for it, has seen every older event of the source. Publishers do that for each other, and hardly
 any event ever waits; publishing costs nothing where nobody asked for this order. A stand-in for a source of another
-node has a `promise`, None until it is known.
+node has a `promise`, None until it is known, and so has a source of this node that passes on another federation's.
 
 Should the wall clock be set back, an event counts as no older than the one before it, and than what was promised.
 """
@@ -98,7 +98,7 @@ class OrderedMailbox(Mailbox):
         letter, n = item[1], item[2]
         source = letter.source
         stamp = max(letter.stamp, self._last.get(source.number, 0))
-        if source.local:
+        if source.local and not source.relays:
             stamp = max(stamp, self._promised)
             self._latest = max(self._latest, stamp)
         self._last[source.number] = stamp
@@ -190,8 +190,8 @@ class OrderedMailbox(Mailbox):
             ]
             version = wiring.version
         sources = {flow.source.number: flow.source for flow in flows}
-        local = [source for source in sources.values() if source.local]
-        remote = [source for source in sources.values() if not source.local]
+        local = [source for source in sources.values() if source.local and not source.relays]
+        remote = [source for source in sources.values() if not source.local or source.relays]
         first = min((source.id for source in local), default=None)
         found = self._sources = _Sources(version, [source.lock for source in local], first, remote)
         with self.lock:
@@ -272,15 +272,16 @@ class OrderedMailbox(Mailbox):
 
 
 def _least(now: int, sources: _Sources) -> tuple[Place | None, bool]:
-    """The least promise, None where nobody holds anything back; and whether it is a local source's."""
+    """The least promise, None where nobody holds anything back; and whether it is a source's of this node."""
     bound: Place | None = None if sources.first is None else (now, sources.first)
     local = bound is not None
     for source in sources.remote:
         if source.closed:
             continue
-        if source.promise is None:
-            return (-1, ""), False
-        place = source.promise, source.id
+        promise = source.promise
+        if promise is None:
+            return (-1, ""), source.local
+        place = promise, source.id
         if bound is None or place < bound:
-            bound, local = place, False
+            bound, local = place, source.local
     return bound, local

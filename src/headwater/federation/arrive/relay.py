@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic, perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.options.config import Pool
 from headwater.channel.queues.mailbox import dispatch_all
@@ -20,6 +20,7 @@ from headwater.channel.routing.letter import Chunk, Letter, Rows
 from headwater.channel.routing.route import Entry, Flow, Lineup, Member, Ready, Route
 from headwater.channel.subscription import Subscription
 from headwater.errors import HeadwaterError
+from headwater.federation.arrive.acknowledgement import FOREVER
 from headwater.federation.arrive.deduplication import PlacesOfTerm, Verdict
 from headwater.federation.arrive.foreign_source import ForeignSource
 
@@ -133,8 +134,17 @@ def _onward(member: Member) -> bool:
     return not member.local or isinstance(member, Stage)
 
 
+class Promise(Protocol):
+    """What the origin of a source has promised, and was passed on."""
+
+    def said(self) -> int | None: ...
+    def is_away(self) -> bool: ...
+    def come_to(self) -> tuple[int, int] | None: ...
+
+
 class RelaySource(ForeignSource):
-    """A source at the node that passes on what is published elsewhere."""
+    """A source at the node that passes on what is published elsewhere. With a `promise`, time has come as far as that
+    says, since its events have the times of their origin; else as at any source."""
 
     def __init__(
         self,
@@ -149,8 +159,10 @@ class RelaySource(ForeignSource):
         way: Callable[[RelaySource], Way | PlacesOfTerm] | None = None,
         tag: Callable[[Entry], int | None] = lambda entry: None,
         plan: Any = None,
+        promise: Promise | None = None,
     ) -> None:
         self.last = 0
+        self._promise, self.relays = promise, promise is not None
         self.verdict = Verdict.TAKE  # on the event that goes through just now, for the sinks of this node
         self.aside: list[tuple[Any, Letter | Chunk]] = []  # and for whom it is held
         super().__init__(
@@ -179,6 +191,22 @@ class RelaySource(ForeignSource):
     @property
     def type(self) -> Any:
         return self.channel.type
+
+    @property
+    def said(self) -> int | None:  # type: ignore[override]
+        """How far its origin has come, and all of that has been passed on."""
+        return None if self._promise is None else self._promise.said()
+
+    @property
+    def promise(self) -> int | None:  # type: ignore[override]
+        """The same; an origin that has vanished holds nobody back who is content with what comes."""
+        if self._promise is None:
+            return None
+        return FOREVER if self._promise.is_away() else self._promise.said()
+
+    def come_to(self) -> tuple[int, int] | None:
+        """How far its origin has come with the times of its matches."""
+        return None if self._promise is None else self._promise.come_to()
 
     def advertise(self, key: str) -> None:
         """Enter it in its channel, under a name that no other source has there."""
@@ -300,7 +328,7 @@ class Relay(Subscription):
     """Takes events of a channel to pass them on: `to` gives the source that publishes an event's like, or None.
 
     `routes` are the federations that lie behind it, each way from the next to where someone wants the events; () if it
-    wants them as any sink does."""
+    wants them as any sink does. `timed`: someone there wants to know how far time has come at the sources."""
 
     _calm = False  # not everything that comes is for it
 
@@ -314,9 +342,10 @@ class Relay(Subscription):
         to: Callable[[Source], RelaySource | None],
         barred: Callable[[Source], bool],
         routes: Routes = (),
+        timed: bool = False,
     ) -> None:
         super().__init__(node, name, asked, options, dispatcher)
-        self._routes = routes
+        self._routes, self._promising = routes, timed
         self._to, self._barred = to, barred
 
     def _arrive(self, attachment: Attachment, letter: Letter, ready: Ready) -> None:

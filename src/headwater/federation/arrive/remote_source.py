@@ -26,7 +26,7 @@ from headwater.federation.arrive.remote_flow import RemoteFlow
 from headwater.federation.wire.control import Again, encode_control
 from headwater.federation.wire.events import EVENT_AT
 from headwater.federation.wire.headerless import Header, Headers, header_of
-from headwater.federation.wire.kinds import BODY, PAST, WHOLE
+from headwater.federation.wire.kinds import AWAY, BODY, PAST, WHOLE
 from headwater.types import EventType
 from headwater.types.layout import HEADER_SIZE
 
@@ -136,8 +136,9 @@ class RemoteSource(AcknowledgedSource):
         return self._type
 
     def promised(self, time: int | None) -> None:
-        """How far time has come at the source; None if it is not there any more, and so holds nothing back."""
-        if time is None:
+        """How far time has come at the source; None if it is not there any more, and so holds nothing back, or AWAY if
+        its origin is not."""
+        if time is None or time == AWAY:
             self.promise = FOREVER
         else:
             self._has_come_to(time)

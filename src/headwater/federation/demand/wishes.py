@@ -177,7 +177,7 @@ class Wanted:
             tuple(sink for sink in own if sink._progress is not None),
             tuple(sink.name for sink in sinks if sink._progress is not None),
             any(sink._options.delivery.name == "reliable" for sink in sinks),
-            any(sink._by_time for sink in sinks),
+            any(sink._by_time or sink._promising for sink in sinks),
             any(not routes for routes in onward),
             frozenset(route for routes in onward for route in routes),
         )

@@ -17,9 +17,8 @@ Events of one origin come in the order of their source: where several gateways b
 at a time (`paths.py`), and goes on by another one, from after the last event that it has taken, when that is gone or
 has fallen silent. Of two gateways with different filters, each brings its own in order. What a gateway has taken over
 and not passed on is lost if it is killed; with a second one beside it, which passes on the same, it is not. A durable
-sink behind two gateways that was killed may get events again of which it had one by the other gateway. Sinks that take
-events in order of time should be on the side of their sources: what takes long through a gateway is late for them, and
-counted so.
+sink behind two gateways that was killed may get events again of which it had one by the other gateway. Sinks and
+patterns that go by time wait for what is on its way: a gateway promises what its origins have, once that is passed on.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from headwater.federation.arrive.deduplication import federation_of, origin_of
 from headwater.federation.arrive.relay import Relay, RelaySource, RelayThreads, Routes
 from headwater.federation.arrive.remote_source import RemoteSource
 from headwater.federation.control_events import owns
+from headwater.federation.gateway.promises import OriginPromise
 from headwater.federation.interests.conjunction import combined
 from headwater.federation.peers.description import describe
 from headwater.federation.send.crossing import CrossingMember
@@ -207,14 +208,17 @@ class Passage:
             for sid, ad in ads.items():
                 if self._fits(ad.channel):
                     yield (peer.id, peer.incarnation, sid), self._known(ad, peer.id, peer.incarnation)
-        with self.here._wiring.lock:
-            own = [source for channel in self.here.channels() for source in channel.sources.values() if source.local]
-        for source in own:
+        for source in self._own():
             if self._fits(source.channel.name):
                 yield (
                     self._key(source),
                     self._known(describe(source), self._mine.id, self._mine.incarnation),
                 )
+
+    def _own(self) -> list[Source]:
+        """Those of this node."""
+        with self.here._wiring.lock:
+            return [source for channel in self.here.channels() for source in channel.sources.values() if source.local]
 
     def _known(self, ad: SourceAd, node: str, incarnation: int) -> _Known:
         origin = ad.origin or origin_of(self.source_side, node, incarnation, ad.sid)
@@ -264,6 +268,7 @@ class Passage:
                 way=lambda source: self._theirs.origins.way(known.origin, source, known.path, filters),
                 tag=self._theirs.demands.number,
                 plan=plan,
+                promise=OriginPromise(lambda: self._upstream(key), lambda: self._holds(key)),
             )
             made.advertise(f"{ad.name}@{known.origin}#{made.number}")
             self.relays[key] = made
@@ -309,6 +314,7 @@ class Passage:
     def _withdraw(self, keys: list[Key]) -> bool:
         """Sources that are no more, once all they have published is passed on; whether some must wait for that."""
         waits = False
+        self._parting = [taking for taking in self._parting if not taking._mailbox.idle]
         for key in keys:
             relay = self.relays[key]
             if self._holds(key):
@@ -323,10 +329,8 @@ class Passage:
 
     def _holds(self, key: Key) -> bool:
         """Whether events of a source are still to be passed on."""
-        self._parting = [taking for taking in self._parting if not taking._mailbox.idle]
-        return any(
-            taking.holds(lambda source: self._key(source) == key) for taking in (*self.taking.values(), *self._parting)
-        )
+        relays = [*list(self.taking.values()), *self._parting]
+        return any(relay.holds(lambda source: self._key(source) == key) for relay in relays)
 
     # ── what is asked for here ──
 
@@ -348,41 +352,60 @@ class Passage:
                 self._wakes()  # it may be gone again
         return found
 
-    def _wanted(self, channel: Channel) -> tuple[list[Interest | None], set[frozenset[str]]]:
-        """What is wanted there, and by whom: the federations on each way from here to someone who wants it."""
+    def _upstream(self, key: Key) -> Source | None:
+        """The source here that a relay passes on, if it can be heard."""
+        node, incarnation, number = key
+        if not node:
+            return next((each for each in self._own() if each.number == number and not each.closed), None)
+        peers = [peer for peer in self._mine.everyone() if (peer.id, peer.incarnation) == (node, incarnation)]
+        found = peers[0].remote_sources.get(number) if peers else None
+        return None if found is None or found.closed else found
+
+    def _wanted(self, channel: Channel) -> tuple[list[Interest | None], set[frozenset[str]], bool]:
+        """What is wanted there, and by whom: the federations on each way from here to someone who wants it; and whether
+        someone of them goes by time."""
         wants: list[Interest | None] = []
         routes: set[frozenset[str]] = set()
+        timed = False
         for entry in channel.entries.values():
-            if found := self._routes(entry):
+            found, by_time = self._routes(entry)
+            if found:
                 wants.append(entry.interest)
                 routes |= found
+                timed |= by_time
         if frozenset({self.sink_side}) in routes:  # a sink there may be about to change what it wants
             wants += [entry.interest for entry in self._theirs.demands.ahead.get(channel, ())]
-        return wants, routes
+        return wants, routes, timed
 
-    def _routes(self, entry: Entry) -> set[frozenset[str]]:
+    def _routes(self, entry: Entry) -> tuple[set[frozenset[str]], bool]:
+        """The ways to those who want what an interest passes, and whether one of them goes by time."""
         found: set[frozenset[str]] = set()
-        direct = frozenset({self.sink_side})
+        direct, timed = frozenset({self.sink_side}), False
         for member in entry.members:
             onward: Routes | None = None
+            by_time = False
             if isinstance(member, CrossingMember):
-                onward = member.crossing.routes
+                onward, by_time = member.crossing.routes, member.crossing.promises
             elif member.subscription is not None:
-                onward = member.subscription._routes
-            if onward is not None:
-                if not onward:
-                    return {direct}
-                found.update(direct.union(route) for route in onward if self.source_side not in route)
+                sink = member.subscription
+                onward, by_time = sink._routes, sink._by_time or sink._promising
             elif isinstance(member, Stage):
                 for each in member.channel.entries.values():
-                    found |= self._routes(each)
-        return found
+                    ways, by_time = self._routes(each)
+                    found |= ways
+                    timed |= by_time
+            if onward is not None:
+                behind = {direct.union(route) for route in onward if self.source_side not in route}
+                ways = behind if onward else {direct}
+                found |= ways
+                timed |= by_time and bool(ways)
+        return found, timed
 
     def _ask(self, name: str) -> None:
         """See that what is taken here of a channel is what is wanted there."""
         channel = next((each for each in self.there.channels() if each.name == name), None)
         with self.there._wiring.lock:
-            wants, found = ([], set()) if channel is None else self._wanted(channel)
+            wants, found, timed = ([], set(), False) if channel is None else self._wanted(channel)
         if name not in {relay.channel.name for relay in list(self.relays.values())}:
             wants = []
         if not wants:
@@ -393,7 +416,7 @@ class Passage:
         made_of = frozenset((want.fingerprint, repr(want.params)) if want is not None else None for want in wants)
         taking = self.taking.get(name)
         if taking is not None and self._asked.get(name) == made_of:
-            self._reroute(taking, mine, routes)
+            self._reroute(taking, mine, routes, timed)
             return
         try:
             where = interest_for(mine, self._where, self._params)
@@ -401,16 +424,18 @@ class Passage:
             self.refused[name] = str(error)
             return
         interest = combined(where, wants, mine.type)
+        if timed:
+            self.here._keep_time()
         if taking is None:
             options = make_options(
                 self.here.config, _nothing, queue=self._queue(), dispatch=RelayThreads(), failures=0, about=False
             )
             self.taking[name] = self.here._start(
                 Relay, [Asked(mine, interest)], options, f"{self._name} {name} to {self.sink_side}", self._relay_of,
-                self._barred, routes,
+                self._barred, routes, timed,
             )  # fmt: skip
         else:
-            self._reroute(taking, mine, routes)
+            self._reroute(taking, mine, routes, timed)
             taking.change(where=interest)
         self._asked[name] = made_of
 
@@ -418,10 +443,12 @@ class Passage:
         """Room for all that several sources may have on their way here: so that who reads a link does not wait."""
         return Queue(limit=SOURCES_WAITING * self._mine.network.link.limit, policy="block")
 
-    def _reroute(self, taking: Relay, channel: Channel, routes: Routes) -> None:
-        if taking._routes != routes:
+    def _reroute(self, taking: Relay, channel: Channel, routes: Routes, timed: bool) -> None:
+        if (taking._routes, taking._promising) != (routes, timed):
+            if timed:
+                self.here._keep_time()
             with self.here._wiring.lock:
-                taking._routes = routes
+                taking._routes, taking._promising = routes, timed
                 self.here._wiring.changed([channel])
 
     def _leave(self, name: str) -> None:

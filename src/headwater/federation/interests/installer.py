@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from headwater.channel.routing.wiring import Move
 from headwater.errors import FrameError, HeadwaterError
+from headwater.federation.arrive.acknowledgement import FOREVER
 from headwater.federation.control_events import owns
 from headwater.federation.interests.admission import Grant, Granting, Refused
 from headwater.federation.interests.request import MOST_WISHES, Pages, Question
@@ -19,6 +20,7 @@ from headwater.federation.send.crossing import Crossing, FilteredMember, TaggedM
 from headwater.federation.send.past import recollect, send_past
 from headwater.federation.send.pending import ControlFrame
 from headwater.federation.wire import frames as wire
+from headwater.federation.wire.kinds import AWAY
 from headwater.federation.wire.requests import Ask, Install, Installed, Told, Wish, unpack_wishes
 
 if TYPE_CHECKING:
@@ -225,7 +227,10 @@ class Installer:
             changes.append((wish, "installed", "", grant.text))
         # What lanes go by is set before the wishes hold: the first event that they pass makes a lane.
         crossing.incarnation = peer.incarnation
-        crossing.reliable, crossing.promises = request.reliable, request.promises
+        crossing.reliable, timed = request.reliable, crossing.promises
+        crossing.promises = request.promises
+        if timed != request.promises:
+            self._context.scheduler.watched()  # gateways here have to ask for them
         if request.promises:
             self._node._keep_time()
         crossing.lead_to(tuple(map(tuple, request.routes)))
@@ -437,13 +442,15 @@ class Installer:
                         with source.lock:
                             lane = crossing.lane(source)
                         if lane is not None:
+                            # What it has passed on by then is in the lane.
+                            passed = _passed_on(source) if source.relays else None
                             with source.between():  # what is being written to its log was stamped before
-                                now = self._node._stamp()
+                                now = passed if source.relays else self._node._stamp()
                                 quiet = not lane.pending and lane.behind is None
                             if not lane.announced:
                                 new = lane.dirty = True
                                 peer.dirty.append(lane)
-                            elif quiet:
+                            elif quiet and now is not None:
                                 pairs.append((lane.sid, now))
                                 if source.come_to is not None:
                                     timed.append((peer, lane))
@@ -480,6 +487,11 @@ class Installer:
             return Told({})
         with self._context.wiring.lock:
             return crossing.counting.told()
+
+
+def _passed_on(source: Source) -> int | None:
+    """How far time has come at the origin of a source that is passed on, as far as that was; AWAY if the origin is."""
+    return AWAY if source.promise == FOREVER else source.said
 
 
 def _group(crossing: Crossing) -> str:

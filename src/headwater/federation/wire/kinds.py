@@ -43,6 +43,7 @@ MAX_TAGS = 1 << 18  # tags in a frame
 MAX_ROWS = 1 << 20  # rows of a batch in a frame
 MAX_PAIRS = 1 << 16  # pairs in an ACK or a PROMISE
 MAX_SEQ = 1 << 62
+AWAY = 0  # in the place of a promised time: the origin is not there, and promises nothing more for now
 U32 = (1 << 32) - 1
 GROUP = 1 << 31  # in the number of a source: its frames that go to a multicast group, which are numbered by themselves
 # In a tag: this is of the past, for the interest of that tag. Two more say how many are still to come, and up to which

@@ -1,0 +1,114 @@
+"""Patterns by time over sources behind gateways, which promise no more than the origins have, and was passed on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.federation.node import Node
+from tests.federation.nodes import GUARD, eventually
+from tests.federation.test_gateway import Sighting, World, sees, world
+
+SIGHTING, BELL = "ie.tcd.sighting", "bell"
+PAIR = f"a: {SIGHTING}{{x = 1}}, b: {SIGHTING}{{x = 2}} within 1 hour measures b.x as x"
+BOTH = f"a: {SIGHTING}; b: {BELL} within 1 hour measures a.x as x, b.n as n"
+ABSENT = f"a: {BELL}; without {SIGHTING}{{x = 2}} within 200 milliseconds measures a.n as n"
+
+
+class Street:
+    """A source, a gateway between two federations, and a home behind it; at the gateway and at home there is a bell."""
+
+    def __init__(self, made: World, **options: Any) -> None:
+        self.made = made
+        self.here, self.far = made.federation("a", **options)
+        self.gate, self.home = made.federation("b")
+        self.source = self.far.channel(SIGHTING, Sighting).source("far")
+        self.gateway = made.join(self.here, self.gate)
+        self.bells = {node: node.channel(BELL, "n: u32").source(node.name) for node in (self.gate, self.home)}
+        sees(self.home, 1, SIGHTING)
+        sees(self.gate, 1, BELL)
+
+    def match(self, node: Node, text: str) -> Any:
+        watch = node.match(text)
+        for each in (node, self.gate, self.here):
+            assert each.ready(GUARD)
+        return watch
+
+
+def _got(watch: Any) -> Any:
+    found = watch.get(timeout=GUARD)
+    assert found is not None, f"nothing in {GUARD} s: {watch.report()}"
+    return found
+
+
+def test_rows_and_matches_are_those_that_the_source_s_own_side_would_find() -> None:
+    with world() as made:
+        street = Street(made)
+        watches = [street.match(node, PAIR) for node in (street.gate, street.home, street.far)]
+        for x in (1, 3, 2, 1, 2):
+            street.source.publish(x=x)
+        street.source.publish_many(street.far.channel(SIGHTING).type.to_arrow([{"x": x} for x in (4, 1, 2, 1)]))
+        for watch in watches:
+            eventually(lambda watch=watch: watch.report().rows == 9, timeout=GUARD)
+        reports = [watch.report() for watch in watches]
+        assert [(report.rows, report.matches, report.late) for report in reports] == [(9, 2, 0)] * 3
+
+
+def test_what_a_slow_gateway_still_holds_is_waited_for() -> None:
+    """Nothing that is later goes before it, and nothing is said not to have come."""
+    with world() as made:
+        street = Street(made)
+        for node in (street.gate, street.home):
+            both, absent = street.match(node, BOTH), street.match(node, ABSENT)
+            hasty = street.match(node, f"{ABSENT} patience 300 milliseconds")
+            (relay,) = street.gateway.taking
+            relay.pause()
+            street.source.publish(x=2)
+            eventually(lambda relay=relay: bool(relay._mailbox.items), timeout=GUARD)
+            street.bells[node].publish(n=1)
+            found = _got(hasty)
+            assert (found.n, found.match.uncertain) == (1, True)
+            assert both.poll() is None and absent.poll() is None
+            assert absent.report().held_by.startswith(f"{SIGHTING}/far@"), absent.report()
+            relay.resume()
+            found = _got(both)
+            assert (found.x, found.n, found.match.uncertain) == (2, 1, False)
+            assert _got(absent).n == 1  # the sighting was before the bell
+            assert both.report().late == absent.report().late == 0
+            for watch in (both, absent, hasty):
+                watch.cancel()
+
+
+def test_what_comes_through_a_gateway_contradicts_and_its_absence_is_certain() -> None:
+    with world() as made:
+        street = Street(made)
+        for node in (street.gate, street.home):
+            watch = street.match(node, ABSENT)
+            street.bells[node].publish(n=1)
+            found = _got(watch)
+            assert (found.n, found.match.uncertain) == (1, False)
+            street.bells[node].publish(n=2)
+            street.source.publish(x=2)
+            eventually(lambda watch=watch: watch.report().rows == 3, timeout=GUARD)
+            street.bells[node].publish(n=3)
+            found = _got(watch)
+            assert (found.n, found.match.uncertain) == (3, False)
+            assert watch.report().late == 0
+            watch.cancel()
+
+
+def test_plain_subscribers_in_order_of_time_wait_for_what_a_gateway_holds() -> None:
+    with world() as made:
+        street = Street(made)
+        near = street.home.channel(SIGHTING).source("near")
+        came: list[int] = []
+        sink = street.home.channel(SIGHTING).subscribe(lambda event: came.append(event.x), order="timestamp")
+        for each in (street.home, street.gate, street.here):
+            assert each.ready(GUARD)
+        (relay,) = [each for each in street.gateway.taking if each.node is street.here]
+        relay.pause()
+        street.source.publish(x=1)
+        eventually(lambda: bool(relay._mailbox.items), timeout=GUARD)
+        near.publish(x=2)
+        relay.resume()
+        eventually(lambda: len(came) == 2, timeout=GUARD)
+        assert came == [1, 2] and sink.report().counts.late == 0
