@@ -226,6 +226,7 @@ def test_the_command_takes_the_text_of_a_pattern(doors: Path, capsys: pytest.Cap
     for arguments, told in (
         (["patterns.tml"], "expected a file that ends in .toml or .py"),
         (["a: hall.dor within 1 s"], "did you mean 'hall.door'?"),
+        (["a: hall.door{who = 'Ann' within 1 s"], "line 1, column 13: this is never closed"),
         (["patterns.toml", "--at", "desk"], "expected the text of a pattern with it, found --at"),
     ):
         assert main(["backtest", *arguments[:1], str(doors), *arguments[1:]]) == 2

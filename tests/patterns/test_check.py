@@ -57,6 +57,13 @@ def test_an_unknown_channel_hides_nothing_else() -> None:
     ]
 
 
+def test_what_is_compared_with_an_element_of_an_unknown_channel_is_no_further_problem() -> None:
+    assert problems("a: nix; b: y{w = a.w} within 1 s") == ["no channel 'nix' | a: nix"]
+    with pytest.raises(PatternError) as caught:
+        Pattern("a: nix; b: y{z > 1 and w = a.w} within 1 s", CHANNELS)
+    assert "quotes" not in str(caught.value)  # what is said of z is not about a.w
+
+
 def test_a_measure_that_is_there_twice_hides_nothing_else() -> None:
     assert problems("a: y measures a.q as w, b.v as k, a.v as w") == [
         "Event has no field 'q' | a.q",

@@ -341,8 +341,12 @@ class _Walker:
         for one, other in ((args["expression"], args["this"]), (args["this"], args["expression"])):
             if node.__class__ in _NULL_TESTS and self._is_nothing(one):
                 return self._null_compared(self.expr(other), one, _NULL_TESTS[node.__class__])
-        a, b = self.expr(args["this"]), self.expr(args["expression"])
-        if a.type == TEXT and is_bad(b) and (last := self.b.problems[-1]).about and "did you" not in (last.hint or ""):
+        a = self.expr(args["this"])
+        before = len(self.b.problems)
+        b = self.expr(args["expression"])
+        # What is bad may have been told elsewhere: then the last problem is another's.
+        last = self.b.problems[-1] if len(self.b.problems) > before else None
+        if a.type == TEXT and last is not None and last.about and "did you" not in (last.hint or ""):
             self._hinted(b, _in_quotes(last.about))
         return self.b.compare(_COMPARE[node.__class__], a, b, Span(a.span.start, b.span.end))
 

@@ -154,6 +154,8 @@ class Expressions:
         program = self.read(condition, Record("Elements", ()), ScopedBuilder, scope=scope)
         if program is None:
             return []
+        if not program.body and any(named.unknown for named in scope.names.values()):
+            return []  # it reads an event of a channel that there is not, which is told there
         if len(program.body) != 1 or not isinstance(program.body[0], Return):
             hint = "write one expression, e.g. lambda e: e.level > 3"
             self.problem(condition.span, "a condition of a pattern is one expression", hint=hint)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headwater.spark.backtest.subscriptions import Subscriptions
 
 LONGEST = 200  # characters of a name that is looked for among files
-MARKS = ":;,|&{(> "  # a pattern has one of them, where it is more than the name of a channel
+MARKS = ":;,|&{(>"  # a pattern has one of them, where it is more than the name of a channel
 LOCAL_EVENTS = 10_000_000  # of a log: about as many are judged here while Spark starts elsewhere
 
 EXAMPLES = """\
@@ -101,14 +101,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _given(args: argparse.Namespace) -> Subscriptions:
-    """What a file says, or one pattern: a text that is no file, and reads as one."""
+    """What a file says, or one pattern: a text that is no file, and reads as one, or has what files' names have not:
+    then what is wrong with the pattern is of use."""
     from headwater.patterns.pattern import readable
     from headwater.spark.backtest.patterns.asked import AskedPattern
     from headwater.spark.backtest.subscriptions import Subscriptions, load
 
     text = args.subscriptions
     named = text.endswith((".toml", ".py")) or (len(text) <= LONGEST and Path(text).exists())
-    if named or not any(mark in text for mark in MARKS) or not readable(text):
+    if named or not (any(mark in text for mark in MARKS) or (" " in text and readable(text))):
         options = [f"--{name}" for name in ("param", "alias", "at") if getattr(args, name)]
         if options:
             hint = "a file says it itself"
