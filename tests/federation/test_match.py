@@ -123,9 +123,11 @@ def test_a_node_that_vanished_is_waited_for_unless_there_is_patience() -> None:
         east_node, _ = _door(made, "east")
         made.together()
         sure, hasty = desk.match(ABSENT), desk.match(f"{ABSENT} patience 100 milliseconds")
+        plain = desk.match("a: door measures a.who as who patience 100 milliseconds")
         made.ready(desk)
         with _vanished(east_node, desk):
             near.publish(who="ann", n=1)
+            assert _got(plain).who == "ann"
             found = _got(hasty)
             assert (found.who, found.match.uncertain) == ("ann", True)
             assert hasty.report().uncertain == 1

@@ -152,13 +152,6 @@ def _unused(pattern: Pattern, places: Mapping[str, Span]) -> Iterator[Problem]:
     for at, place in contradictions.dead(pattern, others).items():
         said = f"no event can be {pattern.elements[at].name!r}"
         yield _at(pattern, place, said, hint="what it asks for contradicts itself")
-    if pattern.patience is not None and not pattern.absent:
-        yield _at(
-            pattern,
-            places.get("patience", NOWHERE),
-            "patience has no meaning without absence",
-            hint="it says how long to wait for sources that are silent, where the pattern ends with without",
-        )
     if pattern.lateness and all(channel.time is None for channel in pattern.channels):
         yield _at(
             pattern,
