@@ -216,6 +216,73 @@ def test_what_a_node_does_not_send_stays_unknown() -> None:
         assert (found.n, found.match.uncertain) == (1, True)
 
 
+def test_what_a_node_did_not_send_stays_unknown_when_it_has_left() -> None:
+    with nodes() as make:
+        desk, east = make("desk"), make("east")
+        bell = desk.channel("bell", "n: u32").source("bell")
+        desk.channel("door", DOOR)
+        east.channel("door", "who: text, n: text").source("door")
+        make.together()
+        watch = desk.match(ABSENT)
+        assert desk.until(lambda: bool(watch.refused), GUARD)
+        bell.publish(n=1)
+        eventually(lambda: watch._stage.operator.runner.unheard, timeout=GUARD)
+        east.close()
+        found = _got(watch)
+        assert (found.n, found.match.uncertain) == (1, True)
+        bell.publish(n=2)
+        found = _got(watch)
+        assert (found.n, found.match.uncertain) == (2, False)
+
+
+def test_what_was_lost_of_events_that_say_their_own_times_is_not_known() -> None:
+    """It is older than what came next, and so it may have been in between."""
+    with nodes() as make:
+        desk, east = make("desk"), make("east")
+        bell = desk.channel("bell", "n: u32, at: i64").source("bell")
+        desk.channel("door", "n: u32, at: i64")
+        door = east.channel("door", "n: u32, at: i64").source("door")
+        make.together()
+        assert desk.until(lambda: bool(desk.remote_sources("door")), GUARD)
+        watch = desk.match("a: bell; without door{n = 2} within 1 second time at measures a.n as n")
+        make.ready(desk)
+
+        def ring(n: int, seconds: int) -> Any:
+            bell.publish(n=n, at=seconds * 1_000_000)
+            for later in (5, 6):
+                bell.publish(n=0, at=(seconds + later) * 1_000_000)
+                door.publish(n=1, at=(seconds + later) * 1_000_000)
+            found = _got(watch)
+            while found.n != n:
+                found = _got(watch)
+            return found.match
+
+        door.publish(n=1, at=0)
+        assert not ring(1, 10).uncertain
+        (source,) = [each for each in desk.channel("door").sources.values() if not each.local]
+        source.missed += 1
+        assert ring(2, 20).uncertain
+        assert not ring(3, 40).uncertain
+
+
+def test_what_a_node_had_published_stays_unknown_when_it_has_left_and_said_no_time() -> None:
+    with nodes() as make:
+        desk, east = make("desk"), make("east")
+        bell = desk.channel("bell", "n: u32, at: i64").source("bell")
+        desk.channel("door", "n: u32, at: i64")
+        east.channel("door", "n: u32, at: i64").source("door").publish(n=2, at=10_500_000)
+        make.together()
+        assert desk.until(lambda: bool(desk.remote_sources("door")), GUARD)
+        watch = desk.match("a: bell; without door{n = 2} within 1 second time at measures a.n as n")
+        make.ready(desk)
+        for n, seconds in enumerate((10, 15, 16)):
+            bell.publish(n=n, at=seconds * 1_000_000)
+        eventually(lambda: watch.report().events == 3 and bool(watch._stage.watermark.blind._unheard), timeout=GUARD)
+        east.close()
+        found = _got(watch)
+        assert (found.n, found.match.uncertain) == (0, True)
+
+
 def test_what_was_published_before_is_known_where_it_begins_with_the_past() -> None:
     with nodes() as make:
         clocks = _Clocks(make, config=Config(history=100))

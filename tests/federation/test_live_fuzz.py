@@ -15,14 +15,21 @@ from typing import Any
 
 import pytest
 
+from headwater import Event, Interest, u32
 from headwater.federation.wire import frames as wire
 from headwater.federation.wire.control import Announce, SourceAd
+from headwater.federation.wire.kinds import WHOLE
 from headwater.federation.wire.requests import pack_type
 from tests.effort import EFFORT
 from tests.federation import attacks
 from tests.federation.attacks import CHANNEL, RECORDS, TYPE, WHERES, Sighting
 from tests.federation.hostile import Mallory, Target
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
+
+
+class Number(Event):
+    n: u32
+
 
 FRAMES = 6_000 if EFFORT == 1 else 1_000_000  # on streams, after a proper greeting
 ENVELOPES = 1_200 if EFFORT == 1 else 150_000
@@ -158,6 +165,27 @@ def test_records_that_are_none_are_dropped_and_counted() -> None:
             assert lab._engine.offences == {made.mallory.id: number}
             for sink in made.sinks[:3]:
                 eventually(lambda sink=sink: sink.count - len(sink.honest) == 2 * len(bad))
+
+
+def test_records_that_are_said_to_be_of_two_types_are_dropped_and_counted() -> None:
+    """Of what an interest has made, whoever wanted that takes it for what it makes: nothing else goes there."""
+    with scene() as made:
+        lab, told = made.lab, Log()
+        channel = lab.channel(CHANNEL)
+        sink = channel.subscribe(told, Interest("{ output.n = input.badge; return true; }", Sighting, output=Number))
+        assert lab._engine is not None
+        makes = lab._engine.demands.tag(CHANNEL, sink._attachments[channel, 0].entry)
+        tags = [(makes | WHOLE,), (makes, 0), (0, makes), (makes,), (makes | WHOLE, 0)]
+        with made.mallory.call() as call:
+            call.send(wire.encode_control(Announce(ad=SourceAd(1, "m", CHANNEL), type=pack_type(TYPE), next=1)))
+            for number, one in enumerate(tags, 1):
+                call.send(wire.encode_events(1, number, [number], [time_ns()], [RECORDS[1]], [one]))
+            rows = TYPE.records_to_arrow(RECORDS[:2])
+            call.send(wire.encode_batch(1, len(tags) + 1, range(10, 12), time_ns(), rows, makes | WHOLE))
+            assert not call.heard()  # what is wrong in a frame of rows ends the link
+            assert lab._engine.offences[made.mallory.id] == len(tags) + 1
+        assert not told.events and not sink.report().counts.evaluated
+        made.goes_on()
 
 
 def test_events_for_channels_that_are_the_nodes_own() -> None:

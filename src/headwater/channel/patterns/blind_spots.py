@@ -61,9 +61,10 @@ class BlindSpots:
         self._channels, self._own_time = channels, own_time
         self._known: dict[Place, Hearing] = {}
         self._unheard: dict[Place, _Unheard] = {}
+        self._refusing: set[Place] = set()  # places of which nothing comes
         self._recalled: dict[Place, dict[str, int]] = {}  # of places that began with their past, by source: its time
         self._reach = -FOR_EVER  # all that is older was known, of everyone who was heard
-        self._lost: dict[int, int] = {}  # by source, what was lost of it
+        self._lost: dict[int, int] = {}  # by source that is there, what was lost of it
         self._begun: dict[Place, tuple[int, int]] = {}  # of sources of this node that began with their past
         self.resumed: frozenset[str] = frozenset()  # keys of sources that send all that came since a run was kept
 
@@ -116,6 +117,7 @@ class BlindSpots:
         """It is another pattern from here on: what is heard now is what that wants."""
         self._known.clear()
         self._unheard.clear()
+        self._refusing.clear()
         self._recalled.clear()
         self.resumed = frozenset()
 
@@ -130,7 +132,7 @@ class BlindSpots:
         if not self._begun and not self._unheard and not self._hearer.node._federated:
             self._runner().unheard = False
             return []  # there is nobody else
-        waited, seen, refused = [], set(), False
+        waited, seen = [], set()
         for attachment in self._hearer._inputs():
             channel: Any = attachment.channel
             if not self.concerns(channel.name):
@@ -140,7 +142,7 @@ class BlindSpots:
                 seen.add(place)
                 known = self._known.get(place)
                 if hearing.refused:
-                    refused = True
+                    self._refusing.add(place)
                     self._known.pop(place, None)
                 elif known is not None and known.life == hearing.life:
                     continue
@@ -151,25 +153,31 @@ class BlindSpots:
         for place in [place for place in self._known if place not in seen]:
             if not self._leave(place, present):
                 waited.append(self._known[place].name)
+        for place in [place for place in self._refusing if place not in seen]:
+            self._refusing.discard(place)
+            self._unheard.pop(place, None)
+            self.note(-FOR_EVER, present)
         while self._begun:
             place, (start, upto) = self._begun.popitem()
             names = {source.name for source in self._sources(place) if source.seq}
             self._see(place, start, self._began_at(place, names, upto))
         if self._unheard:
             self._listen()
-        self._runner().unheard = refused or bool(self._unheard)
+        self._runner().unheard = bool(self._refusing) or bool(self._unheard)
         return waited
 
     def _hear(self, place: Place, before: Hearing | None, hearing: Hearing) -> None:
         """All that is wanted comes from there now."""
-        self._known[place] = hearing
+        self._known[place], refused = hearing, place in self._refusing
+        self._refusing.discard(place)
         log = hearing.node.log(place[0])
         if before is not None:
             if not log:  # else it sends what it has published meanwhile
                 self._see(place, self._reach, hearing.since // 1000)
             return
         prefix = prefix_of(hearing.node.name, log) if log else f"{hearing.node.id}/{hearing.node.incarnation}/"
-        if not hearing.first and not any(key.startswith(prefix) for key in self.resumed):
+        resumed = not refused and any(key.startswith(prefix) for key in self.resumed)
+        if not hearing.first and not resumed:
             names = {ad.name for ad in hearing.node.sources if ad.channel == place[0]}
             self._see(place, -FOR_EVER, self._began_at(place, names, hearing.since // 1000))
 
@@ -181,6 +189,8 @@ class BlindSpots:
     def _see(self, place: Place, start: int, upto: int) -> None:
         """From here on a place is heard, which it was not since `start`."""
         if place[0] in self._own_time:
+            if (before := self._unheard.get(place)) is not None:  # nothing was said since: that is not known either
+                start = min(start, before.start)
             self._unheard[place] = _Unheard(start, {source.id: self._said(source) for source in self._sources(place)})
         else:
             self.note(start, upto)
@@ -194,16 +204,18 @@ class BlindSpots:
         if renewed or (node.gone is not None and not node.parted):
             self.note(self._reach, present)
         del self._known[place]
-        self._unheard.pop(place, None)
+        if (unheard := self._unheard.pop(place, None)) is not None:  # it has not said how late that was
+            self.note(unheard.start, present)
         return True
 
-    def lost(self, sources: Iterable[RoutedSource], present: int) -> None:
-        """See whether events of other nodes' sources were lost on the way."""
-        for source in sources:
+    def lost(self, sources: Iterable[tuple[str, RoutedSource]], present: int) -> None:
+        """See whether events of other nodes' sources, each with its channel, were lost on the way."""
+        known, self._lost = self._lost, {}
+        for channel, source in sources:
             lost: int = getattr(source, "lost", 0)
-            if lost > self._lost.setdefault(source.number, 0):
-                self._lost[source.number] = lost
-                self.note(self._reach, present)
+            if lost > known.get(source.number, 0) and self.concerns(channel):
+                self._see((channel, source.place or HERE), self._reach, present)
+            self._lost[source.number] = lost
 
     # ── events that say their own times ──
 

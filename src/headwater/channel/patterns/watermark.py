@@ -71,9 +71,12 @@ class _Sources(NamedTuple):
     own: list[tuple[str, RoutedSource]]  # with their channel: those whose events say their time
     shared: frozenset[str]  # ids that sources of two channels have: of one moment, either may have the earlier event
 
-    def away(self) -> list[RoutedSource]:
-        """All of other nodes."""
-        return [*self.remote, *(source for _, source in self.own if not source.local)]
+    def away(self) -> list[tuple[str, RoutedSource]]:
+        """All of other nodes, with their channel."""
+        return [
+            *((source.channel.name, source) for source in self.remote),
+            *((name, source) for name, source in self.own if not source.local),
+        ]
 
 
 class Watermark:
@@ -142,7 +145,7 @@ class Watermark:
         blind = self.blind
         if blind is not None:
             holders += [Holder(name, NOWHERE) for name in blind.look(present)]
-            blind.lost(sources.remote, present)
+            blind.lost(sources.away(), present)
         least = min(holders, key=lambda each: each.place, default=None)
         if least is None:  # nobody is there: as far as time has come
             return Look((present, ""), present, None)
@@ -214,8 +217,8 @@ class Watermark:
     def _miss(self, before: _Sources, now: _Sources) -> None:
         """Sources of other nodes that are logged come back with all that they have published, when their node does:
         what they had promised holds for a while, unless it is known that they do not."""
-        there = {source.position_key for source in now.away()}
-        for source in before.away() if self.patient else ():
+        there = {source.position_key for _, source in now.away()}
+        for _, source in before.away() if self.patient else ():
             key = source.position_key or ""
             if key.startswith(LOGGED) and key not in there:
                 self._missing[key] = self._node.clock.now(), Holder(source.id, self._promise(source, before.shared))

@@ -138,6 +138,11 @@ class Entry:
         self.fresh = False  # it has just come to the line-ups, and nothing is counted for it yet
 
     @property
+    def makes_marks(self) -> bool:
+        """Whether what comes of its interest is either a mark or the event itself."""
+        return self.interest is not None and self.interest.whole_at is not None
+
+    @property
     def local(self) -> bool:
         """Whether someone in this node wants its events."""
         return any(member.local for member in self.members)
@@ -224,8 +229,8 @@ class Lineup:
         how, why = self._why(entry)
         if not entry.apart:
             return how, why
-        marks = entry.interest is not None and entry.interest.whole_at is not None
-        return how, f"{why}; of other nodes {'come events and marks' if marks else 'comes what bound values ask for'}"
+        comes = "come events and marks" if entry.makes_marks else "comes what bound values ask for"
+        return how, f"{why}; of other nodes {comes}"
 
     def _why(self, entry: Entry) -> tuple[str, str]:
         """As far as sources of this node are concerned."""

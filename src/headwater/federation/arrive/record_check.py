@@ -27,6 +27,11 @@ def check_of(type: EventType) -> Check:
     return _plain(type.record) if _is_plain(type.record) else _decoding(type)
 
 
+def none_is(records: Sequence[bytes]) -> list[int]:
+    """For what can be of no type."""
+    return list(range(len(records)))
+
+
 @lru_cache(maxsize=256)
 def _is_plain(record: Record) -> bool:
     """Whether any bits after the header are an event: numbers, none of them missing."""

@@ -21,7 +21,7 @@ from headwater.errors import FrameError, HeadwaterError
 from headwater.federation.arrive.acknowledgement import FOREVER, AcknowledgedSource
 from headwater.federation.arrive.deduplication import Verdict
 from headwater.federation.arrive.log_positions import LogPosition, LogPositions
-from headwater.federation.arrive.record_check import check_of
+from headwater.federation.arrive.record_check import check_of, none_is
 from headwater.federation.arrive.remote_flow import RemoteFlow
 from headwater.federation.wire.control import Again, encode_control
 from headwater.federation.wire.events import EVENT_AT
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from headwater.federation.wire.frames import Batch, Events
 
 _UNASKED: Any = object()
+_WRONG: Any = object()
 
 
 class Track(Protocol):
@@ -407,17 +408,29 @@ class RemoteSource(AcknowledgedSource):
         return replace(events, seqs=seqs, stamps=stamps, records=[records[at] for at in keep], tags=kept)
 
     def _check_of(self, its_tags: tuple[int, ...]) -> Any:
-        """How records with these tags are checked; None if any bytes will do."""
-        if 0 in its_tags:
-            return self._check
-        tags: dict[int, Entry] = self._flow.tags  # type: ignore[attr-defined]
-        entry = next((found for tag in its_tags if (found := tags.get(tag & ~WHOLE)) is not None), None)
+        """How records with these tags are checked; None if any bytes will do. Who has asked takes what comes for what
+        that makes: what is said to be of two types is of none."""
+        found = _UNASKED
+        for tag in its_tags:
+            made = self._made_by(tag)
+            if made is not _UNASKED and made is not found:
+                found = made if found is _UNASKED else _WRONG
+        if found is _UNASKED:
+            return _UNASKED
+        if found is _WRONG:
+            return none_is
+        return self._check if found is None else check_of(found)
+
+    def _made_by(self, tag: int) -> Any:
+        """The type of what comes with a tag; None: the source's own."""
+        if not tag:
+            return None
+        entry: Entry | None = self._flow.tags.get(tag & ~WHOLE)  # type: ignore[attr-defined]
         if entry is None:
             return _UNASKED
-        if any(tag & WHOLE for tag in its_tags):
-            return self._check
-        output = None if entry.interest is None else entry.interest.output
-        return self._check if output is None else check_of(output)
+        if tag & WHOLE:
+            return None if entry.makes_marks else _WRONG
+        return None if entry.interest is None else entry.interest.output
 
     def _convert(self, events: Events) -> list[Any]:
         """Records of the channel's type here. Those that an interest with output has made are so already."""
@@ -503,6 +516,10 @@ class RemoteSource(AcknowledgedSource):
                 if arrived and self.reached is not None:
                     self.reached.reach(tag, int(frame.seqs[-1]))
             return
+        if whole and (entry is None or not entry.makes_marks):
+            raise FrameError(
+                f"{self}: expected events themselves where else marks come, found them for another interest"
+            )
         output = None if entry is None or entry.interest is None or whole else entry.interest.output
         made = type if output is None else output
         batch = frame.batch(made.schema)

@@ -308,8 +308,7 @@ class Wanted:
         """Where an interest runs, and why."""
         part = self.parts[entry]
         if entry in here:
-            marks = entry.interest is not None and entry.interest.whole_at is not None
-            instead = "whole events, not marks" if marks else "events with all values, not only bound ones"
+            instead = "whole events, not marks" if entry.makes_marks else "events with all values, not only bound ones"
             return f"destination: the source refuses it{f'; it sends {instead}' if entry.apart else ''}"
         if part.kind == HERE:
             return "destination: as configured"
