@@ -9,14 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.ir.interp import EventContext
-from headwater.patterns import Pattern
+from headwater.patterns import Pattern, model
 from headwater.patterns.run.reading import read_together
 from headwater.patterns.run.result_batches import FEW, ResultBatches
 from headwater.patterns.run.results import Results
 from headwater.patterns.run.runner import Runner
+from headwater.types.model import TIMESTAMP_MAX
 from tests.effort import examples
 
 EVENT = "kind: i64, n: i64?, u: u64?, x: f64?, y: f32?, small: i8?, name: text?"
+TIMED = "kind: i64, n: i64, at: i64"
 PATTERNS = {
     "aggregates": """
         a: r{kind = 0} -> b: r{kind = 1}{1,4} -> c: r{kind = 2}? -> d: r{kind = 3} within 1 hour
@@ -76,3 +78,22 @@ def test_together_they_are_what_they_are_one_by_one(name: str, rows: list[dict[s
     apart = results(PATTERNS[name], whole, times=FEW, one_by_one=True)
     assert len(apart) >= FEW
     assert repr(results(PATTERNS[name], whole, times=FEW, one_by_one=False)) == repr(apart)
+
+
+@pytest.mark.parametrize("count", (1, FEW))
+def test_a_deadline_after_the_last_time_there_is_is_at_that(count: int) -> None:
+    pattern = Pattern("a: r ; without b: r(kind = 9) within 1 hour time at measures a.n as n", {"r": TIMED}).model
+    runner = Runner(pattern, interpreted=True)
+    for seq in range(count):
+        runner.offer("r", {"kind": 0, "n": seq, "at": TIMESTAMP_MAX}, EventContext("x", None, seq, seq))
+    runner.finish()
+    matches = runner.matches()
+    found = [
+        raw for batch in ResultBatches(Results(pattern), runner.channels).of(matches) for raw in read(pattern, batch)
+    ]
+    assert [raw["match"]["time"] for raw in found] == [TIMESTAMP_MAX] * count == [match.time for match in matches]
+
+
+def read(pattern: model.Pattern, batch: Any) -> list[dict[str, Any]]:
+    """As events: what is no value of its type would be refused."""
+    return [pattern.output.decode_raw(record) for record in pattern.output.arrow_to_records(batch)]

@@ -16,6 +16,7 @@ from headwater.late import pa
 from headwater.patterns import model
 from headwater.patterns.pattern import Pattern
 from headwater.spark.patterns.matching import match, pattern_choice
+from headwater.types.model import TIMESTAMP_MAX
 from tests.effort import rounds
 from tests.patterns import oracle
 
@@ -161,3 +162,12 @@ def test_window_functions_find_what_the_definition_says(spark: Any, seed: int) -
         assert ours == expected, (pattern.text, pattern.after, pattern.reuse, pattern.begin)
         matched += len(expected)
     assert matched > len(chosen)
+
+
+def test_a_deadline_after_the_last_time_there_is_is_at_that(spark: Any) -> None:
+    pattern = Pattern("x: readings(s = 'x'); without n: readings(s = 'y') within 1 day time at", {CHANNEL: TYPE})
+    assert pattern_choice(pattern).kind == "window functions"
+    last = {"id": 1, "k": 1, "v": 1, "f": None, "s": "x", "at": datetime.max.replace(tzinfo=UTC)}
+    event = {"fields": last, "source": "n1", "node": None, "seq": 1, "time": 0}
+    found = match(_frame(spark, [event]), pattern, meta=META)
+    assert found.selectExpr("unix_micros(match.time)").collect()[0][0] == TIMESTAMP_MAX

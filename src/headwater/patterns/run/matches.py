@@ -8,6 +8,7 @@ from headwater.patterns import model
 from headwater.patterns.engine.found import Found
 from headwater.patterns.run.events import Event, Events
 from headwater.patterns.run.identity import identity_of
+from headwater.types.model import TIMESTAMP_MAX
 
 
 class Match:
@@ -33,8 +34,9 @@ class Match:
 
     @property
     def time(self) -> int:
+        """A deadline after the last time that there is, of an event at the end of all times, is at that."""
         if self.deadline is not None:
-            return self.deadline
+            return min(self.deadline, TIMESTAMP_MAX)
         return self.held[self.found.events[-1]].time if self._events is None else self._events[-1][1].time
 
     @property

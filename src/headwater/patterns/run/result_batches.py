@@ -104,7 +104,7 @@ class ResultBatches:
         times = [each[3] for each in origins]
         if self.results.identified:
             times = [times[at] for at in last.tolist()]
-        times = [time if m.deadline is None else m.deadline for m, time in zip(taken.matches, times, strict=True)]
+        times = [time if m.deadline is None else m.time for m, time in zip(taken.matches, times, strict=True)]
         kind = self.output.schema.field(MATCH).type
         known = {
             "identity": pa.array(self._identities(taken, origins), pa.binary()),

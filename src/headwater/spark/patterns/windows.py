@@ -169,7 +169,9 @@ class _Planner:
             kept.append(f"({FITS} != 0L OR _r)" if among is not None else f"{FITS} != 0L")
         taken = made.taken
         windows, matches = made.windows, " AND ".join([*made.tests, *self.asked(taken)])
-        results, time_of = self.results(taken), made.time or f"{_last(taken)}.t"
+        results, time_of = self.results(taken), f"{_last(taken)}.t"
+        if made.time is not None:
+            time_of = f"least({made.time}, {TIMESTAMP_MAX}L)"
         origins = self.origins(taken)
         told = [*windows, matches, *(sql for _, sql in results), time_of, *([origins] if self.identified else [])]
         return Plan(
