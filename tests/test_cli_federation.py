@@ -346,7 +346,8 @@ def test_matches_of_a_pattern_are_printed(capsys: pytest.CaptureFixture[str]) ->
             out, err = ear.communicate(timeout=GUARD)
             assert ear.returncode == 0, err
             assert [(found["who"], found["behind"]) for found in map(json.loads, out.splitlines())] == [("Ann", "Bob")]
-            assert re.search(r"^headwater listen: warning: .*: lateness has no meaning without time", err, re.MULTILINE)
+            warned = r"^headwater listen: warning: .*: lateness has no meaning without time"
+            assert len(re.findall(warned, err, re.MULTILINE)) == 1, err
             assert "HeadwaterWarning" not in err
         node.send_signal(signal.SIGTERM)
         node.communicate(timeout=GUARD)

@@ -160,7 +160,7 @@ class Waiting:
         if place != self._place:
             self._place, self._since = place, now
         elif report.held_by is not None and now - self._since >= HELD_SECONDS:
-            reached = "" if report.watermark is None else f", of which nothing is known after {report.watermark:%X}"
+            reached = "" if report.watermark is None else f", of which nothing is known after {report.watermark:%X} UTC"
             _complain(
                 "listen",
                 f"waits for {report.held_by}{reached}: matches come when it is heard again, or given up; "
