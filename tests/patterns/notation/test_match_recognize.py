@@ -605,6 +605,14 @@ def test_an_error_of_syntax_hides_no_errors_of_types() -> None:
         "DEFINE A AS amount = 'x', B AS LAG(price) > 1)"
     )
     assert told(written) == [("== compares values of one kind", "amount = 'x'"), ("LAG is not supported", "LAG")]
+    written = (
+        "SELECT * FROM trades MATCH_RECOGNIZE (ORDER BY at ALL ROWS PER MATCH PATTERN (A B) WITHIN INTERVAL '1' HOUR "
+        "DEFINE A AS amount = 'x')"
+    )
+    assert told(written) == [
+        ("ALL ROWS PER MATCH is not supported", "ALL ROWS PER MATCH"),
+        ("== compares values of one kind", "amount = 'x'"),
+    ]
 
 
 def test_a_channel_that_is_not_there_is_told_where_it_is_named() -> None:

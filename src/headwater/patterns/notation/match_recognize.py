@@ -112,7 +112,8 @@ class Reader:
         variables = frozenset(atom.name for atom in atoms(root) if atom.name) if root is not None else frozenset[str]()
         for name, members in subsets.items():
             self._check_subset(name, members, variables)
-        unclear = root is None or bool(words.problems)  # who there is: conditions would name what is not known
+        # who there is, where conditions would name what is not known
+        unclear = root is None or len(words.problems) > self.cut.refused
         ordered, time = self._time(opened)
         elements = Elements(
             variables,

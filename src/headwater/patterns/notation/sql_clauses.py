@@ -46,6 +46,7 @@ class Clauses:
         self.selected: list[Column] | None = None  # None: all of them
         self.channel, self.named = "", NOWHERE
         self.clauses = dict[str, Clause]()
+        self.refused = 0  # problems that leave all names as they are: what else is wrong can still be told
 
     # ── the statement around it ──
 
@@ -189,12 +190,14 @@ class Clauses:
                 hint = "a match is one event: write ONE ROW PER MATCH, and its rows as measures"
                 span = Span(word.span.start, words.words[start - 1].span.end)
                 words.problem(span, "ALL ROWS PER MATCH is not supported", hint=hint)
+                self.refused += 1
             elif start < end:
                 word = words.words[start]
                 words.problem(word, "this is not expected here", expected="a clause", found=words.shown(word))
             return
         if name in ("INITIAL", "SEEK"):
             words.problem(word, f"{name} is not supported", hint="a match may begin at every row: leave it out")
+            self.refused += 1
         elif name in self.clauses:
             words.problem(word, f"{name} stands here twice", expected="one of them")
         else:
