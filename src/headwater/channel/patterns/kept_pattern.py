@@ -46,6 +46,7 @@ class KeptPattern(NamedPattern):
     def __init__(self, *args: Any) -> None:
         *rest, self._keeping, operator, resumed = args
         super().__init__(*rest, outlet=self._once)
+        self._goes_on = self.node.state is not None
         keeping: Keeping = self._keeping
         # What comes while it waits for a state that is handed over.
         self._awaiting: Any = [] if resumed is None else None

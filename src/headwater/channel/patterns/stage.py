@@ -37,6 +37,8 @@ LOOK = object()  # in the place of an event: see how far the sources have come
 class Owner(Protocol):
     """Whom a stage works for."""
 
+    _goes_on: bool  # whether a later process goes on from where this one ends
+
     @property
     def node(self) -> NodeContract: ...
     def _settled(self) -> None:
@@ -255,7 +257,9 @@ class PatternStage:
         self.reached = look.sure[0], most if self.reached is None else max(most, self.reached[1])
 
     def _forced(self, look: Look) -> int | None:
-        """Up to when nobody is waited for any longer."""
+        """Up to when nobody is waited for any longer; when the node closes, that is now, unless who goes on waits."""
+        if self._node.closed and not self._owner._goes_on:
+            return look.present
         patience = self.operator.pattern.model.patience
         if patience is None or self._node.clock.now() < self.patient_until:
             return None

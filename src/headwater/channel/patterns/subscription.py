@@ -54,6 +54,7 @@ class Matching(Subscription[R], Generic[R]):
     to."""
 
     _calm = False
+    _goes_on = False  # whether a later process goes on from where this one ends
     _resumes = False  # whether it says from where on events may be asked for by what others have bound
     narrow: Callable[[str, Interest | None], Interest | None] | None = None
 

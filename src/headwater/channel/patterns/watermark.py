@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NOWHERE: Place = (-FOR_EVER, "")
 GAP = "events that are read back"  # who holds it, for people
+CLOSING = "sources of other nodes, while this one closes"
 
 
 class Watched(Protocol):
@@ -69,6 +70,7 @@ class _Sources(NamedTuple):
     first: str | None  # of their ids the one that goes first
     remote: list[RoutedSource]
     own: list[tuple[str, RoutedSource]]  # with their channel: those whose events say their time
+    far: frozenset[int]  # numbers of those of other nodes
     shared: frozenset[str]  # ids that sources of two channels have: of one moment, either may have the earlier event
 
     def away(self) -> list[tuple[str, RoutedSource]]:
@@ -86,9 +88,11 @@ class Watermark:
         self._subscription, self._runner = subscription, runner
         self._own_time = frozenset(own_time)  # channels whose events say their time
         self._node = subscription.node
-        self._sources = _Sources(-1, [], None, [], [], frozenset())
+        self._sources = _Sources(-1, [], None, [], [], frozenset(), frozenset())
         self._latest = 0  # nanoseconds: the latest time that was said to be the present
         self._holds: dict[Any, Place] = {}
+        # Sources of other nodes as they were last, by number, and which of them had come least far.
+        self._last: tuple[frozenset[int], Holder | None] = frozenset(), None
         self.patient = 0.0  # seconds for which sources that are logged, and have left, are waited for
         self._missing: dict[str, tuple[float, Holder]] = {}  # those, by position key, and since when
         self._heard: tuple[int, float] | None = None  # the latest time that events said of themselves, and when
@@ -135,10 +139,9 @@ class Watermark:
             # When the node closes its sources have stopped: what they have published last waits for nobody.
             place = (here + 1, "") if self._node.closed else _at(here, sources.first, sources.shared)
             holders.append(Holder(sources.first, place, local=True))
-        holders += [
-            Holder(source.id, self._promise(source, sources.shared)) for source in sources.remote if not source.closed
-        ]
-        holders += self._own_times(sources)
+        holders += self._own_times(sources, local=True)
+        if sources.far or self._last[0]:
+            holders += self._others(sources)
         if self._missing:
             holders += self._expected()
         present = self._present(here)
@@ -157,16 +160,32 @@ class Watermark:
         """The time in nanoseconds; never before what it was said to be, even if the clock is set back."""
         return max(self._node._stamp(), self._latest)
 
+    def _others(self, sources: _Sources) -> list[Holder]:
+        """What sources of other nodes have promised. When this node closes nothing more is taken of them, though they
+        go on, and promise: how far they had come before is all that is known then, and of one that has come since,
+        nothing. Who goes on from here after a restart is sent the rest."""
+        found = [
+            Holder(source.id, self._promise(source, sources.shared)) for source in sources.remote if not source.closed
+        ]
+        found += self._own_times(sources, local=False)
+        if not self._node.closed:  # looked at after they were asked: none of them was shut by then
+            self._last = sources.far, min(found, key=lambda each: each.place, default=None)
+            return found
+        known, last = self._last
+        if sources.far - known:
+            return [Holder(CLOSING, NOWHERE)]
+        return [] if last is None else [last]
+
     def _promise(self, source: RoutedSource, shared: frozenset[str]) -> Place:
         if source.said is None or (source.place is not None and self._subscription._begins(source.place)):
             return NOWHERE
         return _at(source.said // 1000, source_id(source.name, source.node), shared)
 
-    def _own_times(self, sources: _Sources) -> list[Holder]:
-        """What is promised by events that say their own time."""
+    def _own_times(self, sources: _Sources, *, local: bool) -> list[Holder]:
+        """What is promised by events that say their own time, of sources of this node or of others."""
         runner, found = self._runner(), []
         for channel, source in sources.own:
-            if source.closed:
+            if source.closed or source.local is not local:
                 continue
             time = _later(runner.promised(channel, source.name, source.node), _come_to(source))
             who = source_id(source.name, source.node)
@@ -209,7 +228,8 @@ class Watermark:
             source_id(source.name, source.node) for source in (*others.values(), *(each for _, each in own.values()))
         ]
         shared = frozenset(who for who, times in Counter(ids).items() if times > 1)
-        made = _Sources(version, local, first, remote, list(own.values()), shared)
+        far = frozenset(source.number for _, source in pairs if not source.local)
+        made = _Sources(version, local, first, remote, list(own.values()), far, shared)
         self._miss(found, made)
         self._sources = made
         return made
