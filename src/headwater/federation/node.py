@@ -198,7 +198,10 @@ class Node(LocalNode):
         return None if self._engine is None else self._engine.narrowings.make(matching)
 
     def _hearings(self, channel: Any, entry: Any) -> Sequence[Hearing]:
-        return () if self._engine is None else self._engine.requester.hearings(channel, entry)
+        engine = self._engine
+        return (
+            () if engine is None else [*engine.requester.hearings(channel, entry), *engine.barriers.hearings(channel)]
+        )
 
     def _remote(self, channel: RoutedChannel) -> bool:
         assert self._engine is not None

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from headwater.channel.time.clock import EPOCH_2000
 from headwater.federation.node import Node
+from headwater.testing import ManualClock
 from tests.federation.nodes import GUARD, eventually
 from tests.federation.test_gateway import Sighting, World, sees, world
+from tests.federation.test_match import _vanished
 
 SIGHTING, BELL = "ie.tcd.sighting", "bell"
 PAIR = f"a: {SIGHTING}{{x = 1}}, b: {SIGHTING}{{x = 2}} within 1 hour measures b.x as x"
 BOTH = f"a: {SIGHTING}; b: {BELL} within 1 hour measures a.x as x, b.n as n"
+BEHIND = 5  # seconds by which clocks of this side are
 ABSENT = f"a: {BELL}; without {SIGHTING}{{x = 2}} within 200 milliseconds measures a.n as n"
 
 
 class Street:
     """A source, a gateway between two federations, and a home behind it; at the gateway and at home there is a bell."""
 
-    def __init__(self, made: World, **options: Any) -> None:
+    def __init__(self, made: World, *, there: Any = None, here: Any = None) -> None:
         self.made = made
-        self.here, self.far = made.federation("a", **options)
-        self.gate, self.home = made.federation("b")
+        self.here, self.far = made.federation("a", **(there or {}))
+        self.gate, self.home = made.federation("b", **(here or {}))
         self.source = self.far.channel(SIGHTING, Sighting).source("far")
         self.gateway = made.join(self.here, self.gate)
         self.bells = {node: node.channel(BELL, "n: u32").source(node.name) for node in (self.gate, self.home)}
@@ -32,6 +36,13 @@ class Street:
         for each in (node, self.gate, self.here):
             assert each.ready(GUARD)
         return watch
+
+    def absent(self, node: Node, watch: Any, n: int) -> bool:
+        """Ring; whether it is uncertain that nobody was seen."""
+        self.bells[node].publish(n=n)
+        found = _got(watch)
+        assert found.n == n and watch.report().late == 0
+        return bool(found.match.uncertain)
 
 
 def _got(watch: Any) -> Any:
@@ -112,3 +123,59 @@ def test_plain_subscribers_in_order_of_time_wait_for_what_a_gateway_holds() -> N
         relay.resume()
         eventually(lambda: len(came) == 2, timeout=GUARD)
         assert came == [1, 2] and sink.report().counts.late == 0
+
+
+def test_what_was_published_before_a_gateway_has_asked_is_not_known() -> None:
+    """By the source's clock it was asked for five seconds after the bell rang."""
+    here, there = ManualClock(), ManualClock(time=EPOCH_2000 + BEHIND * 1_000_000)
+    with world() as made:
+        street = Street(made, there={"clock": there}, here={"clock": here})
+        street.source.publish(x=2)
+        watches = [street.match(node, ABSENT) for node in (street.gate, street.home)]
+
+        def found(watch: Any, matches: int) -> bool:
+            here.advance(0.001)
+            return bool(watch.report().matches >= matches)
+
+        for round, uncertain in enumerate((True, False), 1):
+            for node in (street.gate, street.home):
+                street.bells[node].publish(n=round)
+            here.advance(BEHIND)
+            there.advance(BEHIND)
+            for watch in watches:
+                eventually(lambda watch=watch, round=round: found(watch, 2 * round), timeout=GUARD)
+                assert [_got(watch).match.uncertain for _ in range(2)] == [uncertain] * 2
+            here.advance(BEHIND)
+            there.advance(BEHIND)
+
+
+def test_what_an_origin_may_have_published_before_it_was_given_up_is_not_known() -> None:
+    with world() as made:
+        street = Street(made, there={"network": {"lease": 1.0, "keep": 2.0}})
+        watches = {node: street.match(node, ABSENT) for node in (street.gate, street.home)}
+        street.bells[street.gate].close()
+        assert not street.absent(street.home, watches[street.home], 1)
+        with _vanished(street.far, street.here):
+            assert street.absent(street.home, watches[street.home], 2)
+            assert not street.absent(street.home, watches[street.home], 3)
+        assert [_got(watches[street.gate]).match.uncertain for _ in range(3)] == [False, True, False]
+
+
+def test_what_is_published_while_there_is_no_gateway_is_not_known() -> None:
+    with world() as made:
+        street = Street(made)
+        street.bells[street.gate].close()
+        watch = street.match(street.home, ABSENT)
+        assert not street.absent(street.home, watch, 1)
+        street.bells[street.home].publish(n=2)
+        street.gateway.close()
+        street.source.publish(x=2)
+        found = _got(watch)
+        assert (found.n, found.match.uncertain) == (2, True)
+        street.bells[street.home].publish(n=3)
+        made.join(street.here, street.gate)
+        sees(street.home, 1, SIGHTING)
+        for each in (street.home, street.gate, street.here):
+            assert each.ready(GUARD)
+        assert _got(watch).n == 3
+        assert not street.absent(street.home, watch, 4)

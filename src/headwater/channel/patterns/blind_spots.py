@@ -6,6 +6,7 @@ sure that nothing did.
                                   gone for good: from what it had promised until it is heard again, or is not expected
     never heard                   a node that refuses what it is asked for
     lost on the way               events that were dropped, or that nobody has any more
+    not heard by a gateway        what one passes on, in any such time
 
 A match that reaches into such a time is uncertain, if an event that is not known could make it none. A node that is
 known to have sources, and has not said yet since when it sends what is wanted, holds the watermark.
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headwater.channel.queues.position_keys import prefix_of
-from headwater.channel.routing.hearing import Hearing
+from headwater.channel.routing.hearing import NEVER, Hearing
 from headwater.patterns.run.runner import FOR_EVER, Runner
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class BlindSpots:
                 place = channel.name, hearing.place
                 seen.add(place)
                 known = self._known.get(place)
-                if hearing.refused:
+                if hearing.refused or hearing.since >= NEVER:
                     self._refusing.add(place)
                     self._known.pop(place, None)
                 elif known is not None and known.life == hearing.life:
@@ -172,7 +173,9 @@ class BlindSpots:
         self._refusing.discard(place)
         log = hearing.node.log(place[0])
         if before is not None:
-            if not log:  # else it sends what it has published meanwhile
+            if before.life[:3] == hearing.life[:3]:  # gateways there have not heard all
+                self._see(place, -FOR_EVER, hearing.since // 1000)
+            elif not log:  # else it sends what it has published meanwhile
                 self._see(place, self._reach, hearing.since // 1000)
             return
         prefix = prefix_of(hearing.node.name, log) if log else f"{hearing.node.id}/{hearing.node.incarnation}/"

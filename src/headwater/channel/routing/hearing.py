@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-Life = tuple[int, int, int]  # of a node, of what it remembers to have been asked for, and of its channel
+# Of a node, of what it remembers to have been asked for, and of its channel; and when something was last not heard that
+# gateways there pass on.
+Life = tuple[int, int, int, int]
+NEVER = 1 << 62  # nanoseconds: it is not known since when all that is wanted is heard
 
 
 class Neighbour(Protocol):
@@ -51,4 +54,4 @@ class Hearing(NamedTuple):
     in_force: Callable[[], bool]
 
 
-__all__ = ["Hearing", "Life", "Neighbour"]
+__all__ = ["NEVER", "Hearing", "Life", "Neighbour"]

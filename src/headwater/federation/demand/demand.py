@@ -80,6 +80,7 @@ class InterestRequest:
     marked: int = 0  # of what is in force, with everything before it here
     since: int = 0  # by the peer's clock, in nanoseconds: since then that is in force there
     first: bool = False  # and nothing was published there before
+    gap: int = 0  # when something was last not heard there that gateways pass on
     begins: list[tuple[int, list[Subscription]]] = field(default_factory=list)  # by version: who waits for the past
     due: int = 0  # of the barrier to wait for: what was only withdrawn since needs none
     demand: Demand = NOTHING  # as it was answered

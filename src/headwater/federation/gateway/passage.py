@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -16,26 +16,26 @@ from headwater.channel.names import Pattern
 from headwater.channel.options.config import Queue
 from headwater.channel.options.subscribe import Asked, interest_for, make_options
 from headwater.channel.queues.forms import fitting
-from headwater.channel.routing.attachment import Stage
+from headwater.channel.routing.hearing import NEVER
 from headwater.errors import ChannelError, ClosedError, FederationError, HeadwaterError
 from headwater.federation.arrive.deduplication import federation_of, origin_of
 from headwater.federation.arrive.relay import Relay, RelaySource, RelayThreads, Routes
 from headwater.federation.arrive.remote_source import RemoteSource
 from headwater.federation.control_events import owns
+from headwater.federation.gateway.knowledge import Knowledge
 from headwater.federation.gateway.promises import OriginPromise
+from headwater.federation.gateway.ways import wanted
 from headwater.federation.interests.conjunction import combined
+from headwater.federation.peers.barriers import Behind
 from headwater.federation.peers.description import describe
-from headwater.federation.send.crossing import CrossingMember
 from headwater.federation.wire.control import SourceAd
 from headwater.threads import Supervised
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
     from headwater.channel.routing.contract import RoutedSource as Source
-    from headwater.channel.routing.route import Entry
     from headwater.federation.engine import Engine
     from headwater.federation.node import Node
-    from headwater.interest import Interest
 
 log = logging.getLogger("headwater.federation")
 SOURCES_WAITING = 4  # how many sources' worth of events may wait to be passed on
@@ -45,7 +45,7 @@ Key = tuple[str, int, int]
 
 class _Asked(threading.local):
     def __init__(self) -> None:
-        self.ways: list[Passage] = []  # that are asked just now, one for the other, whether they are ready
+        self.ways: list[Passage] = []  # that are asked just now, one for the other
 
 
 _ASKED = _Asked()
@@ -88,6 +88,7 @@ class Passage:
         self.taking: dict[str, Relay] = {}
         self._parting: list[Relay] = []  # that take nothing more, but may still have something
         self._asked: dict[str, object] = {}  # by channel, what the interest was made of
+        self._knowledge = Knowledge(here)
         self._lock = threading.Lock()  # of relays
         self._wake = threading.Event()
         self._count = count(1)
@@ -102,6 +103,7 @@ class Passage:
         for engine in (self._mine, self._theirs):
             engine.scheduler.watchers.append(self._wakes)
         self._theirs.barriers.gates.append(self._gate)
+        self._theirs.barriers.passages.append(self._behind)
         self._thread.start()
         self._wakes()
 
@@ -156,12 +158,38 @@ class Passage:
                 self._make(key, source)
             elif relay.zones != frozenset(source.ad.zones):
                 relay.move(source.ad.zones or None)
+        self._learn(settled=False)  # before sources end
         waits = self._withdraw([key for key in self.relays if key not in known])
         names = {relay.channel.name for relay in list(self.relays.values())}
         self._derive(names)
         for name in sorted(names | set(self.taking)):
             self._ask(name)
+        self._learn(settled=True)
         return waits
+
+    def _learn(self, *, settled: bool) -> None:
+        """See who is heard, where somebody goes by time, and say so."""
+        timed = {name: relay for name, relay in self.taking.items() if relay._promising}
+        self._knowledge.look(timed)
+        self._tell(timed, settled=settled)
+
+    def _tell(self, names: Iterable[str], *, settled: bool) -> None:
+        for name in names:
+            self._theirs.barriers.renew(self._theirs.everyone(), name, settled=settled)
+
+    def _behind(self, name: str) -> Behind:
+        """What is known of a channel that is passed on."""
+        if self in _ASKED.ways:  # a ring of gateways
+            return Behind()
+        taking = self.taking.get(name)
+        _ASKED.ways.append(self)
+        try:
+            found = self._knowledge.of(name, taking)
+        finally:
+            _ASKED.ways.pop()
+        passes = any(relay.channel.name == name for relay in list(self.relays.values()))
+        asked = taking is not None and (self._done == self._woken or threading.current_thread() is self._thread)
+        return found if asked or not passes or found.refused else found._replace(since=NEVER)
 
     def _derive(self, names: set[str]) -> None:
         """Channels that are derived here from one that is passed on are so there too."""
@@ -176,6 +204,10 @@ class Passage:
             self._in_both(name)
 
     def _end(self) -> None:
+        """Pass on what was taken, and withdraw; who was told of it learns first that it is not heard any more."""
+        names = {relay.channel.name for relay in list(self.relays.values())}
+        self._knowledge.ends(names)
+        self._tell(names, settled=False)
         for name in list(self.taking):
             self._leave(name)
         end = monotonic() + 5.0
@@ -190,6 +222,8 @@ class Passage:
                 engine.scheduler.watchers.remove(self._wakes)
         with suppress(ValueError):
             self._theirs.barriers.gates.remove(self._gate)
+        self._theirs.barriers.leave(self._behind, names)
+        self._tell(names, settled=True)
         self.over = True
         for engine in (self._mine, self._theirs):
             engine.scheduler.changed()
@@ -359,53 +393,19 @@ class Passage:
             return next((each for each in self._own() if each.number == number and not each.closed), None)
         peers = [peer for peer in self._mine.everyone() if (peer.id, peer.incarnation) == (node, incarnation)]
         found = peers[0].remote_sources.get(number) if peers else None
-        return None if found is None or found.closed else found
-
-    def _wanted(self, channel: Channel) -> tuple[list[Interest | None], set[frozenset[str]], bool]:
-        """What is wanted there, and by whom: the federations on each way from here to someone who wants it; and whether
-        someone of them goes by time."""
-        wants: list[Interest | None] = []
-        routes: set[frozenset[str]] = set()
-        timed = False
-        for entry in channel.entries.values():
-            found, by_time = self._routes(entry)
-            if found:
-                wants.append(entry.interest)
-                routes |= found
-                timed |= by_time
-        if frozenset({self.sink_side}) in routes:  # a sink there may be about to change what it wants
-            wants += [entry.interest for entry in self._theirs.demands.ahead.get(channel, ())]
-        return wants, routes, timed
-
-    def _routes(self, entry: Entry) -> tuple[set[frozenset[str]], bool]:
-        """The ways to those who want what an interest passes, and whether one of them goes by time."""
-        found: set[frozenset[str]] = set()
-        direct, timed = frozenset({self.sink_side}), False
-        for member in entry.members:
-            onward: Routes | None = None
-            by_time = False
-            if isinstance(member, CrossingMember):
-                onward, by_time = member.crossing.routes, member.crossing.promises
-            elif member.subscription is not None:
-                sink = member.subscription
-                onward, by_time = sink._routes, sink._by_time or sink._promising
-            elif isinstance(member, Stage):
-                for each in member.channel.entries.values():
-                    ways, by_time = self._routes(each)
-                    found |= ways
-                    timed |= by_time
-            if onward is not None:
-                behind = {direct.union(route) for route in onward if self.source_side not in route}
-                ways = behind if onward else {direct}
-                found |= ways
-                timed |= by_time and bool(ways)
-        return found, timed
+        if found is None or found.closed or not self._knowledge.is_heard(found.channel.name, node, incarnation):
+            return None
+        return found
 
     def _ask(self, name: str) -> None:
         """See that what is taken here of a channel is what is wanted there."""
         channel = next((each for each in self.there.channels() if each.name == name), None)
         with self.there._wiring.lock:
-            wants, found, timed = ([], set(), False) if channel is None else self._wanted(channel)
+            wants, found, timed = (
+                ([], set(), False)
+                if channel is None
+                else wanted(channel, self._theirs.demands.ahead.get(channel, ()), self.source_side, self.sink_side)
+            )
         if name not in {relay.channel.name for relay in list(self.relays.values())}:
             wants = []
         if not wants:
@@ -437,6 +437,7 @@ class Passage:
         else:
             self._reroute(taking, mine, routes, timed)
             taking.change(where=interest)
+        self._knowledge.begin(name)
         self._asked[name] = made_of
 
     def _queue(self) -> Queue:
@@ -454,6 +455,7 @@ class Passage:
     def _leave(self, name: str) -> None:
         taking = self.taking.pop(name, None)
         self._asked.pop(name, None)
+        self._knowledge.leave(name)
         if taking is not None:
             self._parting.append(taking)
             taking.cancel(drain=True)

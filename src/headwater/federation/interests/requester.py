@@ -343,12 +343,12 @@ class Requester:
                     for entry in channel.entries.values():
                         self._refuse(channel, entry, f"{name}@{peer.name}", why)
 
-    def barrier_came(self, peer: Peer, channel: str, version: int, since: int, first: bool) -> None:
+    def barrier_came(self, peer: Peer, channel: str, version: int, since: int, first: bool, gap: int) -> None:
         """Everything from before the peer took up our wishes of this version is here."""
         asked = peer.asked.get(channel)
         if asked is not None:
             if version >= asked.marked:
-                asked.marked, asked.since, asked.first = version, since, first
+                asked.marked, asked.since, asked.first, asked.gap = version, since, first, gap
             self.begun(peer, channel, asked, version)
             self._context.scheduler.changed()
             if self._node._ordered:
@@ -458,14 +458,15 @@ class Requester:
 
     def hearings(self, channel: Channel, entry: Entry) -> list[Hearing]:
         """Of each node that has sources of a channel: since when what an interest wants comes from there."""
-        return [self._hearing(channel, entry, peer) for peer in self._peers.everyone() if peer.has(channel.name)]
+        peers = [peer for peer in self._peers.everyone() if peer.has(channel.name) and not peer.is_given_up]
+        return [self._hearing(channel, entry, peer) for peer in peers]
 
     def _hearing(self, channel: Channel, entry: Entry, peer: Peer) -> Hearing:
         name, asked = channel.name, peer.asked.get(channel.name)
-        life, since, first, refused = (peer.incarnation, 0, 0), 0, False, False
+        life, since, first, refused = (peer.incarnation, 0, 0, 0), 0, False, False
         if asked is not None:
             memory = peer.memory_there if _doubtful(peer, name, asked) else asked.memory
-            life, since, first = (peer.incarnation, memory, asked.number), asked.since, asked.first
+            life, since, first = (peer.incarnation, memory, asked.number, asked.gap), asked.since, asked.first
             refused = bool(asked.refused) and (self._demands.number(entry) in asked.refused or asked.all_refused)
         in_force = partial(self._is_settled, channel, peer, True)
         return Hearing(peer.place(name), f"{name}@{peer.name}", peer, life, since, first, refused, in_force)

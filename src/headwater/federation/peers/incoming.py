@@ -180,7 +180,7 @@ class Incoming(Outgoing):
         for sid, seq in message.points.items():
             if (source := self.remote_sources.get(sid)) is not None:
                 source.passed_by(seq)
-        self.requests.barrier_came(self, message.channel, message.version, message.since, message.first)
+        self.requests.barrier_came(self, message.channel, message.version, message.since, message.first, message.gap)
 
     def _on_ends(self, sid: int, over: bool) -> None:
         """No more of a source comes this way; it is gone if it comes in no other."""

@@ -143,9 +143,18 @@ class Outgoing(PeerRecord):
 
     def _barrier(self, crossing: Crossing) -> bytes:
         crossing.told = crossing.version
-        return wire.encode_control(
-            Barrier(crossing.channel.name, crossing.version, crossing.points, crossing.since, crossing.first)
-        )
+        since, gap, _ = self._parts.barriers.behind(crossing.channel.name)
+        return self._barrier_of(crossing, crossing.points, since, gap)
+
+    def _barrier_of(self, crossing: Crossing, points: dict[int, int], since: int, gap: int) -> bytes:
+        crossing.behind = since, gap
+        first, since = crossing.first and not since, max(since, crossing.since)
+        return wire.encode_control(Barrier(crossing.channel.name, crossing.told, points, since, first, gap))
+
+    def tell_gap(self, crossing: Crossing, since: int, gap: int) -> None:
+        """Tell the peer, before anything else, that it was not told all that gateways here should have passed on."""
+        if crossing.told:  # else it is told with its barrier
+            self.say(self._barrier_of(crossing, {}, since, gap))
 
     def add_dirty(self, lane: Lane) -> None:
         """A lane has something to send: it goes with what is sent next, after `send_soon`."""
@@ -211,6 +220,8 @@ class Outgoing(PeerRecord):
                     if lane.pending or lane.behind:
                         self.add_dirty(lane)
                 if crossing.due:
+                    if crossing.told and crossing.behind[1]:
+                        self.control.append(self._barrier_of(crossing, {}, *crossing.behind))  # before sources end
                     crossing.told = 0
                     again_due.append(crossing)
             for sid in positions:  # it has ended, and that was lost with a link

@@ -37,7 +37,7 @@ class Requests(Protocol):
     def confirm(self, peer: Any) -> None:
         """A peer has said which memory it has: what it was asked for in an earlier one, it is asked for again."""
 
-    def barrier_came(self, peer: Any, channel: str, version: int, since: int, first: bool) -> None:
+    def barrier_came(self, peer: Any, channel: str, version: int, since: int, first: bool, gap: int) -> None:
         """Everything from before the peer took up our wishes of this version is here."""
 
     def refuse_channel(self, peer: Any, name: str, why: str) -> None:

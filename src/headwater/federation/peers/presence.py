@@ -234,6 +234,7 @@ class Presence:
         """It will not come back, or too late."""
         if peer.gone is None:
             return
+        peer.given_up_at = peer.gone  # before its sources are: who has to know what it has published must see that
         for source in list(peer.remote_sources.values()):
             self._context.wiring.withdraw(source)
         peer.remote_sources.clear()

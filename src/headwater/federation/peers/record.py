@@ -25,6 +25,7 @@ class PeerRecord:
         self.principal: Principal | None = None
         self.present = False  # on Zenoh
         self.gone: float | None = None  # since when it is neither on Zenoh nor at the end of a stream
+        self.given_up_at: float | None = None  # gone for so long that its sources were withdrawn
         self.parted = False  # it has said goodbye: all that it sent has come
         self.met = monotonic()
         self.lock = threading.RLock()
@@ -42,6 +43,11 @@ class PeerRecord:
         self.asked: dict[str, InterestRequest] = {}  # by channel
         self.memory_there = 0  # in which it keeps that, as it has said over the present link
         self.refused_here: dict[str, str] = {}  # the last names that it has asked for and may not have, and why
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it is gone, and not expected any longer."""
+        return self.gone is not None and self.gone == self.given_up_at
 
     @property
     def sources(self) -> list[SourceAd]:

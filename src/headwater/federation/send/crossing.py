@@ -150,6 +150,7 @@ class Crossing:
         self.points: dict[int, int] = {}
         self.since = 0  # nanoseconds: since then all of its wishes hold
         self.first = False  # and nothing was published before
+        self.behind = (0, 0)  # what the peer was told of gateways here: since when, and when not
         self.incarnation = peer.incarnation  # in which the peer has said so
         self.parked = False  # it was started again since: what durable sinks wanted is kept until they say more
         self.deferred: object = None  # what it said meanwhile, if that is not all yet

@@ -112,13 +112,16 @@ class Barrier(msgspec.Struct, tag_field="is", tag="mark", frozen=True):
     """The wishes of this version are in force after these events of each source; all from before them was sent.
 
     `since` is a time of the sender's clock, in nanoseconds, by which all of them were in force, and `first` whether
-    nothing was published there before: who has to know what was not published looks back no further."""
+    nothing was published there before: who has to know what was not published looks back no further. What gateways
+    there pass on is in force by then too, or `since` is NEVER; `gap` is when some of that was last not heard, and
+    grows with another barrier of the same version."""
 
     channel: Name
     version: Number
     points: Positions
     since: Number = 0
     first: bool = False
+    gap: Number = 0
 
 
 class Bye(msgspec.Struct, tag_field="is", tag="bye", frozen=True):
