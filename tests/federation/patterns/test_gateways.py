@@ -59,9 +59,8 @@ def test_rows_and_matches_are_those_that_the_source_s_own_side_would_find() -> N
             street.source.publish(x=x)
         street.source.publish_many(street.far.channel(SIGHTING).type.to_arrow([{"x": x} for x in (4, 1, 2, 1)]))
         for watch in watches:
-            eventually(lambda watch=watch: watch.report().rows == 9, timeout=GUARD)
-        reports = [watch.report() for watch in watches]
-        assert [(report.rows, report.matches, report.late) for report in reports] == [(9, 2, 0)] * 3
+            eventually(lambda watch=watch: (watch.report().rows, watch.report().matches) == (9, 2), timeout=GUARD)
+        assert [watch.report().late for watch in watches] == [0, 0, 0]
 
 
 def test_what_a_slow_gateway_still_holds_is_waited_for() -> None:

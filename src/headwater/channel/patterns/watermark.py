@@ -228,7 +228,7 @@ class Watermark:
             source_id(source.name, source.node) for source in (*others.values(), *(each for _, each in own.values()))
         ]
         shared = frozenset(who for who, times in Counter(ids).items() if times > 1)
-        far = frozenset(source.number for _, source in pairs if not source.local)
+        far = frozenset(source.number for _, source in pairs if not source.local or source.relays)
         made = _Sources(version, local, first, remote, list(own.values()), far, shared)
         self._miss(found, made)
         self._sources = made
