@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -24,7 +25,7 @@ from headwater_studies.harness.result import Axis, Bars, Plot, Ratio, Result, Se
 from headwater_studies.harness.run import STUDIES, chosen
 from headwater_studies.harness.xy import xy
 from tests.federation.nursery import run
-from tests.studies.recorded import NAMES, recorded
+from tests.studies.recorded import NAMES, recorded, recorded_rows
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -171,10 +172,41 @@ def test_the_figures_of_the_documents_are_those_of_the_run_they_name() -> None:
     """A figure that is changed in docs/performance.md is of another run: then the results here are, too."""
     text = (DOCS / "performance.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 250
-    found = markdown([recorded(name) for name in NAMES])["performance.md"]
+    found = markdown([recorded(name) for name in NAMES])["performance.md"] + patterns()
     figures = set(FIGURE.findall(text))
     assert len(figures) > 100
-    assert [each for each in figures if not re.search(rf"(?<![\d.,]){re.escape(each)}", found)] == []
+    assert [each for each in figures if not said(each, found)] == []
+
+
+def test_the_figures_of_patterns_are_those_of_their_benchmark() -> None:
+    text = (DOCS / "performance.md").read_text(encoding="utf-8")
+    section = text[text.index("## Patterns") : text.index("## What it takes")]
+    figures = {
+        each.strip() for each in re.findall(r"(?<=[ |])\d[\d,.]*(?: (?:M/s|k/s|ns|µs|s|×)| (?=bytes|\|))", section)
+    }
+    assert len(figures) > 20
+    assert [each for each in figures if not said(each, patterns())] == []
+
+
+def said(figure: str, found: str) -> bool:
+    return re.search(rf"(?<![\d.,]){re.escape(figure)}", found) is not None
+
+
+def patterns() -> str:
+    """What the benchmark of patterns has found, as the page says it."""
+    shown: dict[str, Callable[[float], str]] = {
+        "s": time,
+        "M events/s": lambda value: rate(value * 1e6),
+        "KB": lambda value: f"{value * 1000:,.0f} bytes",
+        "bytes": lambda value: f"{value:,.0f} bytes",
+        "×": lambda value: f"{three(value)} ×",
+    }
+    lines = []
+    for row in recorded_rows("patterns"):
+        values = [shown[row["unit"]](row[each]) for each in ("ours", "reference") if row[each] is not None]
+        ratio = row["ratio"] or 0.0
+        lines.append(f"{row['case']} {' '.join(values)} {ratio:.1f} × {ratio:.2f} × {100 * ratio:.1f} % {row['note']}")
+    return "\n".join(lines).replace("+", "")
 
 
 def test_all_parts_are_there() -> None:
