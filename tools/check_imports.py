@@ -41,6 +41,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("match",),
     ("patterns",),
     ("store",),
+    ("objects",),
     ("channel",),
     ("federation",),
     # What users import beside the names at the top: each of these modules gathers one subject.
@@ -114,6 +115,11 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("batch", "table"),
         ("rowwise",),
         ("program",),
+    ),
+    "objects": (
+        ("names", "operations", "tables"),
+        ("reactions",),
+        ("triggers", "zones"),
     ),
     "spark": (
         ("log_columns", "schema", "session", "sql_text", "unsupported"),

@@ -20,6 +20,8 @@
         ├── QueueFull          a sink's queue is full and its policy is to say so   (carries .subscription)
         ├── FactError          an event contradicts what its source stated
         ├── ConfigError        a configuration is not possible            (carries .problems, each with its place)
+        ├── ObjectError        an object's name, type or value does not fit, or there is no such object
+        │   └── TransactionError   a transaction was not done       (carries .problems, each with its operation)
         ├── StoreError         a node's state cannot be opened, read or written
         └── FederationError    nodes cannot work together like this
             ├── FrameError     bytes from another node are not a frame
@@ -208,6 +210,32 @@ class ConfigError(ServiceError, ValueError):
     def __init__(self, problems: Sequence[ConfigProblem], title: str = "") -> None:
         count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in this configuration"
         super().__init__("\n".join([title or count, *(f"  - {problem}" for problem in problems)]))
+        self.problems = tuple(problems)
+
+
+class ObjectError(ServiceError, ValueError):
+    """An object's name, type or value does not fit, or there is no such object."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionProblem:
+    """What is wrong with one operation of a transaction, counted from 1; 0: with the transaction as a whole."""
+
+    operation: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"operation {self.operation}: {self.text}" if self.operation else self.text
+
+
+class TransactionError(ObjectError):
+    """A transaction was not done, and has changed nothing; `problems` lists everything at once."""
+
+    def __init__(self, problems: Sequence[TransactionProblem], title: str = "") -> None:
+        lines = [title or "this transaction was not done", *(f"  - {problem}" for problem in problems[:SHOWN])]
+        if len(problems) > SHOWN:
+            lines.append(f"  and {len(problems) - SHOWN:,} more")
+        super().__init__("\n".join(lines))
         self.problems = tuple(problems)
 
 
