@@ -18,12 +18,11 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 
 
-class End(threading.Event):
-    """Whether the end has come. Unlike another event, this can be set in a handler of signals while its own thread is
-    about to wait for it: no lock is taken."""
+class End:
+    """Whether the end has come; it stays. Unlike a `threading.Event`, this can be set in a handler of signals while its
+    own thread is about to wait for it: no lock is taken."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._came = False
         self._waiting: SimpleQueue[None] = SimpleQueue()
         self.reading = False  # while something is waited for that nothing but an exception ends, such as a line
@@ -34,9 +33,6 @@ class End(threading.Event):
     def set(self) -> None:
         self._came = True
         self._waiting.put(None)
-
-    def clear(self) -> None:
-        raise NotImplementedError("an end stays")
 
     def wait(self, timeout: float | None = None) -> bool:
         if not self._came:

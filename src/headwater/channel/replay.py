@@ -25,6 +25,7 @@ from headwater.channel.source import Source
 from headwater.channel.time.clock import to_nanosecond
 from headwater.errors import ClosedError, EncodeError, EvolutionError, StoreError
 from headwater.late import np
+from headwater.signals import End
 from headwater.store.log.log_folder import LogFiles
 from headwater.store.log.ordered_merge import ranks, times
 from headwater.store.log.reader import ChannelReader, Span
@@ -68,7 +69,7 @@ def replay(
     source: Callable[[Channel, str, str], Source] | None = None,
     progress: Callable[[int], object] | None = None,
     ready: Callable[[], object] | None = None,
-    stop: threading.Event | None = None,
+    stop: threading.Event | End | None = None,
 ) -> ReplayReport:
     """Publish the events of a log into channels of a node, in the order of time over all nodes and sources of the log.
 
@@ -202,7 +203,7 @@ class _Run:
     """The replaying itself."""
 
     def __init__(
-        self, node: Node, pace: float | None, tell: Callable[[int], object], stop: threading.Event | None
+        self, node: Node, pace: float | None, tell: Callable[[int], object], stop: threading.Event | End | None
     ) -> None:
         self.node, self.pace, self.tell, self.stop = node, pace, tell, stop
         self.start = node.clock.now()

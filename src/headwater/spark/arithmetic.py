@@ -114,7 +114,7 @@ def _unsigned(op: str, a: Sql, b: Sql) -> Sql:
             return fit_unsigned(f"{_TRY[op]}({a}, {b})")
         case "tmod" | "fmod":
             return Sql(f"try_mod({a}, {b})")
-    raise NotImplementedError(f"{op} of u64")
+    raise AssertionError(f"{op} of u64 has no exact SQL: unsupported.py says so before")
 
 
 def fit_unsigned(value: str) -> Sql:

@@ -66,7 +66,7 @@ def call(fn: str, args: Sequence[Sql], types: Sequence[Type]) -> Sql:
         case "coalesce":
             some = all(arg.nullable for arg in args)
             return Sql(f"coalesce({_list(args)})", nullable=some, nan=any(arg.nan for arg in args))
-    raise NotImplementedError(f"{fn}()")
+    raise AssertionError(f"{fn}() has no exact SQL: unsupported.py says so before")
 
 
 def _list(args: Sequence[Sql]) -> str:

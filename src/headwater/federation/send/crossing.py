@@ -302,6 +302,11 @@ class Crossing:
         """One wish less for an entry; whether its member must leave that."""
         return True
 
+    @property
+    def columns(self) -> bool:
+        """Whether the peer takes rows as columns."""
+        return self.peer.columns
+
     def filters(self, tag: int) -> bool:
         """Whether what has a tag are events as they are."""
         found = self.wishes.get(tag & ~WHOLE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -32,6 +32,11 @@ Frame = tuple[int, int, bytes]  # the number of its last event, how many events 
 class Wants(Protocol):
     """What the builder needs to know of what a peer wants."""
 
+    @property
+    def columns(self) -> bool:
+        """Whether the peer takes rows as columns."""
+        ...
+
     def filters(self, tag: int) -> bool:
         """Whether a tagged interest passes the events as they are."""
         ...
@@ -42,12 +47,13 @@ class Wants(Protocol):
 
 
 class FrameBuilder:
-    """Makes frames, numbered from 1 without gaps. A lane is one, and knows what becomes of them.
+    """Makes frames, numbered from 1 without gaps. A lane is one, and knows what becomes of them; an event that no frame
+    can take goes to `too_large`, with its size: it cannot cross, and it must not keep others from it.
 
     Used by one thread at a time."""
 
-    def __init__(self, source: Source, wants: Wants) -> None:
-        self.source, self.sid, self._wants = source, source.number, wants
+    def __init__(self, source: Source, wants: Wants, too_large: Callable[[int], None]) -> None:
+        self.source, self.sid, self._wants, self._too_large = source, source.number, wants, too_large
         self.number = 0  # of the last frame
         self.sent = 0  # the last event that is in a frame
         self.tagging = False  # one event may be put in several times, with different tags
@@ -58,15 +64,6 @@ class FrameBuilder:
     @cached_property
     def _picker(self) -> Picker | None:
         return picker_of(self.source.channel.type)
-
-    @property
-    def columns(self) -> bool:
-        """Whether the peer takes rows as columns."""
-        return True
-
-    def too_large(self, size: int) -> None:
-        """An event that no frame can take: it cannot cross, and it must not keep others from it."""
-        raise NotImplementedError
 
     def frames_of(self, items: Sequence[Complete]) -> Iterator[Frame]:
         """All that is in these, in order."""
@@ -80,7 +77,7 @@ class FrameBuilder:
                 run = self._run(items, start)
                 start += len(run)
                 if len(run[0].record) > MAX_RECORD_BYTES:
-                    self.too_large(len(run[0].record))
+                    self._too_large(len(run[0].record))
                     continue
                 yield run[-1].seq, len(run), self._events(run)
             elif isinstance(item, Numbered):
@@ -159,7 +156,7 @@ class FrameBuilder:
         for start, end in wire.runs(seqs, stamps, records, tags, limit=BYTES, alone=True):
             part = slice(start, end)
             if (size := sum(map(len, records[part]))) > MAX_RECORD_BYTES:  # what one event has given
-                self.too_large(size)
+                self._too_large(size)
                 continue
             self.number += 1
             frame = wire.encode_events(
@@ -184,7 +181,7 @@ class FrameBuilder:
             if isinstance(chunk, Marked):
                 yield from self._marked(chunk, tag)
                 continue
-            if not self.columns:
+            if not self._wants.columns:
                 yield from self._records(chunk, tag)
                 continue
             rows, type = len(chunk), self.source.channel.type
@@ -248,7 +245,7 @@ class FrameBuilder:
         try:
             return wire.encode_batches(self.sid, number, seqs, stamp, rows, tag, plain=plain)
         except FrameError:
-            self.too_large(rows.nbytes)
+            self._too_large(rows.nbytes)
             return []
 
 

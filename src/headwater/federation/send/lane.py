@@ -59,7 +59,7 @@ class Lane(FrameBuilder):
     dispatcher = None
 
     def __init__(self, crossing: Crossing, source: Source) -> None:
-        super().__init__(source, crossing)
+        super().__init__(source, crossing, self.too_large)
         self.crossing = crossing
         self.peer = crossing.peer
         self.queue = self.peer.network.link
@@ -93,10 +93,6 @@ class Lane(FrameBuilder):
         self._time = 0  # when frames were last made
         self._applies_backpressure = self.queue.policy in ("block", "fail")
         self.waiters = Waiters(threading.Condition())
-
-    @property
-    def columns(self) -> bool:
-        return self.peer.columns
 
     # ── in: under the source's lock ──
 
