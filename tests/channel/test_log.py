@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from headwater.errors import ClosedError, ConfigError, StoreError
 from headwater.store.log.reader import ChannelReader
 from headwater.testing import ManualClock
 from tests.channel.events import GUARD, Alarm, Detailed, Sighting, badges, sighting
+from tests.disk import full
 from tests.federation.nursery import Popen
 
 CHANNEL = "ie.tcd.sighting"
@@ -166,15 +166,11 @@ def test_a_write_that_fails_publishes_nothing(tmp_path: Path) -> None:
         source = channel.source("hall")
         source.publish(sighting(1))
         size = max(path.stat().st_size for path in tmp_path.rglob("*.wal"))
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 8, before[1]))
-        try:
+        with full(size + 8):
             with pytest.raises(StoreError):
                 source.publish(sighting(2))
             with pytest.raises(StoreError):
                 source.publish_many(pa.table({"network": ["b"], "badge": pa.array([3], pa.uint32()), "level": [0.5]}))
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert (source.seq, badges(seen)) == (1, [1])
         assert source.publish(sighting(4)) == 2
     assert [row["badge"] for row in logged(tmp_path)] == [1, 4]

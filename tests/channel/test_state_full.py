@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import resource
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +19,7 @@ from headwater.store import NodeState
 from tests.channel.concurrency import STRATEGIES
 from tests.channel.events import Sighting, sighting
 from tests.channel.far import DURABLE, KEY, far, kept, publish
-
-
-@contextmanager
-def full() -> Iterator[None]:
-    """Files may not become larger than nothing: as on a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+from tests.disk import full
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -201,8 +203,10 @@ def test_what_a_node_publishes_while_it_takes_this_one_for_gone_is_not_known() -
         assert (found.n, found.match.uncertain) == (2, True)
 
 
-def test_what_a_node_does_not_send_stays_unknown() -> None:
-    """Its events are of another type: they can be none of those that the pattern is about, or so it seems."""
+@contextmanager
+def _refused() -> Iterator[tuple[Any, Any, Any]]:
+    """A pattern whose other node has events of another type, so that none of them comes: they can be none of those that
+    it is about, or so it seems."""
     with nodes() as make:
         desk, east = make("desk"), make("east")
         bell = desk.channel("bell", "n: u32").source("bell")
@@ -212,20 +216,17 @@ def test_what_a_node_does_not_send_stays_unknown() -> None:
         watch = desk.match(ABSENT)
         assert desk.until(lambda: bool(watch.refused), GUARD)
         bell.publish(n=1)
+        yield east, bell, watch
+
+
+def test_what_a_node_does_not_send_stays_unknown() -> None:
+    with _refused() as (_, _, watch):
         found = _got(watch)
         assert (found.n, found.match.uncertain) == (1, True)
 
 
 def test_what_a_node_did_not_send_stays_unknown_when_it_has_left() -> None:
-    with nodes() as make:
-        desk, east = make("desk"), make("east")
-        bell = desk.channel("bell", "n: u32").source("bell")
-        desk.channel("door", DOOR)
-        east.channel("door", "who: text, n: text").source("door")
-        make.together()
-        watch = desk.match(ABSENT)
-        assert desk.until(lambda: bool(watch.refused), GUARD)
-        bell.publish(n=1)
+    with _refused() as (east, bell, watch):
         eventually(lambda: watch._stage.operator.runner.unheard, timeout=GUARD)
         east.close()
         found = _got(watch)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +10,11 @@ import pytest
 from headwater import Config, Log, Node, Patterns
 from headwater.logs import LogFiles
 from headwater.testing import ManualClock
+from tests.disk import full
 
 TYPE = "k: i64, v: i64"
 TEXT = "x: a{v = 1}; y: a{v = 2} within 1 hour partition by k measures x.k as k"
 pytestmark = pytest.mark.filterwarnings("ignore::headwater.HeadwaterWarning")
-
-
-@contextmanager
-def full() -> Iterator[None]:
-    """Files may not become larger than nothing: as on a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 class _Lab:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from headwater.store.log import ChannelLog, Log, wal
 from headwater.store.log.layout import ChannelFolder, NodeFolder, channels
 from headwater.store.log.schema import read_table
 from headwater.types import Event, EventType, event_type, f64, i32, i64, text
+from tests.disk import full
 from tests.effort import examples
 from tests.store.log.samples import EVERYTHING, NOON, SIGHTING, everything, record, sighting
 
@@ -209,17 +207,6 @@ def test_lost_notes_are_made_again_from_the_files(tmp_path: Path) -> None:
 # ── a full disk ──
 
 
-@contextmanager
-def files_up_to(size: int) -> Iterator[None]:
-    """The system refuses to make a file longer than this; Python ignores the signal that says so."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_what_cannot_be_written_is_not_there(tmp_path: Path) -> None:
     batch = SIGHTING.to_arrow([sighting(n) for n in range(400)])
     with open_log(tmp_path) as log:
@@ -227,7 +214,7 @@ def test_what_cannot_be_written_is_not_there(tmp_path: Path) -> None:
         (path,) = (path for _, path in folder(tmp_path).wals())
         size = path.stat().st_size
         for room in range(0, 100, 3):
-            with files_up_to(size + room):
+            with full(size + room):
                 if room < len(record(2)) + 32 + 40:  # with the name of a new source
                     with pytest.raises(StoreError, match="nothing of it is logged"):
                         log.append("new", 1, NOON, record(2))
@@ -244,7 +231,7 @@ def test_what_cannot_be_written_is_not_there(tmp_path: Path) -> None:
 def test_a_segment_that_cannot_come_to_rest_stays_where_it_is(tmp_path: Path) -> None:
     with open_log(tmp_path) as log:
         log.append_batch("a", 1, NOON, SIGHTING.to_arrow([sighting(n) for n in range(9000)]))
-        with files_up_to(4096), pytest.raises(StoreError, match="nothing is lost"):
+        with full(4096), pytest.raises(StoreError, match="nothing is lost"):
             log.roll(wait=True)
         assert log.trouble is not None and len(keys(tmp_path)) == 9000
         log.append("a", 9001, NOON, record(1))
