@@ -4,8 +4,10 @@ once, and of nobody else."""
 from __future__ import annotations
 
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from headwater import Config, Node, Patterns
-from tests.federation.nodes import Nodes, eventually, nodes, see
+from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 from tests.federation.patterns.test_narrowing import CHANNEL, REACTOR, TYPE, Held
 from tests.patterns import oracle
 
@@ -186,6 +188,33 @@ def test_a_kill_while_a_value_is_being_asked_for(make: Nodes, tmp_path: Path, st
     assert Counter(building.results(3)) == Counter([("ann", 1), ("bob", 2), ("ann", 3)])
     building.narrow()
     assert building.report["lost"] == 0
+
+
+def test_what_is_published_while_its_node_closes_comes_after_the_restart(make: Nodes, tmp_path: Path) -> None:
+    """A round that ends meanwhile says how far the sources are: not that what they have sent was taken."""
+    building = Building(make, tmp_path)
+    building.open()
+    held = Held(building.nodes["east"]._engine.installer, "install")
+    building.see("west", "ann", 42)
+    assert held.reached.wait(60)
+    building.see("east", "ann", 1)  # which is read back
+    busy, asked = threading.Event(), building.narrowing
+    other = building.home.channel("other", "x: i64")
+    other.subscribe(lambda _: busy.wait(GUARD), dispatch="pool")
+    other.source().publish(x=1)
+    with ThreadPoolExecutor(1) as threads:
+        closing = threads.submit(building.close)
+        eventually(lambda: building.home.closed)
+        building.see("east", "bob", 42)
+        building.see("west", "bob", 2)
+        held.go.set()
+        eventually(lambda: not asked._working)
+        busy.set()
+        closing.result()
+    building.see("west", "ann", 3)
+    building.open(narrow=False)
+    building.see("west", "bob", 4)
+    assert Counter(building.results(4)) == Counter([("ann", 1), ("bob", 2), ("ann", 3), ("bob", 4)])
 
 
 def test_a_kill_before_anything_of_it_was_kept(make: Nodes, tmp_path: Path) -> None:

@@ -91,6 +91,13 @@ class Asking:
         self._wait_for(wanted)
         return points
 
+    def positions(self, points: Points) -> dict[str, int]:
+        """How far the pattern is with sources, by position key, when it was asked up to these points. One that closes
+        still hears how far they are, but takes nothing any more of what they send: then nothing is known."""
+        if self._context.node.closed:
+            raise ClosedError("it has ended")
+        return self.points.positions(points)
+
     def _wait_for(self, channels: list[Any]) -> None:
         settled = partial(self._requester.settled, channels, barriers=True)
         while not self._context.scheduler.until(settled, SETTLE_SECONDS):

@@ -384,6 +384,7 @@ class Narrowing:
             found = Missed() if since is None else self._missed(new, before, points, open)
             for debt in owed:
                 self._asking.read_again(found, debt.node, debt.values, points, open, resent=debt.resent)
+            positions = self._asking.positions(points)
         except OtherPattern:
             raise
         except BaseException:
@@ -401,7 +402,6 @@ class Narrowing:
             raise
         self._note(found, earliest([new, *(debt.values for debt in owed)]))
         keys = [*([key] if new else []), *(debt.key for debt in owed)]
-        positions = self._asking.points.positions(points)
         self.subscription._stage.do(Errand(partial(self.offer_missed, keys, found, positions)))
         return True
 
