@@ -96,8 +96,15 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("analyse",),
         ("cost", "rewrite"),
         ("serial",),
-        ("covers", "package"),
+        ("boxes", "covers", "package"),
         ("certainty",),
+    ),
+    "ir.boxes": (
+        ("interval",),
+        ("floats", "truth", "whole"),
+        ("texts",),
+        ("tape",),
+        ("decider",),
     ),
     "lang": (
         ("names", "pyloops", "source"),

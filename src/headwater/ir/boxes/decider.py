@@ -1,0 +1,135 @@
+"""Conditions over boxes: what is certain of an interest when each of its inputs lies in an interval.
+
+    decider = Decider(interest)          # once
+    decider.decide(box)                  # Outcome.TRUE, FALSE or UNKNOWN, for each box
+
+`TRUE`: every event in the box passes. `FALSE`: none does: the condition is false or missing, which is not true. Events
+are valid ones of the interest's type. `limits` says of which parts nothing is known, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Protocol
+
+from headwater.ir import walk
+from headwater.ir.boxes.interval import ANYTHING, Bounds, Interval
+from headwater.ir.boxes.tape import Limit, Tape
+from headwater.ir.functional import as_expression, as_outputs
+from headwater.ir.nodes import NOWHERE, Expr, Loop, Program
+from headwater.ir.value import FIELD
+
+
+class Interesting(Protocol):
+    """What has a program and values for its parameters, as interests do."""
+
+    @property
+    def program(self) -> Program: ...
+    @property
+    def params(self) -> Mapping[str, Any]: ...
+
+
+class Outcome(Enum):
+    """Of a condition over a box."""
+
+    TRUE = "certainly true"
+    FALSE = "certainly false"
+    UNKNOWN = "unknown"
+
+
+class _Bounded:
+    """An expression of a program that is one, ready for boxes."""
+
+    def __init__(self, expr: Expr | None, program: Program, params: Mapping[str, Any]) -> None:
+        self.program = program
+        self.tape = Tape(expr, program.input, params) if expr is not None else None
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The paths that a box may bound."""
+        return tuple(sorted(each.path for each in self.tape.inputs)) if self.tape is not None else ()
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """The parts of which nothing is known."""
+        if self.tape is None:
+            return (Limit("the program", _why_not(self.program), NOWHERE),)
+        return tuple(dict.fromkeys(self.tape.limits))
+
+    def bounds(self, box: Mapping[str, Interval]) -> Bounds:
+        return ANYTHING if self.tape is None else self.tape.run(box)[self.tape.result]
+
+
+class Decider(_Bounded):
+    """A filter's condition, or whether a transformation passes an event on."""
+
+    def __init__(self, interest: Interesting | Program, params: Mapping[str, Any] | None = None) -> None:
+        program, values = _program(interest, params)
+        expr = as_expression(program)
+        if program.output is not None:
+            parts = as_outputs(program)
+            expr = parts[0] if parts is not None else None
+        super().__init__(expr, program, values)
+
+    def decide(self, box: Mapping[str, Interval]) -> Outcome:
+        """What is certain of all events in the box."""
+        lo, hi, _, miss = self.bounds(box)
+        if lo is None:
+            return Outcome.UNKNOWN
+        if lo == 1 and not miss:
+            return Outcome.TRUE
+        return Outcome.UNKNOWN if hi == 1 else Outcome.FALSE
+
+
+class Bounder(_Bounded):
+    """A number that is computed from events (`ir/value.py`), or one field of a transformation."""
+
+    def __init__(
+        self,
+        interest: Interesting | Program,
+        params: Mapping[str, Any] | None = None,
+        field: tuple[str, ...] = (FIELD,),
+    ) -> None:
+        program, values = _program(interest, params)
+        parts = as_outputs(program)
+        super().__init__(parts[1].get(field) if parts is not None else None, program, values)
+
+    def bound(self, box: Mapping[str, Interval]) -> Interval:
+        """The interval in which it lies for every event in the box."""
+        return Interval(*self.bounds(box))
+
+
+def decide(
+    interest: Interesting | Program, box: Mapping[str, Interval], params: Mapping[str, Any] | None = None
+) -> Outcome:
+    """What is certain of a condition for all events in a box; for several boxes keep a `Decider`."""
+    return Decider(interest, params).decide(box)
+
+
+def bound(
+    interest: Interesting | Program, box: Mapping[str, Interval], params: Mapping[str, Any] | None = None
+) -> Interval:
+    """The interval of a number for all events in a box; for several boxes keep a `Bounder`."""
+    return Bounder(interest, params).bound(box)
+
+
+def limits(interest: Interesting | Program, params: Mapping[str, Any] | None = None) -> tuple[Limit, ...]:
+    """The parts of a condition of which nothing is known, by name and with the reason."""
+    return Decider(interest, params).limits
+
+
+def _program(interest: Interesting | Program, params: Mapping[str, Any] | None) -> tuple[Program, Mapping[str, Any]]:
+    if isinstance(interest, Program):
+        return interest, params or {}
+    return interest.program, interest.params if params is None else params
+
+
+def _why_not(program: Program) -> str:
+    if any(variable.state for variable in program.variables):
+        return "it keeps state from one event to the next"
+    if any(isinstance(stmt, Loop) for stmt in walk.statements(program.body)):
+        return "it has loops"
+    if any(variable.shape for variable in program.variables):
+        return "it has variables that are arrays"
+    return "it is too large to be one expression"
