@@ -21,6 +21,7 @@ NEAR_TURN = 1e-6  # radians: how near to a turning point counts as being at it
 
 
 def negate(a: Bounds) -> Bounds:
+    """The interval turned round at zero."""
     return (-a[1], -a[0], a[2], a[3])
 
 
@@ -39,6 +40,7 @@ def add(a: Bounds, b: Bounds) -> Bounds:
 
 
 def subtract(a: Bounds, b: Bounds) -> Bounds:
+    """A difference: a sum with the other negated."""
     return add(a, (-b[1], -b[0], b[2], b[3]))
 
 
@@ -121,10 +123,12 @@ def greatest(a: Bounds, b: Bounds) -> Bounds:
 
 
 def floor(a: Bounds) -> Bounds:
+    """Whole numbers not above: it never falls."""
     return a if a[0] > a[1] else (PLAIN["floor"](a[0]), PLAIN["floor"](a[1]), a[2], a[3])
 
 
 def ceil(a: Bounds) -> Bounds:
+    """Whole numbers not below: it never falls."""
     return a if a[0] > a[1] else (PLAIN["ceil"](a[0]), PLAIN["ceil"](a[1]), a[2], a[3])
 
 
@@ -175,6 +179,7 @@ def _outward(lo: float, hi: float, nan: bool, miss: bool) -> Bounds:
 
 
 def exponential(a: Bounds) -> Bounds:
+    """e to the power x: it rises, and is never negative."""
     lo, hi, nan, miss = a
     if lo > hi:
         return a
@@ -194,10 +199,12 @@ def logarithm(a: Bounds) -> Bounds:
 
 
 def sine(a: Bounds) -> Bounds:
+    """The sine of radians."""
     return _wave(a, "sin", math.pi / 2)
 
 
 def cosine(a: Bounds) -> Bounds:
+    """The cosine of radians."""
     return _wave(a, "cos", 0.0)
 
 

@@ -114,6 +114,7 @@ class Tape:
         return done[id(root)]
 
     def _node(self, expr: Expr, at: list[int]) -> int:
+        """The step of an expression whose operands are the steps `at`."""
         match expr:
             case Const(value=value):
                 return self._constant(Interval.of(value), expr.type)
@@ -323,6 +324,7 @@ class Tape:
     # ── functions ──
 
     def _call(self, expr: Call, at: list[int]) -> int:
+        """A function of the library: as one step, or as those that it is composed of."""
         fn, type = expr.fn, expr.type
         a = at[0]
         if fn in _OF_FLOATS:

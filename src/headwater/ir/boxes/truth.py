@@ -55,6 +55,7 @@ def compare_with_itself(op: str, a: Bounds) -> Bounds:
 
 
 def negate(a: Bounds) -> Bounds:
+    """`not`: missing stays missing."""
     return a if a[0] > a[1] else (1 - a[1], 1 - a[0], False, a[3])
 
 
@@ -95,10 +96,12 @@ def coalesce(args: list[Bounds]) -> Bounds:
 
 
 def is_missing(a: Bounds) -> Bounds:
+    """Whether there is a value; never missing itself."""
     return truth(a[3], a[0] is None or a[2] or a[0] <= a[1], False)
 
 
 def is_nan(a: Bounds) -> Bounds:
+    """Whether a float is NaN."""
     return truth(a[2], a[0] <= a[1], a[3])
 
 

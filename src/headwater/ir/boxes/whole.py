@@ -62,6 +62,7 @@ def square(a: Bounds, type: Type) -> Bounds:
 
 
 def negate(a: Bounds, type: Type) -> Bounds:
+    """Of the least integer there is none, and of an unsigned one only of zero."""
     return a if a[0] > a[1] else fit(-a[1], -a[0], a[3], type)
 
 
