@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -343,3 +344,30 @@ def test_results_come_in_batches_and_by_priority_too() -> None:
         batch = watch.get_batch()
         assert batch.column("n").to_pylist() == [0, 1, 2, 3, 4] and batch.schema.names == ["n", "match"]
         assert [each.n for each in all_of(urgent)] == [4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.filterwarnings("ignore:.*log:headwater.HeadwaterWarning")
+def test_a_pattern_that_is_ended_says_nothing_that_nobody_has_promised(kept: bool, tmp_path: Path) -> None:
+    """Its sources leave with it; those that are gone otherwise hold nothing back."""
+    clock = ManualClock()
+    with Node("lab", clock=clock, state=tmp_path / "state" if kept else None) as node:
+        here = node.channel("here", "k: i64, at: i64").source("east")
+        there = node.channel("there", "k: i64, at: i64").source("west")
+        text = "x: here; without there within 1 second time at measures x.k as k"
+        made = node.pattern("lone", text)
+        seen: list[tuple[int, bool]] = []
+        node.channel("lone").subscribe(lambda found: seen.append((found.k, found.match.uncertain)))
+        for k, at in ((1, 0), (2, 10_000_000)):
+            here.publish(k=k, at=at)
+        there.publish(k=3, at=5_000_000)
+        assert seen == [(1, False)]
+        clock.advance(60)
+        made.close()
+        assert seen == [(1, False)]
+        again = node.pattern("lone", text)
+        for source in (here, there):
+            source.publish(k=4, at=20_000_000)
+        # What came while it was not there was not logged: nobody knows.
+        assert seen == ([(1, False), (2, True)] if kept else [(1, False)])
+        again.close()

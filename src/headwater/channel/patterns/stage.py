@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.channel.patterns.operator import PatternOperator
 from headwater.channel.patterns.outlets import Outlet
-from headwater.channel.patterns.watermark import Look, Watermark
+from headwater.channel.patterns.watermark import NOWHERE, Look, Watermark
 from headwater.channel.queues.mailbox import Mailbox, dispatch_all
 from headwater.channel.routing.letter import Letter
 from headwater.errors import ClosedError, HeadwaterError
@@ -38,6 +38,7 @@ class Owner(Protocol):
     """Whom a stage works for."""
 
     _goes_on: bool  # whether a later process goes on from where this one ends
+    cancelled: bool
 
     @property
     def node(self) -> NodeContract: ...
@@ -179,7 +180,7 @@ class PatternStage:
         batch = None if self.stopped else self._take(item)
         if self.stopped or (batch is None and self.mailbox.items):
             return  # who offers that looks
-        look = self.seen = self.watermark.look()
+        look = self.seen = self._look()
         while (more := self.mailbox.pop()) is not None:
             if batch is not None:
                 self._offer_batch(*batch, None)
@@ -190,6 +191,15 @@ class PatternStage:
             self._offer_batch(*batch, look)
         self._advance(look)
         self._owner._settled()
+
+    def _look(self) -> Look:
+        """How far the sources have come. Those of one that is ended have left with it, and have promised nothing by
+        that: it stays where it was."""
+        look = self.watermark.look()
+        if not self._owner.cancelled:  # it was not before its sources were looked at, either
+            return look
+        before = self.seen
+        return look._replace(sure=NOWHERE if before is None else before.sure, holder=before and before.holder)
 
     def _take(self, item: Any) -> tuple[Any, Any] | None:
         """Offer an event; a batch is returned instead, since it may go past the others if it is the last."""

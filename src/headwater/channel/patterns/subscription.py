@@ -209,7 +209,10 @@ class Matching(Subscription[R], Generic[R]):
         """Its values are others from here on."""
 
     def cancel(self, *, drain: bool = False) -> None:
-        """End it: runs that are open are dropped."""
+        """End it: runs that are open are dropped. What sources have promised by now is decided first, unless another
+        goes on from what is kept."""
+        if not self.cancelled and not self._goes_on:
+            self._stage.nudge()
         super().cancel(drain=drain)
         self._stage.close()
 
