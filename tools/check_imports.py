@@ -260,7 +260,10 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("report",),
         ("subscription",),
-        ("kept_pattern",),
+        (
+            "cycles",
+            "kept_pattern",
+        ),
         ("creation",),
     ),
     "federation.patterns": (

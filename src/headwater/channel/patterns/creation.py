@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.channel import Channel
 from headwater.channel.options.delivery import Reliable
 from headwater.channel.options.subscribe import Asked, Options, known_options, make_options
+from headwater.channel.patterns.cycles import remarks_on_cycle
 from headwater.channel.patterns.definition import pattern_of
 from headwater.channel.patterns.keeping import Keeping, remarks
 from headwater.channel.patterns.kept_pattern import KeptPattern
@@ -82,6 +83,7 @@ def named(
     except BaseException:
         source.close()
         raise
+    _say(made, remarks_on_cycle(node, made))
     return made
 
 
@@ -139,15 +141,20 @@ def _kept(
         return made
     channels: list[Channel[Any]] = [node.channel(each.text) for each in asked]
     said = remarks(node, [each for each in channels if any(one.local for one in each.sources.values())], source.channel)
-    made.warnings += said
-    try:
-        tell(f"pattern {name!r}", said)
-    except HeadwaterWarning:
-        made.cancel()
-        raise
+    _say(made, said)
     if not waits:
         made.began()
     return made
+
+
+def _say(made: NamedPattern, said: list[str]) -> None:
+    """What is hardly meant; whoever has made warnings errors gets no pattern."""
+    made.warnings += said
+    try:
+        tell(f"pattern {made.name!r}", said)
+    except HeadwaterWarning:
+        made.cancel()
+        raise
 
 
 def inputs_of(node: NodeContract, pattern: Pattern, narrow: Narrow | None = None) -> list[Asked]:
