@@ -13,6 +13,7 @@ import pytest
 from headwater import Network
 from headwater.errors import PatternError
 from headwater.store.log.channel_log import ChannelLog
+from tests.federation.clocks import UnhurriedClock
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes
 
 DOOR = "who: text, n: u32"
@@ -26,8 +27,8 @@ def _got(watch: Any) -> Any:
     return found
 
 
-def _door(made: Nodes, name: str) -> tuple[Any, Any]:
-    node = made(name)
+def _door(made: Nodes, name: str, **options: Any) -> tuple[Any, Any]:
+    node = made(name, **options)
     return node, node.channel("door", DOOR).source(name)
 
 
@@ -72,23 +73,28 @@ def test_events_of_two_other_nodes_are_put_in_order_and_absence_waits_for_both()
 
 def test_absence_of_matches_is_sure_as_their_pattern_says_how_far_it_has_come() -> None:
     """Nobody has ever been found there, and nobody has to be."""
+    clock = UnhurriedClock()
     with nodes() as made:
-        desk = made("desk")
+        desk = made("desk", clock=clock)
         near = desk.channel("bell", "n: u32").source("near")
-        east_node, door = _door(made, "east")
+        east_node, door = _door(made, "east", clock=clock)
         east_node.pattern("alarm", PAIR)
         made.together()
         assert desk.until(lambda: bool(desk.remote_sources("alarm")), GUARD)
         watch = desk.match("a: bell; without alarm within 1 second measures a.n as n")
         made.ready(desk)
         near.publish(n=7)
+        clock.advance(2)
         found = _got(watch)
         assert (found.n, found.match.uncertain) == (7, False)
         near.publish(n=8)
+        clock.advance(0.1)
         door.publish(who="ann", n=1)
         door.publish(who="bob", n=2)  # an alarm, which is why there is none for the bell
+        clock.advance(2)
         eventually(lambda: watch.report().rows == 3)
         near.publish(n=9)
+        clock.advance(2)
         assert _got(watch).n == 9
 
 

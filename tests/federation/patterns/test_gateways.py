@@ -7,6 +7,7 @@ from typing import Any
 from headwater.channel.time.clock import EPOCH_2000
 from headwater.federation.node import Node
 from headwater.testing import ManualClock
+from tests.federation.clocks import UnhurriedClock
 from tests.federation.nodes import GUARD, eventually
 from tests.federation.test_gateway import Sighting, World, sees, world
 from tests.federation.test_match import _vanished
@@ -16,6 +17,7 @@ PAIR = f"a: {SIGHTING}{{x = 1}}, b: {SIGHTING}{{x = 2}} within 1 hour measures b
 BOTH = f"a: {SIGHTING}; b: {BELL} within 1 hour measures a.x as x, b.n as n"
 BEHIND = 5  # seconds by which clocks of this side are
 ABSENT = f"a: {BELL}; without {SIGHTING}{{x = 2}} within 200 milliseconds measures a.n as n"
+LATER = 1  # seconds, when nothing more is within that time
 
 
 class Street:
@@ -37,9 +39,11 @@ class Street:
             assert each.ready(GUARD)
         return watch
 
-    def absent(self, node: Node, watch: Any, n: int) -> bool:
+    def absent(self, node: Node, watch: Any, n: int, *clocks: UnhurriedClock) -> bool:
         """Ring; whether it is uncertain that nobody was seen."""
         self.bells[node].publish(n=n)
+        for clock in clocks:
+            clock.advance(LATER)
         found = _got(watch)
         assert found.n == n and watch.report().late == 0
         return bool(found.match.uncertain)
@@ -89,20 +93,18 @@ def test_what_a_slow_gateway_still_holds_is_waited_for() -> None:
 
 
 def test_what_comes_through_a_gateway_contradicts_and_its_absence_is_certain() -> None:
+    clock = UnhurriedClock()
     with world() as made:
-        street = Street(made)
+        street = Street(made, there={"clock": clock}, here={"clock": clock})
         for node in (street.gate, street.home):
             watch = street.match(node, ABSENT)
-            street.bells[node].publish(n=1)
-            found = _got(watch)
-            assert (found.n, found.match.uncertain) == (1, False)
+            assert not street.absent(node, watch, 1, clock)
             street.bells[node].publish(n=2)
+            clock.advance(0.01)
             street.source.publish(x=2)
+            clock.advance(LATER)
             eventually(lambda watch=watch: watch.report().rows == 3, timeout=GUARD)
-            street.bells[node].publish(n=3)
-            found = _got(watch)
-            assert (found.n, found.match.uncertain) == (3, False)
-            assert watch.report().late == 0
+            assert not street.absent(node, watch, 3, clock)
             watch.cancel()
 
 
@@ -161,14 +163,17 @@ def test_what_an_origin_may_have_published_before_it_was_given_up_is_not_known()
 
 
 def test_what_is_published_while_there_is_no_gateway_is_not_known() -> None:
+    here, there = UnhurriedClock(), UnhurriedClock()
     with world() as made:
-        street = Street(made)
+        street = Street(made, there={"clock": there}, here={"clock": here})
         street.bells[street.gate].close()
         watch = street.match(street.home, ABSENT)
-        assert not street.absent(street.home, watch, 1)
+        assert not street.absent(street.home, watch, 1, here, there)
         street.bells[street.home].publish(n=2)
+        here.advance(0.1)  # so far the source has not come
         street.gateway.close()
         street.source.publish(x=2)
+        here.advance(LATER)
         found = _got(watch)
         assert (found.n, found.match.uncertain) == (2, True)
         street.bells[street.home].publish(n=3)
@@ -176,5 +181,7 @@ def test_what_is_published_while_there_is_no_gateway_is_not_known() -> None:
         sees(street.home, 1, SIGHTING)
         for each in (street.home, street.gate, street.here):
             assert each.ready(GUARD)
+        here.advance(LATER)
+        there.advance(2 * LATER + 0.1)
         assert _got(watch).n == 3
-        assert not street.absent(street.home, watch, 4)
+        assert not street.absent(street.home, watch, 4, here, there)

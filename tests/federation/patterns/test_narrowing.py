@@ -16,6 +16,7 @@ from headwater.federation.wire.past_requests import Past, PastPage, PastPart
 from headwater.federation.wire.requests import Accepted
 from headwater.network import Network
 from headwater.security import Security
+from tests.federation.clocks import UnhurriedClock
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 from tests.patterns import oracle
 
@@ -34,9 +35,9 @@ def make() -> Iterator[Nodes]:
 class Building:
     """Nodes with sightings, and a home at which a pattern runs."""
 
-    def __init__(self, make: Nodes, names: str, config: Config = KEPT, **options: Any) -> None:
+    def __init__(self, make: Nodes, names: str, config: Config = KEPT, home: Any = None, **options: Any) -> None:
         self.make = make
-        self.home = make("home", listen="tcp/127.0.0.1:0")
+        self.home = make("home", listen="tcp/127.0.0.1:0", **(home or {}))
         self.home.channel(CHANNEL, TYPE)
         self.nodes = {name: make(name, config=config, **options) for name in names.split()}
         self.sources = {name: node.channel(CHANNEL, TYPE).source(f"door-{name}") for name, node in self.nodes.items()}
@@ -224,7 +225,8 @@ def test_what_is_gone_by_then_is_counted(make: Nodes) -> None:
 
 
 def test_values_are_forgotten_when_their_window_has_passed(make: Nodes) -> None:
-    building = Building(make, "east west")
+    clock = UnhurriedClock()
+    building = Building(make, "east west", home={"clock": clock}, clock=clock)
     building.watch("a: Seen(P, 42); b: Seen(P, *) within 1 second measures b.who as who, b.room as room")
     building.narrow()
     building.see("east", "ann", 42)
@@ -232,6 +234,7 @@ def test_values_are_forgotten_when_their_window_has_passed(make: Nodes) -> None:
     building.see("west", "ann", 1)
     assert building.results(1) == [("ann", 1)]
     first = building.narrowing._open["open_1"]["ann"]
+    clock.advance(1.2)
     eventually(lambda: building.narrowing._sure() > first + 1_100_000)
     building.see("east", "bob", 42)
     eventually(lambda: building.idle and list(building.narrowing._open["open_1"]) == ["bob"])

@@ -1,0 +1,21 @@
+"""A clock for what must happen within a time, however long the machine takes for it."""
+
+from __future__ import annotations
+
+from headwater.channel.time.clock import SystemClock
+
+SLOWER = 1000  # times: while tests wait for anything (`GUARD`), an eighth of a second goes by
+
+
+class UnhurriedClock(SystemClock):
+    """By which events have their times, at all nodes that share it: it nearly stands still until it is advanced. Timers
+    go on as ever."""
+
+    def __init__(self) -> None:
+        self._start, self._ahead = super().time(), 0
+
+    def time(self) -> int:
+        return self._start + self._ahead + (super().time() - self._start) // SLOWER
+
+    def advance(self, seconds: float) -> None:
+        self._ahead += round(seconds * 1_000_000)
