@@ -1,9 +1,12 @@
 """A node's state in one SQLite file: its secrets, how far each of its durable sinks is with each source, and whatever
 tables other rooms keep in it (`tables`; how they change from version to version: `migrations.py`).
 
-A file belongs to one process at a time: the operating system takes the lock away with the process, however that ends.
-What was written survives the end of the process at any point. After a power cut the last moments may be missing, as if
-they had not happened yet (secrets are on the disk when `keep` returns); the file is never left half written.
+A file belongs to one process at a time (`ownership.py`). What was written survives the end of the process at any
+point. After a power cut the last moments may be missing, as if they had not happened yet, but for secrets and what was
+to be durable (`durability.py`); the file is never left half written.
+
+One connection writes. As long as nobody asks for more it has the file for itself, which is the fastest way; from the
+first `reading()` on there are others beside it that only read (`readers.py`), and nobody waits for them.
 """
 
 from __future__ import annotations
@@ -14,16 +17,25 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
 from headwater.errors import StoreError
 from headwater.formats import STATE
-from headwater.store.migrations import ROOMS, Execute, Tables, adopt, bring_up_to_date, check
+from headwater.store.durability import Durability
+from headwater.store.migrations import ROOMS, Tables, adopt, bring_up_to_date, check
+from headwater.store.ownership import FileInUse, Ownership
+from headwater.store.readers import BUSY_SECONDS, Readers, Snapshot, begin
+from headwater.store.transactions import Transaction, closed, unwritable
 
 VERSION = STATE  # 1 has secrets and positions only; from 2 on each room's tables have versions of their own
 APPLICATION = 0x48657764  # says in the file's header whose it is
 LAST = 2**63 - 1
+MEMORY = ":memory:"
+
+_PRAGMAS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL", "PRAGMA wal_autocheckpoint = 4000")
+_LEAST_LOG = f"PRAGMA journal_size_limit = {1 << 26}"  # bytes to which it shrinks when a long reading has made it grow
 
 SECRETS = Tables("secrets", (("CREATE TABLE secrets (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID",),))
 POSITIONS = Tables(
@@ -56,35 +68,93 @@ class NodeState:
         if not isinstance(found, str) or not found or "\0" in found:
             raise StoreError(f"state: expected the path of a file, or ':memory:', found {path!r}")
         self.path: str = found
+        self._place = f"state {found!r}"
+        self._file = None if found == MEMORY else os.path.realpath(found)  # wherever the process may go
         self._lock = threading.Lock()
+        self._holder: int | None = None  # the thread that has a transaction
         self._connection: sqlite3.Connection | None = None
-        connection = self._open()
+        self._readers: Readers | None = None
+        self._durability = Durability(self._file, self._place)
+        self._ownership = self._own()
+        try:
+            self._connection = self._alone()
+        except BaseException:
+            self._disown()
+            raise
+        _OPEN.add(self)
+
+    # ── opening ──
+
+    def _own(self) -> Ownership | None:
+        """A file that is there, and is nobody else's."""
+        if self._file is None:
+            return None
+        try:
+            # For the owner only: there are keys in it. Who finds it there must not open and close it besides SQLite,
+            # since closing it would take away the locks that this process may have on it.
+            with suppress(FileExistsError):
+                os.close(os.open(self._file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            return Ownership(self._file)
+        except FileInUse:
+            raise self._in_use() from None
+        except OSError as error:
+            raise StoreError(
+                f"{self._place}: expected a file that can be made there, found: {error.strerror}; "
+                "make the folder, or name another"
+            ) from error
+
+    def _disown(self) -> None:
+        ownership, self._ownership = self._ownership, None
+        if ownership is not None:
+            ownership.give_up()
+
+    def _alone(self) -> sqlite3.Connection:
+        """A connection that has the file for itself. Nobody else may look, so it needs no memory to share with others,
+        and no locks: half the time of a small commit. It is refused while any other program has the file open."""
+        connection = self._connected(wait=0)
         try:
             self._prepare(connection)
         except BaseException:
             connection.close()
             raise
-        self._connection = connection
-        _OPEN.add(self)
+        return connection
 
-    # ── opening ──
-
-    def _open(self) -> sqlite3.Connection:
-        if self.path != ":memory:":
-            # For the owner only: there are keys in it. Who finds it there must not open and close it besides SQLite,
-            # since closing it would take away the locks that this process may have on it.
-            with suppress(FileExistsError):
+    def _share(self) -> Readers | None:
+        """Let others read beside the connection that writes, from now on; None for what is in memory."""
+        if self._file is None or self._readers is not None:
+            return self._readers
+        with self._lock:
+            if self._readers is None:
+                self._running().close()  # nobody can come in between: the file stays this process's own
+                self._connection = None
+                self._durability.close()
                 try:
-                    os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-                except FileExistsError:
+                    self._connection = self._beside_others()
+                except BaseException:
+                    self._connection = self._alone()
                     raise
-                except OSError as error:
-                    raise StoreError(
-                        f"state {self.path!r}: expected a file that can be made there, found: {error.strerror}; "
-                        "make the folder, or name another"
-                    ) from error
+                self._readers = Readers(f"{Path(self._file).as_uri()}?mode=ro", self._place)
+            return self._readers
+
+    def _beside_others(self) -> sqlite3.Connection:
+        """A connection that writes while others read."""
+        connection = self._connected(wait=BUSY_SECONDS)
         try:
-            return sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+            for pragma in (*_PRAGMAS, _LEAST_LOG):
+                connection.execute(pragma)
+            connection.execute(
+                "SELECT 1 FROM rooms"
+            ).fetchall()  # from here on it has SQLite's lock: see `ownership.py`
+        except sqlite3.Error as error:
+            connection.close()
+            raise self._unusable(error) from error
+        return connection
+
+    def _connected(self, wait: float) -> sqlite3.Connection:
+        """To the file that was made or found, and to no other if that is gone."""
+        uri = "file::memory:" if self._file is None else f"{Path(self._file).as_uri()}?mode=rw"
+        try:
+            return sqlite3.connect(uri, uri=True, timeout=wait, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise self._unusable(error) from error
 
@@ -93,23 +163,21 @@ class NodeState:
         is no state file, is in use, or is of a newer version."""
         execute = connection.execute
         try:
-            # Small pages, since one is written with each commit; no shared memory, since nobody else may look.
-            execute("PRAGMA page_size = 1024")
+            execute("PRAGMA page_size = 1024")  # small, since one is written with each commit
             execute("PRAGMA locking_mode = EXCLUSIVE")
-            execute("PRAGMA journal_mode = WAL")
-            execute("PRAGMA synchronous = NORMAL")
-            execute("PRAGMA wal_autocheckpoint = 4000")
+            for pragma in _PRAGMAS:
+                execute(pragma)
             execute("BEGIN EXCLUSIVE")
             [[application]], [[version]] = execute("PRAGMA application_id"), execute("PRAGMA user_version")
             [[tables]] = execute("SELECT count(*) FROM sqlite_master")
             if application != APPLICATION and (application or version or tables):
                 raise StoreError(
-                    f"state {self.path!r}: expected the state of a node, found another program's SQLite database; "
+                    f"{self._place}: expected the state of a node, found another program's SQLite database; "
                     "name another file"
                 )
             if version > VERSION:
                 raise StoreError(
-                    f"state {self.path!r}: expected version {VERSION} or older, found {version}, which a newer "
+                    f"{self._place}: expected version {VERSION} or older, found {version}, which a newer "
                     "Headwater has written; use that one, or name another file"
                 )
             if version < VERSION:
@@ -120,20 +188,23 @@ class NodeState:
                 execute(f"PRAGMA application_id = {APPLICATION}")
                 execute(f"PRAGMA user_version = {VERSION}")
             for each in (SECRETS, POSITIONS):
-                bring_up_to_date(execute, each, f"state {self.path!r}")
+                bring_up_to_date(execute, each, self._place)
             execute("COMMIT")
         except sqlite3.Error as error:
             raise self._unusable(error) from error
 
     def _unusable(self, error: sqlite3.Error) -> StoreError:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return StoreError(
-                f"state {self.path!r}: expected a file that no other node has open, found it in use; "
-                "close that node, or name another file for this one"
-            )
+            return self._in_use()
         return StoreError(
-            f"state {self.path!r}: expected the state of a node, found: {error}; "
+            f"{self._place}: expected the state of a node, found: {error}; "
             "correct that, or name another file (what a damaged one remembered is lost)"
+        )
+
+    def _in_use(self) -> StoreError:
+        return StoreError(
+            f"{self._place}: expected a file that no other node has open, found it in use; "
+            "close that node, or name another file for this one"
         )
 
     # ── secrets ──
@@ -147,12 +218,8 @@ class NodeState:
         """Keep something under a name, instead of what was there."""
         self._must_be("a secret", data, isinstance(data, (bytes, bytearray, memoryview)))
         self._must_be("a name", name, isinstance(name, str))
-        with self._lock:
-            self._run("PRAGMA synchronous = FULL")
-            try:
-                self._run("INSERT OR REPLACE INTO secrets (name, data) VALUES (?, ?)", (name, bytes(data)))
-            finally:
-                self._run("PRAGMA synchronous = NORMAL")
+        with self.transaction(durable=True) as write:
+            write("INSERT OR REPLACE INTO secrets (name, data) VALUES (?, ?)", (name, bytes(data)))
 
     # ── positions ──
 
@@ -212,22 +279,54 @@ class NodeState:
         """The tables of a room: made, or brought up to date, all or nothing. StoreError if the file's are newer."""
         check(tables)
         with self.transaction() as execute:
-            bring_up_to_date(execute, tables, f"state {self.path!r}")
+            bring_up_to_date(execute, tables, self._place)
         return RoomTables(self)
 
+    # ── several statements ──
+
     @contextmanager
-    def transaction(self) -> Iterator[Execute]:
+    def transaction(self, *, durable: bool = False) -> Iterator[Transaction]:
         """Statements that are done together, or not at all; nothing else is written meanwhile. Give each to what this
-        gives; no other method may be used within it."""
+        gives; no other method may be used within it. `durable`: it survives a power cut, too, once the block has ended;
+        readers may see it a moment earlier."""
+        self._must_not_be_in_a_transaction()
+        if durable:
+            self._durability.must_be_possible()
         with self._lock:
             self._run("BEGIN IMMEDIATE")
+            self._holder = threading.get_ident()
+            transaction = Transaction(self, self._place)
             try:
-                yield self._run
-                self._run("COMMIT")
+                yield transaction
+                transaction.commit()
             except BaseException:
-                if self._connection is not None and self._connection.in_transaction:
-                    self._run("ROLLBACK")
+                transaction.undo()
                 raise
+            finally:
+                self._holder = None
+            commit = self._durability.written() if durable else 0
+        if durable:
+            self._durability.reach(commit)
+
+    @contextmanager
+    def reading(self) -> Iterator[Snapshot]:
+        """The state as it is now, for several statements that only read, while others write: `with state.reading() as
+        read: read(statement, values)`. What is in memory is copied for it."""
+        self._must_not_be_in_a_transaction()
+        readers = self._share()
+        if readers is not None:
+            with readers.snapshot() as snapshot:
+                yield snapshot
+            return
+        copy = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
+        try:
+            with self._lock:
+                self._running().backup(copy)
+            copy.execute("PRAGMA query_only = ON")
+            begin(copy, self._place)
+            yield Snapshot(copy, None, self._place)
+        finally:
+            copy.close()
 
     # ── the end ──
 
@@ -235,9 +334,13 @@ class NodeState:
         """Let go of the file; closing it again does nothing."""
         _OPEN.discard(self)
         with self._lock:
+            if self._readers is not None:
+                self._readers.close()  # before the one that writes, which then tidies up
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
+            self._durability.close()
+            self._disown()
 
     @property
     def closed(self) -> bool:
@@ -259,21 +362,35 @@ class NodeState:
         """Under the lock."""
         connection = self._connection
         if connection is None:
-            raise StoreError(f"state {self.path!r}: expected it open, found it closed; open it again")
+            raise closed(self._place)
         try:
             return connection.execute(statement, values)
         except (sqlite3.Error, UnicodeEncodeError) as error:
-            raise StoreError(
-                f"state {self.path!r}: it cannot be read or written: {error}; nothing was changed"
-            ) from error
+            raise unwritable(self._place, error) from error
+
+    def _running(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise closed(self._place)
+        return self._connection
 
     def _all(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        self._must_not_be_in_a_transaction()
+        if self._readers is not None:
+            return self._readers.all(statement, values)
         with self._lock:
             return self._run(statement, values).fetchall()
 
+    def _must_not_be_in_a_transaction(self) -> None:
+        """It would wait for itself, or not see what was just written."""
+        if self._holder == threading.get_ident():
+            raise StoreError(
+                f"{self._place}: expected this after the transaction of the same thread, found it within; "
+                "read and write with what the transaction has given"
+            )
+
     def _must_be(self, expected: str, value: object, right: bool) -> None:
         if not right:
-            raise StoreError(f"state {self.path!r}: expected {expected}, found {value!r}")
+            raise StoreError(f"{self._place}: expected {expected}, found {value!r}")
 
 
 class RoomTables:
@@ -293,9 +410,13 @@ class RoomTables:
         with self._state._lock:
             self._state._run(statement, values)
 
-    def transaction(self) -> AbstractContextManager[Execute]:
-        """Several statements together: `with tables.transaction() as execute: ...`."""
-        return self._state.transaction()
+    def transaction(self, *, durable: bool = False) -> AbstractContextManager[Transaction]:
+        """Several statements together: `with tables.transaction() as write: ...`; see `NodeState.transaction`."""
+        return self._state.transaction(durable=durable)
+
+    def reading(self) -> AbstractContextManager[Snapshot]:
+        """Several statements that see the same, while others write; see `NodeState.reading`."""
+        return self._state.reading()
 
 
 # ── processes that are made by fork ──
@@ -309,6 +430,12 @@ def _in_child() -> None:
         connection, state._connection, state._lock = state._connection, None, threading.Lock()
         if connection is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        if state._readers is not None:
+            state._readers.leave_to_parent()
+        if state._ownership is not None:
+            state._ownership.leave_to_parent()
+        state._ownership = None
+        state._durability.leave_to_parent()
     _OPEN.clear()
 
 
