@@ -15,7 +15,7 @@ Bytes are those of the events' records. What goes on the streams, frames and pro
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from time import perf_counter
@@ -96,10 +96,10 @@ class Crossed:
         return self.bound == self.needed and self.matches == self.expected and not self.lost
 
 
-def run(question: Question, sightings: list[Row]) -> Crossed:
-    """Play the day, or a part of it, to a pattern."""
+def run(question: Question, sightings: list[Row], networks: Sequence[str] = tuple(NETWORKS)) -> Crossed:
+    """Play the day, or a part of it, to a pattern; these networks are nodes, the home among them."""
     began = perf_counter()
-    with building() as (clock, nodes):
+    with building(networks) as (clock, nodes):
         home = nodes[HOME]
         sources = {
             (network, station): nodes[network].channel(CHANNEL, Sighting).source(station_name(network, station))
@@ -141,18 +141,18 @@ def run(question: Question, sightings: list[Row]) -> Crossed:
 
 
 @contextmanager
-def building() -> Iterator[tuple[ManualClock, dict[str, Node]]]:
-    """The 12 nodes, which know each other, and their clock, which stands at the beginning of the day."""
+def building(networks: Sequence[str]) -> Iterator[tuple[ManualClock, dict[str, Node]]]:
+    """A node for each, which know each other, and their clock, which stands at the beginning of the day."""
     clock = ManualClock(time=int(START.timestamp() * 1_000_000))
     with ExitStack() as stack:
         home = stack.enter_context(Node(node_name(HOME), listen="tcp/127.0.0.1:0", config=KEPT, clock=clock))
         nodes = {HOME: home}
-        for network in NETWORKS:
+        for network in networks:
             if network != HOME:
                 node = Node(node_name(network), connect=home.endpoints[0], config=KEPT, clock=clock)
                 nodes[network] = stack.enter_context(node)
         home.channel(CHANNEL, Sighting)
-        _until(home, lambda: len(home.peers) == len(NETWORKS) - 1)
+        _until(home, lambda: len(home.peers) == len(networks) - 1)
         yield clock, nodes
 
 
