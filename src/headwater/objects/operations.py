@@ -28,7 +28,7 @@ MAX_BYTES = 4 << 20  # of one transaction, as it is queued
 TICKET = 16  # bytes
 
 
-class Operation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Operation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="operation"):
     """One of those below; each names what it is about."""
 
     verb: ClassVar[str] = ""

@@ -1,0 +1,262 @@
+"""Triggers come, change and go by operations of transactions, in the same queue as everything else.
+
+    install trigger   the name and number it has; an equal one that is there already is that one
+    change trigger    parameters, or whether it is enabled, from the next event on
+    remove trigger    with all that it remembers
+    subscribe, unsubscribe   someone asks for a trigger under a name of theirs, or does not any more
+    enable group, disable group
+    due, received     what a clock or a channel has brought
+
+All of it is undone with the transaction that it is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from headwater.errors import HeadwaterError, ObjectError
+from headwater.objects.operations import Administer
+from headwater.objects.reactions import Moment
+from headwater.objects.triggers import definition, graph, tables
+from headwater.objects.triggers.deadlines import Deadline, Timer
+from headwater.objects.triggers.definition import Trigger
+from headwater.objects.triggers.firing import Firing
+from headwater.objects.triggers.happening import Brought, Telling, received, ticked, unchanged
+from headwater.objects.triggers.installed import Installed, install
+from headwater.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from headwater.store.migrations import Execute
+    from headwater.types import EventType
+
+Named = Callable[[str], "EventType | None"]
+_unpack = msgspec.msgpack.Decoder().decode
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class _Types:
+    """What a trigger is checked against, at one moment of a turn."""
+
+    def __init__(self, moment: Moment, named: Named, channel: Named) -> None:
+        self._moment, self.type_named, self.channel_type = moment, named, channel
+
+    def type_of(self, object: str) -> EventType | None:
+        found = self._moment.value(object)
+        return None if found is None else found[0]
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is to be another about a trigger; what is None stays."""
+
+    params: dict[str, Any] | None = None
+    enabled: bool | None = None
+    priority: int | None = None
+
+
+class Triggers(Firing):
+    """The triggers of a node: they meet `Reactions`. `named` and `channel` know the types of objects and channels."""
+
+    def __init__(self, node: str, named: Named, channel: Named, timer: Timer | None = None) -> None:
+        super().__init__(node, timer)
+        self._named, self._channel_type = named, channel
+        self.subscribers: dict[int, dict[str, None]] = {}
+        self.lost: dict[str, str] = {}  # triggers of the file that cannot be installed any more, and why
+        self._errands: dict[str, Callable[[Administer, Moment], Any]] = {
+            "install trigger": self._install,
+            "change trigger": self._change,
+            "remove trigger": self._remove,
+            "subscribe": self._subscribe,
+            "unsubscribe": self._unsubscribe,
+            "enable group": self._group,
+            "disable group": self._group,
+            "due": self._due,
+            "received": self._received,
+        }
+
+    def open(self, execute: Execute, moment: Moment) -> None:
+        """What the file has, before the first turn. A trigger whose types are gone is kept, and told of in `lost`."""
+        types = _Types(moment, self._named, self._channel_type)
+        for number, body in tables.triggers(execute):
+            try:
+                made = definition.unpack(body)
+                self._start(install(made, types, self.node, number), moment.at, 1)
+            except HeadwaterError as error:
+                self.lost[f"number {number}"] = str(error)
+        for number, who in tables.subscribers(execute):
+            self.subscribers.setdefault(number, {})[who] = None
+        self.load(execute)
+
+    def administer(self, operation: Administer, moment: Moment) -> Any:
+        """One of the errands."""
+        errand = self._errands.get(operation.what)
+        if errand is None:
+            hint = did_you_mean(operation.what, self._errands) or f"there are {', '.join(self._errands)}"
+            raise ObjectError(f"expected something that triggers can do, found {operation.what!r}; {hint}")
+        found = errand(operation, moment)
+        self.write(moment.execute)
+        return found
+
+    def found(self, name: str) -> Installed:
+        """By name; ObjectError if there is none."""
+        found = self.registry.by_name.get(name)
+        if found is None:
+            hint = did_you_mean(name, self.registry.by_name) or "install it first"
+            raise ObjectError(f"expected a trigger that is installed, found {name!r}; {hint}")
+        return found
+
+    # ── errands ──
+
+    def _install(self, operation: Administer, moment: Moment) -> dict[str, Any]:
+        trigger = definition.unpack(operation.body)
+        known = self.registry.by_fingerprint.get(trigger.fingerprint)
+        if known is not None:
+            return self._said(known, new=False)
+        if trigger.name in self.registry.by_name:
+            raise ObjectError(
+                f"trigger {trigger.name!r}: expected a new name, or an equal trigger, found another of that name; "
+                "change it, or remove it first"
+            )
+        types = _Types(moment, self._named, self._channel_type)
+        checked = install(trigger, types, self.node, 0)
+        checked.number = tables.add(moment.execute, trigger.name, trigger.fingerprint, definition.pack(trigger))
+        self.start(checked, moment.at)
+        return self._said(checked, new=True)
+
+    def _said(self, installed: Installed, *, new: bool) -> dict[str, Any]:
+        warnings = [*installed.warnings, *(graph.warnings(installed.trigger, self.registry.listening) if new else ())]
+        told = installed.notification is not None
+        return {
+            "name": installed.name, "number": installed.number, "new": new, "warnings": warnings,
+            "channel": self.channel(installed) if told else "",
+        }  # fmt: skip
+
+    def _change(self, operation: Administer, moment: Moment) -> dict[str, Any]:
+        installed = self.found(operation.name)
+        try:
+            change = msgspec.msgpack.decode(operation.body, type=Change)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise ObjectError(
+                f"trigger {operation.name!r}: expected a change of it, found other bytes: {error}"
+            ) from None
+        return self._said(self._changed(installed, change, moment), new=False)
+
+    def _changed(self, installed: Installed, change: Change, moment: Moment) -> Installed:
+        """The same trigger, otherwise: it begins anew, from the next event on, and keeps its place."""
+        before = installed.trigger
+        params = before.params if change.params is None else {**before.params, **change.params}
+        after = msgspec.structs.replace(
+            before,
+            params=params,
+            enabled=before.enabled if change.enabled is None else change.enabled,
+            priority=before.priority if change.priority is None else change.priority,
+        )
+        if after == before:
+            return installed
+        known = self.registry.by_fingerprint.get(after.fingerprint)
+        if known is not None and known is not installed:
+            raise ObjectError(
+                f"trigger {before.name!r}: expected another than there is, found that {known.name!r} is so"
+            )
+        types = _Types(moment, self._named, self._channel_type)
+        made = install(after, types, self.node, installed.number)
+        made.counts = installed.counts
+        self.start(installed, moment.at, -1)
+        self.start(made, moment.at)
+        self.variables.forget_holding(installed.number)
+        tables.change(moment.execute, installed.number, after.fingerprint, definition.pack(after))
+        return made
+
+    def _remove(self, operation: Administer, moment: Moment) -> None:
+        installed = self.found(operation.name)
+        self.start(installed, moment.at, -1)
+        self.variables.forget_trigger(installed.number)
+        self.pasts.drop_orphans()
+        who = self.subscribers.pop(installed.number, None)
+        if who is not None:
+            self.journal.did(lambda: self.subscribers.__setitem__(installed.number, who))
+        tables.remove(moment.execute, installed.number)
+
+    def _subscribe(self, operation: Administer, moment: Moment) -> None:
+        number, who = self.found(operation.name).number, operation.body.decode()
+        many = self.subscribers.setdefault(number, {})
+        if who not in many:
+            many[who] = None
+            self.journal.did(lambda: many.pop(who, None))
+        tables.subscribe(moment.execute, number, who)
+
+    def _unsubscribe(self, operation: Administer, moment: Moment) -> None:
+        number, who = self.found(operation.name).number, operation.body.decode()
+        many = self.subscribers.get(number, {})
+        if who in many:
+            del many[who]
+            self.journal.did(lambda: many.__setitem__(who, None))
+        tables.unsubscribe(moment.execute, number, who)
+
+    def _group(self, operation: Administer, moment: Moment) -> int:
+        """All triggers of a group at once: how many there are."""
+        enabled = operation.what == "enable group"
+        group = [each for each in self.registry if each.trigger.group == operation.name]
+        if not group:
+            known = {each.trigger.group for each in self.registry if each.trigger.group}
+            hint = did_you_mean(operation.name, known) or f"there are {', '.join(sorted(known)) or 'none'}"
+            raise ObjectError(f"expected a group of triggers, found {operation.name!r}; {hint}")
+        for each in group:
+            self._changed(each, Change(enabled=enabled), moment)
+        return len(group)
+
+    def _due(self, operation: Administer, moment: Moment) -> bool:
+        """A clock says that something is due: whether it is."""
+        deadline = Deadline(*_unpack(operation.body))
+        since = self.deadlines.since(deadline)
+        listened = self.deadlines.over(deadline, moment.at)
+        if listened is None:
+            return False
+        brought: Brought | None
+        if listened.kind == "every":
+            brought = ticked(listened, moment.at, since or 0)
+        else:
+            brought = unchanged(deadline.object, deadline.what, moment)
+        if brought is not None:
+            cast("Telling", moment).happened(*brought)
+        return brought is not None
+
+    def _received(self, operation: Administer, moment: Moment) -> None:
+        """An event of a channel."""
+        type = self._channel_type(operation.name)
+        if type is None:
+            raise ObjectError(f"expected a channel of this node, found {operation.name!r}")
+        cast("Telling", moment).happened(*received(operation.name, type, operation.body))
+
+
+def installing(trigger: Trigger, alias: str = "installed") -> Administer:
+    """The operation that installs a trigger."""
+    return Administer("install trigger", trigger.name, definition.pack(trigger), alias)
+
+
+def changing(
+    name: str, *, params: Mapping[str, Any] | None = None, enabled: bool | None = None, priority: int | None = None
+) -> Administer:
+    """The operation that changes one."""
+    given = None if params is None else {key: definition.kept(value) for key, value in params.items()}
+    return Administer("change trigger", name, _pack(Change(given, enabled, priority)))
+
+
+def removing(name: str) -> Administer:
+    """The operation that removes one."""
+    return Administer("remove trigger", name)
+
+
+def due(deadline: Deadline) -> Administer:
+    """The operation of a clock."""
+    return Administer("due", deadline.what, _pack(list(deadline)))
+
+
+def subscribing(name: str, who: str, *, end: bool = False) -> Administer:
+    """The operation by which someone asks for a trigger, or does not any more."""
+    return Administer("unsubscribe" if end else "subscribe", name, who.encode())
+
+
+__all__ = ["Change", "Triggers", "changing", "due", "installing", "removing", "subscribing"]

@@ -1,0 +1,255 @@
+"""Which triggers fire by what happens: the reactions of a turn.
+
+At each event the histories of its object take it in; then all conditions are judged, by priority and in the order of
+installation; then what fires is said, all of it at once. Nothing here carries anything out. What is remembered is
+written with the turn, and taken back with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import HeadwaterError, StoreError
+from headwater.objects.reactions import Fired, Moment, Notice, Occurrence
+from headwater.objects.triggers import tables
+from headwater.objects.triggers.deadlines import Deadlines, NoTimer, Timer
+from headwater.objects.triggers.events import operations, pattern_of
+from headwater.objects.triggers.installed import Installed
+from headwater.objects.triggers.memory import Journal, Kept
+from headwater.objects.triggers.pasts import Pasts
+from headwater.objects.triggers.registry import Registry, is_other, meant
+from headwater.objects.triggers.seen import Seen, World
+from headwater.objects.triggers.variables import NOTHING, WHOLE, Variables
+
+if TYPE_CHECKING:
+    from headwater.objects.operations import Outcome
+    from headwater.store.migrations import Execute
+
+CHANNEL = "triggers"  # notifications of a trigger are on `triggers.NODE.NAME`
+
+
+class Firing:
+    """The triggers of a node at work; only the thread that runs turns is here."""
+
+    def __init__(self, node: str, timer: Timer | None = None) -> None:
+        self.node = node
+        self.journal = Journal()
+        self.registry = Registry()
+        self.variables = Variables(self.journal)
+        self.pasts = Pasts(self.journal)
+        self.previous: Kept[str, bytes] = Kept(self.journal)
+        self.deadlines = Deadlines(self.journal, timer or NoTimer())
+        self._world = World(self.pasts, self.variables, self.previous)
+        self._inputs: dict[str, int] = {}  # objects whose previous values are asked for, and by how many
+        self._taken: set[tuple[int, int]] = set()  # what histories have already, of this turn
+
+    # ── the file ──
+
+    def write(self, execute: Execute) -> None:
+        """What has changed since the last time."""
+        self.variables.write(execute)
+        self.pasts.write(execute)
+        for object, record in self.previous.dirty():
+            tables.write_previous(execute, object, record)
+        self.previous.settled()
+        self.deadlines.write(execute)
+
+    def load(self, execute: Execute) -> None:
+        """What the file has, once all triggers are there."""
+        self.variables.load(execute)
+        self.pasts.load(execute)
+        for object, record in tables.previous(execute):
+            self.previous.load(object, record)
+        self.deadlines.load(execute)
+
+    # ── triggers come and go ──
+
+    def start(self, installed: Installed, now: int, times: int = 1) -> None:
+        """A trigger is at work from the next event on; with -1, it is not any more. That can be taken back."""
+        self._start(installed, now, times)
+        self.journal.did(lambda: self._start(installed, now, -times))
+
+    def _start(self, installed: Installed, now: int, times: int) -> None:
+        if times > 0:
+            self.registry.add(installed)
+        else:
+            self.registry.remove(installed)
+        self.pasts.ask(installed, times)
+        for listened in installed.trigger.on:
+            self.deadlines.ask(listened, times, now)
+        if "previous" in installed.reads:
+            for each in installed.trigger.inputs.values():
+                path = each.name[2:].partition("/")[2].partition(".")[0]
+                self._inputs[path] = self._inputs.get(path, 0) + times
+                if self._inputs[path] <= 0:
+                    del self._inputs[path]
+
+    # ── the contract of a turn ──
+
+    def within(self, occurrence: Occurrence, moment: Moment) -> Sequence[Fired]:
+        """What fires within the transaction: usually there is nothing that could."""
+        if not self.registry.within():
+            return ()
+        return self._judge(occurrence, moment, within=True)
+
+    def judge(self, occurrence: Occurrence, moment: Moment) -> Sequence[Fired]:
+        """What else fires."""
+        found = self._judge(occurrence, moment, within=False)
+        if occurrence.op == "destroyed":
+            self._end(occurrence.object, moment)
+        return found
+
+    def note(self, occurrence: Occurrence, moment: Moment) -> None:
+        """A silent update."""
+        self._take(occurrence, self._whole(occurrence), silent=True)
+        self.write(moment.execute)
+
+    def failed(self, fired: Fired, outcome: Outcome, moment: Moment) -> None:
+        """What a trigger caused was undone."""
+        installed = self.registry.by_name.get(fired.trigger)
+        if installed is not None:
+            installed.counts.failed += 1
+            installed.counts.failure = "; ".join(each.text for each in outcome.problems)
+
+    def mark(self) -> object:
+        """Where it is, to be put back there."""
+        return self.journal.mark()
+
+    def undo(self, mark: object) -> None:
+        """Everything since was undone, in the file too."""
+        assert isinstance(mark, int)
+        self.journal.back_to(mark)
+        self._taken.clear()
+
+    def committed(self) -> None:
+        """Nothing so far will be undone."""
+        self.journal.settled()
+        self._taken.clear()
+        self.deadlines.committed()
+
+    def forget(self) -> None:
+        """Nothing since the last commit has happened."""
+        self.undo(0)
+
+    # ── judging ──
+
+    def _whole(self, occurrence: Occurrence) -> str:
+        """The name of what it is about: of an object, with its owner."""
+        return occurrence.object if " " in occurrence.object or not self._is_object(occurrence) else (
+            f"//{self.node}/{occurrence.object}"
+        )  # fmt: skip
+
+    def _is_object(self, occurrence: Occurrence) -> bool:
+        return occurrence.op not in ("ticked", "received")
+
+    def _judge(self, occurrence: Occurrence, moment: Moment, *, within: bool) -> list[Fired]:
+        """All conditions first, then what they cause."""
+        object = self._whole(occurrence)
+        self._take(occurrence, object, silent=False)
+        found = self.registry.candidates(occurrence, object, str(occurrence.op), within=within)
+        firing: list[tuple[Installed, Seen, str]] = []
+        true: set[int] = set()
+        for installed in found:
+            key = object if installed.condition.apart else WHOLE
+            seen = Seen(installed, occurrence, object, key, moment, self._world)
+            installed.counts.evaluated += 1
+            rest = installed.condition.rest
+            if rest is not None and not self._asked(installed, rest.holds, seen):
+                continue
+            true.add(installed.number)
+            if installed.trigger.when == "each" or not self.variables.get(installed.number, key).holds:
+                firing.append((installed, seen, key))
+        self._fall(occurrence, object, true, within)
+        caused = [made for each in firing if (made := self._fire(*each, occurrence, object)) is not None]
+        self.write(moment.execute)
+        return caused
+
+    def _asked(self, installed: Installed, ask: Callable[[Seen], Any], seen: Seen) -> Any:
+        """What may fail for no fault of the event's: then it does not hold, and that is reported."""
+        try:
+            return ask(seen)
+        except StoreError:
+            raise
+        except HeadwaterError as error:
+            installed.counts.failed += 1
+            installed.counts.failure = " ".join(str(error).split())
+            return None
+
+    def _fall(self, occurrence: Occurrence, object: str, true: set[int], within: bool) -> None:
+        """Conditions that held, were judged by this event, and do not hold any more."""
+        for key in (object, WHOLE):
+            for number in self.variables.holding(key):
+                installed = self.registry.by_number.get(number)
+                if number in true or installed is None or (installed.trigger.coupling == "within") != within:
+                    continue
+                if self._concerns(installed, occurrence, object):
+                    self.variables.put(number, key, self.variables.get(number, key)._replace(holds=False))
+
+    def _concerns(self, installed: Installed, occurrence: Occurrence, object: str) -> bool:
+        """Whether a trigger listens to this at all."""
+        for listened in installed.trigger.on:
+            mine = listened.is_pattern or listened.subject == object
+            if mine and occurrence.op in operations(listened) and meant(listened, occurrence):
+                return True
+        return False
+
+    def _fire(self, installed: Installed, seen: Seen, key: str, occurrence: Occurrence, object: str) -> Fired | None:
+        """What a firing causes, computed from what was seen; then it is remembered as the last one."""
+        trigger, transaction = installed.trigger, None
+        notices: tuple[Notice, ...] = ()
+        if installed.action is not None:
+            action = installed.action
+            transaction = self._asked(installed, lambda seen: action.transaction(seen, object), seen)
+            if transaction is None:
+                return None
+        if installed.notification is not None:
+            told = installed.notification
+            record = self._asked(installed, told.record, seen)
+            notices = (Notice(self.channel(installed), told.type, record),) if record is not None else ()
+        installed.counts.fired += 1
+        installed.counts.vetoed += bool(trigger.veto)
+        value = self.variables.get(installed.number, key)
+        if trigger.when == "becomes":
+            value = value._replace(holds=True)
+        if installed.keeps_last:
+            value = value._replace(last=occurrence.new)
+        self.variables.put(installed.number, key, value)
+        return Fired(trigger.name, transaction, notices, trigger.coupling, trigger.on_failure, trigger.veto)
+
+    def channel(self, installed: Installed) -> str:
+        """Where its notifications are."""
+        return f"{CHANNEL}.{self.node}.{installed.name}"
+
+    # ── what is remembered of every event ──
+
+    def _take(self, occurrence: Occurrence, object: str, *, silent: bool) -> None:
+        """Histories, previous values and what is waited for: once, however often it is judged."""
+        place = occurrence.turn, occurrence.position
+        if place in self._taken:
+            return
+        self._taken.add(place)
+        if not self._is_object(occurrence):
+            return
+        if occurrence.op in ("created", "updated", "raised"):
+            self.pasts.take(
+                object, occurrence.at, {"old": occurrence.old_raw, "new": occurrence.new_raw}, silent=silent
+            )
+        if occurrence.op == "updated" and occurrence.object in self._inputs:
+            self.previous.put(occurrence.object, occurrence.old)
+        if occurrence.op in ("created", "updated"):
+            for listened in self.deadlines.waited(object):
+                if not listened.member or is_other(listened.member, occurrence):
+                    self.deadlines.changed(object, listened, occurrence.at)
+
+    def _end(self, path: str, moment: Moment) -> None:
+        """An object is no more: what is created under its name is another."""
+        object = f"//{self.node}/{path}"
+        self.pasts.end(object)
+        self.deadlines.end(object)
+        self.variables.forget_object(object)
+        self.previous.put(path, None)
+        self.write(moment.execute)
+
+
+__all__ = ["CHANNEL", "NOTHING", "Firing", "pattern_of"]

@@ -1,0 +1,50 @@
+"""What happens to no object in particular, told as if it did: a tick of the clock, an event of a channel, silence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from headwater.objects.names import object_name
+from headwater.objects.triggers.scope import TICK
+
+if TYPE_CHECKING:
+    from headwater.objects.reactions import Moment
+    from headwater.objects.triggers.events import Listened
+    from headwater.types import EventType
+
+
+class Telling(Protocol):
+    """A moment that can be told of what has happened besides operations: it is judged with what they did."""
+
+    def happened(self, object: str, type: EventType, op: str, old: bytes | None, new: bytes | None) -> None:
+        """Of an object at this path or, where the operation says so, of a channel or the clock."""
+        ...
+
+
+class Brought(NamedTuple):
+    """What `Telling.happened` takes: what it is about, its type, what happened, and the record before and after."""
+
+    object: str
+    type: EventType
+    op: str
+    old: bytes | None
+    new: bytes | None
+
+
+def ticked(listened: Listened, now: int, since: int) -> Brought:
+    """`every`: the time, and how many lengths of it have gone by since the last tick."""
+    record = TICK.encode({"time": now, "count": max(1, (now - since) // listened.length)})
+    return Brought(listened.subject, TICK, "ticked", None, record)
+
+
+def unchanged(object: str, what: str, moment: Moment) -> Brought | None:
+    """An object has not changed for so long; None if it is no more."""
+    path = object_name(object).object
+    found = moment.value(path)
+    return None if found is None else Brought(path, found[0], what, found[1], found[1])
+
+
+def received(channel: str, type: EventType, record: bytes) -> Brought:
+    """An event of a channel."""
+    type.validate(record)
+    return Brought(channel, type, "received", None, record)

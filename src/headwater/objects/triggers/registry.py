@@ -1,0 +1,156 @@
+"""All triggers of a node, found by name, by fingerprint, and by what a change satisfies.
+
+One matcher for each type of objects and phase (within the transaction, or after it) has the entries of the triggers
+that are enabled. What a matcher has found is narrowed to what is really meant: a pattern of names is exact only here,
+and so is whether a member is another than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headwater.match import Matcher
+from headwater.objects.triggers.condition import Entry, change_type
+from headwater.objects.triggers.events import Listened, pattern_of
+from headwater.objects.triggers.installed import Installed
+
+if TYPE_CHECKING:
+    from headwater.match.matching import Matching
+    from headwater.objects.reactions import Occurrence
+    from headwater.objects.triggers.definition import Trigger
+    from headwater.types import EventType
+
+Phase = tuple["EventType", bool]  # of which type, and whether within the transaction
+
+
+class Registry:
+    """The triggers of a node. Who changes it says so to whoever may have to take that back."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Installed] = {}
+        self.by_fingerprint: dict[bytes, Installed] = {}
+        self.by_number: dict[int, Installed] = {}
+        self._listening: dict[str, dict[int, Installed]] = {}  # by name
+        self._listening_wide: dict[int, Installed] = {}  # by patterns of names
+        self._matchers: dict[Phase, Matcher] = {}
+        self._matchings: dict[Phase, Matching] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def __iter__(self) -> Iterator[Installed]:
+        return iter(list(self.by_name.values()))
+
+    def add(self, installed: Installed) -> None:
+        """It is there and, if enabled, at work from the next event on."""
+        trigger = installed.trigger
+        self.by_name[trigger.name] = self.by_fingerprint[trigger.fingerprint] = installed
+        self.by_number[installed.number] = installed
+        self._listen(installed)
+        if trigger.enabled:
+            for entry in installed.condition.entries:
+                phase = entry.subject, trigger.coupling == "within"
+                matcher = self._matchers.get(phase)
+                if matcher is None:
+                    matcher = self._matchers[phase] = Matcher(change_type(entry.subject), exact_undecided=0)
+                installed.keys.append((entry.subject, matcher.add((installed, entry), entry.interest)))
+                self._matchings.pop(phase, None)
+
+    def remove(self, installed: Installed) -> None:
+        """It is not there any more."""
+        trigger = installed.trigger
+        self.by_name.pop(trigger.name, None)
+        self.by_fingerprint.pop(trigger.fingerprint, None)
+        self.by_number.pop(installed.number, None)
+        self._listen(installed, end=True)
+        for subject, key in installed.keys:
+            phase = subject, trigger.coupling == "within"
+            self._matchers[phase].remove(key)
+            self._matchings.pop(phase, None)
+            if not len(self._matchers[phase]):
+                del self._matchers[phase]
+        installed.keys.clear()
+
+    def _listen(self, installed: Installed, *, end: bool = False) -> None:
+        for listened in installed.trigger.on:
+            many = self._listening_wide
+            if not listened.is_pattern:
+                many = self._listening.setdefault(listened.subject, {})
+            if end:
+                many.pop(installed.number, None)
+            else:
+                many[installed.number] = installed
+            if not many:
+                self._listening.pop(listened.subject, None)
+
+    def listening(self, name: str) -> list[Trigger]:
+        """Enabled triggers that may listen to this object or channel, or, if it is a pattern, to any of them."""
+        if "*" in name:
+            found = [each for many in self._listening.values() for each in many.values()]
+        else:
+            found = list(self._listening.get(name, {}).values())
+        return [each.trigger for each in (*found, *self._listening_wide.values()) if each.trigger.enabled]
+
+    def within(self) -> bool:
+        """Whether any trigger is coupled within transactions."""
+        return any(phase[1] for phase in self._matchers)
+
+    def candidates(self, occurrence: Occurrence, object: str, op: str, *, within: bool) -> list[Installed]:
+        """The triggers whose condition, as far as it is about the change, holds: by priority, then by installation."""
+        phase = occurrence.type, within
+        matching = self._matchings.get(phase)
+        if matching is None:
+            matcher = self._matchers.get(phase)
+            if matcher is None:
+                return []
+            matching = self._matchings[phase] = matcher.snapshot()
+        record = change_type(occurrence.type).encode(
+            {"object": object, "op": op, "old": occurrence.old_raw, "new": occurrence.new_raw}
+        )
+        hits: list[tuple[Installed, Entry]] = matching.match(record)
+        found = {each.number: each for each, entry in hits if meant(entry.listened, occurrence)}
+        return sorted(found.values(), key=_rank) if len(found) > 1 else list(found.values())
+
+
+def _rank(installed: Installed) -> tuple[int, int]:
+    return installed.rank
+
+
+def meant(listened: Listened, occurrence: Occurrence) -> bool:
+    """Of what the matcher has found: whether that object is meant, and that member."""
+    if listened.is_pattern and not pattern_of(listened.name).matches(occurrence.object):
+        return False
+    if listened.member and listened.kind == "change":
+        return is_other(listened.member, occurrence)
+    return True
+
+
+def is_other(member: str, occurrence: Occurrence) -> bool:
+    """Whether a member is concerned: it was raised, or it is another than before."""
+    if occurrence.op == "raised":
+        return not occurrence.members or any(_overlap(member, each) for each in occurrence.members)
+    return not same(reached(occurrence.old_raw, member), reached(occurrence.new_raw, member))
+
+
+def _overlap(a: str, b: str) -> bool:
+    return a == b or a.startswith(f"{b}.") or b.startswith(f"{a}.")
+
+
+def reached(raw: Any, path: str) -> Any:
+    """A member of a raw form; None where it, or what it is in, is missing."""
+    for step in path.split("."):
+        raw = None if raw is None else raw[step]
+    return raw
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two raw values are the same; NaN is as NaN."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return all(same(a[name], b[name]) for name in a)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b or (a != a and b != b))
+
+
+__all__ = ["Registry", "is_other", "meant", "reached", "same"]

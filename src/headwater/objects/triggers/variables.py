@@ -1,0 +1,107 @@
+"""What a trigger remembers by itself: whether its condition holds, and the object as it was at the last firing.
+
+Both are of a trigger and an object where the condition is about that object, else of the trigger as a whole (the object
+is then the empty text). They are written when they change, and only then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from headwater.objects.triggers import tables
+from headwater.objects.triggers.memory import Journal
+
+if TYPE_CHECKING:
+    from headwater.store.migrations import Execute
+
+WHOLE = ""  # instead of an object, where a condition is one for the whole trigger
+
+
+class Variable(NamedTuple):
+    """Of a trigger and an object. `last` is a record."""
+
+    holds: bool = False
+    last: bytes | None = None
+
+
+NOTHING = Variable()
+_NONE: dict[int, Variable] = {}
+
+
+class Variables:
+    """Those of all triggers: by object, and which objects each trigger remembers something of."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._values: dict[str, dict[int, Variable]] = {}
+        self._objects: dict[int, dict[str, None]] = {}
+        self._dirty: dict[tuple[int, str], None] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._values.values()))
+
+    def get(self, number: int, object: str) -> Variable:
+        """What is remembered; that of nothing is not holding, and no last value."""
+        found = self._values.get(object)
+        return NOTHING if found is None else found.get(number, NOTHING)
+
+    def holding(self, object: str) -> list[int]:
+        """The triggers whose condition holds of this object."""
+        return [number for number, value in self._values.get(object, _NONE).items() if value.holds]
+
+    def put(self, number: int, object: str, value: Variable) -> None:
+        """From now on."""
+        before = self.get(number, object)
+        if before != value:
+            self._set(number, object, value)
+            self._journal.did(lambda: self._set(number, object, before))
+
+    def _set(self, number: int, object: str, value: Variable) -> None:
+        self._dirty[number, object] = None  # also when it is taken back: the file may have either
+        self._place(number, object, value)
+
+    def _place(self, number: int, object: str, value: Variable) -> None:
+        if value != NOTHING:
+            self._values.setdefault(object, {})[number] = value
+            self._objects.setdefault(number, {})[object] = None
+            return
+        if object in self._values:
+            self._values[object].pop(number, None)
+            if not self._values[object]:
+                del self._values[object]
+        if number in self._objects:
+            self._objects[number].pop(object, None)
+            if not self._objects[number]:
+                del self._objects[number]
+
+    def forget_holding(self, number: int) -> None:
+        """A condition begins anew: of no object is it known to hold."""
+        for object in list(self._objects.get(number, ())):
+            self.put(number, object, self.get(number, object)._replace(holds=False))
+
+    def forget_trigger(self, number: int) -> None:
+        """It is no more."""
+        for object in list(self._objects.get(number, ())):
+            self.put(number, object, NOTHING)
+
+    def forget_object(self, object: str) -> None:
+        """It is no more: what is created under its name is another."""
+        for number in list(self._values.get(object, ())):
+            self.put(number, object, NOTHING)
+
+    def write(self, execute: Execute) -> None:
+        """What has changed since the last time."""
+        for key in self._dirty:
+            value = self.get(*key)
+            tables.write_variable(execute, key, None if value == NOTHING else value)
+        if self._dirty:
+            written, self._dirty = self._dirty, {}
+            self._journal.did(lambda: self._dirty.update(written))
+
+    def load(self, execute: Execute) -> None:
+        """What the file has."""
+        for number, object, holds, last in tables.variables(execute):
+            self._place(number, object, Variable(bool(holds), last))
+
+
+__all__ = ["NOTHING", "WHOLE", "Variable", "Variables"]
