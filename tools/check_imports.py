@@ -124,9 +124,16 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("program",),
     ),
     "objects": (
-        ("names", "operations", "tables"),
-        ("reactions",),
+        ("expressions", "names", "operations", "tables"),
+        ("builder", "reactions"),
+        ("object_types",),
+        ("methods", "outbox", "world"),
+        ("execution",),
+        ("checker",),
+        ("turn",),
+        ("queue",),
         ("triggers", "zones"),
+        ("engine",),
     ),
     "spark": (
         ("log_columns", "schema", "session", "sql_text", "unsupported"),

@@ -134,6 +134,10 @@ class Reactions(Protocol):
         """Everything so far is durable: nothing of it will be undone."""
         ...
 
+    def forget(self) -> None:
+        """Nothing since the last `committed` has happened: the commit failed. The file is as it was."""
+        ...
+
 
 class NoReactions:
     """Where there are no triggers."""
@@ -162,6 +166,9 @@ class NoReactions:
         pass
 
     def committed(self) -> None:
+        pass
+
+    def forget(self) -> None:
         pass
 
 

@@ -120,11 +120,6 @@ def has_objects(execute: Execute, type: int) -> bool:
 # ── the queue ──
 
 
-def queue(execute: Execute, number: int, ticket: bytes, body: bytes) -> None:
-    """Accept a transaction."""
-    execute("INSERT INTO queued (id, ticket, body) VALUES (?, ?, ?)", (number, ticket, body))
-
-
 def queue_last(execute: Execute, ticket: bytes, body: bytes) -> int:
     """Accept one behind all others, unless that ticket is there: its number, or 0."""
     row = execute("INSERT OR IGNORE INTO queued (ticket, body) VALUES (?, ?) RETURNING id", (ticket, body)).fetchone()
@@ -136,10 +131,9 @@ def dequeue(execute: Execute, number: int) -> None:
     execute("DELETE FROM queued WHERE id = ?", (number,))
 
 
-def queued_number(execute: Execute, ticket: bytes) -> int | None:
-    """Where the transaction with this ticket is in the queue."""
-    row = execute("SELECT id FROM queued WHERE ticket = ?", (ticket,)).fetchone()
-    return row[0] if row else None
+def is_queued(tables: RoomTables, ticket: bytes) -> bool:
+    """Whether a transaction with this ticket is in the queue."""
+    return bool(tables.read("SELECT 1 FROM queued WHERE ticket = ?", (ticket,)))
 
 
 def queued_body(execute: Execute, number: int) -> bytes | None:
@@ -166,6 +160,12 @@ def outcome_of(execute: Execute, ticket: bytes) -> bytes | None:
     """Of a transaction that has run."""
     row = execute("SELECT body FROM outcomes WHERE ticket = ?", (ticket,)).fetchone()
     return row[0] if row else None
+
+
+def kept_outcome(tables: RoomTables, ticket: bytes) -> bytes | None:
+    """The same, for who only reads."""
+    rows = tables.read("SELECT body FROM outcomes WHERE ticket = ?", (ticket,))
+    return rows[0][0] if rows else None
 
 
 def keep_outcome(execute: Execute, ticket: bytes, until: int, body: bytes) -> None:

@@ -1,0 +1,229 @@
+"""The objects of one node, put together: the world, its turns, their queue, and what leaves after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import ObjectError
+from headwater.objects import tables
+from headwater.objects.checker import Checker
+from headwater.objects.execution import ChannelType, Execution
+from headwater.objects.methods import Method, Methods
+from headwater.objects.names import NamePattern, ObjectName, object_name
+from headwater.objects.object_types import ObjectType, ObjectTypes, member_of, plain_value
+from headwater.objects.operations import Outcome, Transaction
+from headwater.objects.outbox import Outbox
+from headwater.objects.queue import Item, Queue
+from headwater.objects.reactions import NoReactions, Outlets, Reactions, Told
+from headwater.objects.turn import Cascades, Turns
+from headwater.objects.world import World
+from headwater.threads import Crashes
+
+if TYPE_CHECKING:
+    from headwater.store import NodeState
+    from headwater.store.migrations import Execute
+    from headwater.types import EventType
+
+KEEP_SECONDS = 86_400.0  # for which the outcomes of transactions with a ticket are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An object as it was when it was read: its full name, type, value (an instance of its type's class), the number of
+    the turn that has written it, and when, in microseconds since 1970 by its owner's clock."""
+
+    name: str
+    type: str
+    value: Any
+    turn: int
+    at: int
+
+
+class ObjectEngine:
+    """All of it, over the state of a node; threads may share it."""
+
+    def __init__(
+        self,
+        node: str,
+        state: NodeState,
+        outlets: Outlets,
+        channel_type: ChannelType,
+        *,
+        crashes: Crashes | None = None,
+        now: Callable[[], int] | None = None,
+        cascades: Cascades | None = None,
+        keep_seconds: float = KEEP_SECONDS,
+    ) -> None:
+        object_name("x", node)  # a node whose name has a / in it can own none
+        if "/" in node:
+            raise ObjectError(f"objects: expected a node without / in its name, found {node!r}; name it otherwise")
+        self.node = node
+        self._tables = state.tables(tables.OBJECTS)
+        self._now = now or (lambda: time_ns() // 1000)
+        self.methods, crashes = Methods(), crashes or Crashes()
+        with self._tables.transaction() as execute:
+            self.types = ObjectTypes(execute)
+            self.outbox = Outbox(self._tables, execute, outlets, crashes, node)
+            last = tables.last_queued(execute)
+        reactions = NoReactions()
+        self._world = World(self.types, execute)
+        execution = Execution(node, self._world, self.methods, channel_type, reactions)
+        checker = Checker(self._world, execution)
+        self.turns = Turns(
+            node, self._world, execution, self.outbox, checker, reactions, self._now, cascades or Cascades()
+        )
+        self.queue = Queue(
+            node,
+            self.turns,
+            self._begin,
+            crashes,
+            last=last,
+            now=self._now,
+            keep_seconds=keep_seconds,
+            committed=self._committed,
+            forget=self._forget,
+            tidy=self.outbox.tidy,
+            adopt=self._adopt,
+        )
+
+    def _begin(self) -> Any:
+        return self._tables.transaction()
+
+    def _adopt(self, execute: Execute) -> None:
+        self._world.execute = execute
+
+    def _committed(self) -> None:
+        self._world.committed()
+        self.turns.reactions.committed()
+        self.outbox.committed()
+
+    def _forget(self) -> None:
+        self._world.forget()
+        self.outbox.forget()
+        self.turns.reactions.forget()
+
+    def react(self, reactions: Reactions) -> None:
+        """Have triggers react, before `start`."""
+        self.turns.react(reactions)
+
+    def start(self) -> None:
+        """Run what is queued, and send what has not left."""
+        self.outbox.start()
+        self.queue.start()
+
+    # ── types and methods ──
+
+    def declare(self, name: str, type: EventType) -> ObjectType:
+        """A type under a name, durably. ObjectError if there are objects of that name and of another type."""
+        known = self.types.get(name)
+        if known is not None and known.type == type and known.type.binding.cls is type.binding.cls:
+            return known
+
+        made: ObjectType = self.queue.between(lambda execute: self.types.declare(execute, name, type))()
+        self.queue.between(lambda _: self._world.forget())  # values that are held have the type as it was
+        return made
+
+    def method(self, type: str, function: Callable[..., Any], name: str, *, event: bool) -> Method:
+        """A function that transactions may invoke."""
+        made = Method(self.types.named(type), function, name, event=event)
+        self.methods.add(made)
+        return made
+
+    # ── transactions ──
+
+    def submit(self, transaction: Transaction, *, waits: bool = True, told: Told | None = None) -> Item:
+        """In line, in the order of arrival."""
+        return self.queue.submit(transaction, waits=waits, told=told)
+
+    def outcome(self, ticket: bytes) -> Outcome | None:
+        """Of a transaction with a ticket; None while it waits."""
+        return self.queue.outcome(self._tables, ticket)
+
+    # ── reading ──
+
+    def get(self, name: str) -> Kept | None:
+        """An object as it is committed; None if there is none."""
+        found = self._own(object_name(name, self.node))
+        row = tables.row_of(self._tables, found.object)
+        return None if row is None else self._kept(row)
+
+    def value(self, name: str) -> Any:
+        """The value of an object or member, plain; ObjectError if there is no such object."""
+        found = self._own(object_name(name, self.node))
+        row = tables.row_of(self._tables, found.object)
+        if row is None:
+            raise ObjectError(f"object {name!r}: expected one that exists, found none")
+        type = self.types.numbered(row[1])
+        member = type.member(found.member)
+        return plain_value(member.type, member_of(type.type.decode_raw(row[2]), found.member))
+
+    def listed(self, pattern: str = "**") -> Iterator[Kept]:
+        """Objects whose names fit, by name, page by page: turns go on meanwhile."""
+        wanted = NamePattern(pattern, self.node)
+        self._must_be_own(wanted.node, pattern)
+        for row in tables.rows_from(self._tables, wanted.prefix):
+            if wanted.matches(row[0]):
+                yield self._kept(row)
+
+    def records(self, type: str, pattern: str = "**") -> Iterator[tuple[str, bytes, int, int]]:
+        """Path, record, turn and time of objects of a type."""
+        wanted, of = NamePattern(pattern, self.node), self.types.named(type)
+        for name, number, record, turn, at in tables.rows_from(self._tables, wanted.prefix):
+            if number == of.number and wanted.matches(name):
+                yield name, record, turn, at
+
+    def _own(self, name: ObjectName) -> ObjectName:
+        self._must_be_own(name.node, str(name))
+        return name
+
+    def _must_be_own(self, node: str, name: str) -> None:
+        if node != self.node:
+            raise ObjectError(f"object {name!r}: expected one of this node, //{self.node}/…, found one of {node!r}")
+
+    def _kept(self, row: tables.Row) -> Kept:
+        name, number, record, turn, at = row
+        type = self.types.numbered(number)
+        return Kept(f"//{self.node}/{name}", type.name, type.type.decode(record), turn, at)
+
+    def __len__(self) -> int:
+        return tables.count(self._tables)
+
+    # ── the end ──
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is in line, or is to leave."""
+        return self.queue.busy or self.outbox.busy
+
+    def drain(self, timeout: float) -> None:
+        """Until what is in line has run, and has left."""
+        self.queue.drain(timeout)
+        self.outbox.wait(timeout)
+
+    def close(self) -> None:
+        """End the threads; what is queued, or has not left, is in the file."""
+        self.queue.close()
+        self.outbox.stop(self._write)
+
+    def _write(self, errand: Callable[[Execute], None]) -> None:
+        with self._tables.transaction() as execute:
+            errand(execute)
+
+    def report(self) -> Mapping[str, Any]:
+        """Counts, and how far everything is."""
+        turns = self.turns
+        return {
+            **self.queue.report(),
+            "types": len(self.types),
+            "caused": turns.caused,
+            "failed": turns.failed,
+            "undone": turns.undone,
+            "cut": turns.cuts,
+            **self.outbox.report(),
+        }
+
+
+__all__ = ["KEEP_SECONDS", "Kept", "ObjectEngine"]

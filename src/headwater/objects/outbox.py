@@ -1,0 +1,236 @@
+"""What leaves after the commit: changes, raised events and notices, numbered in the transaction of their turn.
+
+During a turn things are staged; when it ends they get their numbers and are written, with everything else that the turn
+has done. After the commit a thread of its own hands them to the outlets, in order, channel by channel. How far that is
+gets written now and then: after a kill some are handed over again, under the same numbers, and an outlet that knows its
+last number leaves those out.
+
+What cannot be sent is tried again; whatever waits too long in memory is read from the file instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headwater.objects import tables
+from headwater.objects.object_types import packed, unpacked
+from headwater.objects.reactions import Leaving, Notice, Outlets
+from headwater.threads import Crashes, Supervised
+
+if TYPE_CHECKING:
+    from headwater.store.migrations import Execute
+    from headwater.store.state import RoomTables
+    from headwater.types import EventType
+
+log = logging.getLogger("headwater")
+HELD = 65_536  # records that may wait in memory; what is beyond that is in the file only
+SENT_EVERY = 1024  # records after which it is written how far a channel is
+RETRY_SECONDS = 1.0
+
+
+class LeavingChannel:
+    """A channel on which something leaves: the last number given, and sent, and the last of which that is written."""
+
+    __slots__ = ("given", "name", "number", "opened", "sent", "staged", "type", "written")
+
+    def __init__(self, number: int, name: str, type: EventType, sent: int, given: int) -> None:
+        self.number, self.name, self.type = number, name, type
+        self.sent = self.written = sent
+        self.given = self.staged = given
+        self.opened = False
+
+
+class Outbox:
+    """Of one node. The turn thread stages, and writes; another thread sends."""
+
+    def __init__(self, tables_: RoomTables, execute: Execute, outlets: Outlets, crashes: Crashes, name: str) -> None:
+        self._tables, self._outlets = tables_, outlets
+        self._channels: dict[str, LeavingChannel] = {}
+        for number, channel, form, sent, given in tables.channels_of(execute):
+            self._channels[channel] = LeavingChannel(number, channel, unpacked(form), sent, given)
+        self._staged: list[Notice] = []
+        self._unsent: list[tuple[LeavingChannel, Leaving]] = []  # written, and not committed yet
+        self._new: list[str] = []  # channels that are not committed yet
+        self._wake = threading.Condition(threading.Lock())
+        self._ready: deque[tuple[LeavingChannel, Leaving]] = deque()
+        self._behind = {each.name for each in self._channels.values() if each.given > each.sent}  # read from the file
+        self._stopped = False
+        self._busy = False
+        self._trouble = ""
+        self._thread = Supervised(self._send_all, f"headwater-{name}-outbox", crashes, again=lambda: not self._stopped)
+
+    def start(self) -> None:
+        """Send what is committed; first what was left from a life before."""
+        self._thread.start()
+
+    # ── within a turn ──
+
+    def stage(self, notice: Notice) -> None:
+        """Something leaves if the turn is committed."""
+        self._staged.append(notice)
+
+    def mark(self) -> int:
+        """Where it is, to be put back there."""
+        return len(self._staged)
+
+    def undo(self, mark: int) -> None:
+        """What was staged since does not leave."""
+        del self._staged[mark:]
+
+    def write(self, execute: Execute) -> None:
+        """The turn is done: number and write what was staged in it."""
+        for notice in self._staged:
+            channel = self._channels.get(notice.channel)
+            if channel is None or (channel.type is not notice.type and channel.type != notice.type):
+                channel = self._open(execute, notice)
+            channel.staged += 1
+            tables.leave(execute, channel.number, channel.staged, notice.record)
+            self._unsent.append((channel, Leaving(channel.name, channel.staged, notice.record)))
+        self._staged.clear()
+
+    def _open(self, execute: Execute, notice: Notice) -> LeavingChannel:
+        """A channel that nothing has left on, or that is of another type now."""
+        form, known = packed(notice.type), self._channels.get(notice.channel)
+        if known is not None:
+            tables.replace_channel(execute, known.number, form)
+            known.type, known.opened = notice.type, False
+            return known
+        number = tables.add_channel(execute, notice.channel, form)
+        made = self._channels[notice.channel] = LeavingChannel(number, notice.channel, notice.type, 0, 0)
+        self._new.append(notice.channel)
+        return made
+
+    def tidy(self, execute: Execute) -> None:
+        """Write how far channels are where that is worth it, and forget what was sent."""
+        for channel in self._channels.values():
+            sent = channel.sent
+            if sent - channel.written >= SENT_EVERY or (sent > channel.written and self._stopped):
+                tables.sent(execute, channel.number, sent)
+                channel.written = sent
+
+    def committed(self) -> None:
+        """What was written may leave."""
+        self._new.clear()
+        if not self._unsent:
+            return
+        for channel, leaving in self._unsent:
+            channel.given = leaving.seq
+        with self._wake:
+            self._ready.extend(self._unsent)
+            if len(self._ready) > HELD:
+                self._behind.update(channel.name for channel, _ in self._ready)
+                self._ready.clear()
+            self._wake.notify()
+        self._unsent.clear()
+
+    def forget(self) -> None:
+        """What was written was not committed."""
+        for channel in self._channels.values():
+            channel.staged = channel.given
+            channel.written = min(channel.written, channel.sent)
+        for name in self._new:
+            self._channels.pop(name, None)
+        self._new.clear()
+        self._staged.clear()
+        self._unsent.clear()
+
+    # ── sending ──
+
+    def _send_all(self) -> None:
+        """Until it is stopped: what is ready, and what has to be read from the file."""
+        while True:
+            with self._wake:
+                while not self._ready and not self._behind and not self._stopped:
+                    self._busy = False
+                    self._wake.notify_all()
+                    self._wake.wait()
+                if self._stopped:
+                    return
+                self._busy = True
+                ready = list(self._ready)
+                self._ready.clear()
+                behind, self._behind = self._behind, set()
+            try:
+                for name in sorted(behind):
+                    self._catch_up(self._channels[name])
+                self._send(ready)
+            except Exception as error:
+                if str(error) != self._trouble:
+                    self._trouble = str(error)
+                    log.error("objects: what leaves could not be sent, and is tried again: %s", error, exc_info=error)
+                with self._wake:
+                    self._behind |= behind | {channel.name for channel, _ in ready}
+                    if not self._stopped:
+                        self._wake.wait(RETRY_SECONDS)
+            else:
+                self._trouble = ""
+
+    def _send(self, ready: list[tuple[LeavingChannel, Leaving]]) -> None:
+        """In order; those of one channel that come one after the other, together."""
+        at = 0
+        while at < len(ready):
+            channel, end = ready[at][0], at + 1
+            while end < len(ready) and ready[end][0] is channel:
+                end += 1
+            self._hand_over(channel, [leaving for _, leaving in ready[at:end]])
+            at = end
+
+    def _catch_up(self, channel: LeavingChannel) -> None:
+        """Send what is in the file."""
+        self._be_open(channel)
+        while not self._stopped:
+            upto = channel.given
+            rows = tables.leaving_after(self._tables, channel.number, channel.sent)
+            rows = [(seq, record) for seq, record in rows if seq <= upto]
+            if not rows:
+                return
+            self._hand_over(channel, [Leaving(channel.name, seq, record) for seq, record in rows])
+
+    def _hand_over(self, channel: LeavingChannel, leaving: list[Leaving]) -> None:
+        self._be_open(channel)
+        rest = [each for each in leaving if each.seq > channel.sent]
+        if rest:
+            self._outlets.send(rest)
+            channel.sent = rest[-1].seq
+
+    def _be_open(self, channel: LeavingChannel) -> None:
+        if not channel.opened:
+            went = self._outlets.open(channel.name, channel.type, channel.sent)
+            channel.sent = max(channel.sent, min(went, channel.given))
+            channel.opened = True
+
+    # ── the end ──
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is to be sent."""
+        return bool(self._ready or self._behind or self._busy)
+
+    def wait(self, timeout: float) -> bool:
+        """Until everything that was committed is sent; whether it is."""
+        with self._wake:
+            return self._wake.wait_for(lambda: not (self._ready or self._behind or self._busy), timeout)
+
+    def stop(self, write: Callable[[Callable[[Execute], None]], None] | None = None) -> None:
+        """Send no more. With `write`, how far channels are is written; else some is sent again next time."""
+        with self._wake:
+            self._stopped = True
+            self._wake.notify_all()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(RETRY_SECONDS)
+        if write is not None:
+            write(self.tidy)
+
+    def report(self) -> dict[str, object]:
+        """How far each channel is."""
+        return {
+            "channels": {each.name: {"given": each.given, "sent": each.sent} for each in list(self._channels.values())},
+            "trouble": self._trouble,
+        }
+
+
+__all__ = ["HELD", "RETRY_SECONDS", "SENT_EVERY", "LeavingChannel", "Outbox"]

@@ -1,0 +1,383 @@
+"""The external queue: transactions in the order of arrival, run turn by turn in a thread of its own.
+
+Who waits for the outcome is answered when it is committed. Who does not is answered when the transaction is durable:
+because it has run already, or because it is in the file until its turn comes, also after a restart. Turns that wait at
+the same time share a commit. The order is that of arrival, whoever waits and whoever does not.
+
+A transaction with a ticket runs once: whoever comes with the same ticket gets the outcome of the first, also after a
+restart, for as long as outcomes are kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import ClosedError, HeadwaterError, ObjectError, StoreError
+from headwater.objects import tables
+from headwater.objects.operations import (
+    TICKET,
+    Outcome,
+    Transaction,
+    check_form,
+    pack,
+    pack_outcome,
+    unpack,
+    unpack_outcome,
+)
+from headwater.threads import Crashes, Supervised
+
+if TYPE_CHECKING:
+    from headwater.objects.reactions import Told
+    from headwater.objects.turn import Turns
+    from headwater.store.migrations import Execute
+    from headwater.store.state import RoomTables
+
+log = logging.getLogger("headwater")
+GROUP = 256  # turns that share a commit, at most
+GROUP_SECONDS = 0.05  # after which those that came first are not kept waiting for others
+BODIES = 8192  # transactions in the file that are held in memory too
+RETRY_SECONDS = 0.5  # after which it is tried again to write, where that failed and nobody waits
+CLOSE_SECONDS = 10.0  # that an end waits for the turn under way
+FORGET_EVERY = 4096  # commits between two looks for outcomes that were kept long enough
+
+
+class Item:
+    """A transaction in the queue. `number`: its place in the file, 0 if it is not there; `kept`: its outcome is."""
+
+    __slots__ = ("_done", "errand", "kept", "number", "outcome", "ticket", "told", "transaction", "waits")
+
+    def __init__(self, transaction: Transaction | None, *, waits: bool, kept: bool, number: int = 0) -> None:
+        self.transaction, self.waits, self.kept, self.number = transaction, waits, kept, number
+        self.ticket = b"" if transaction is None else transaction.ticket
+        self.errand: Callable[[Execute], Any] | None = None  # something else that is done between two turns
+        self.outcome: Any = None
+        self.told: list[Told] = []
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    def accept(self) -> None:
+        """It is durable: who does not wait for the outcome goes on."""
+        if not self.waits and self._done.locked():
+            self._done.release()
+
+    def finish(self, outcome: Any) -> None:
+        """What has become of it: an outcome, or why there is none."""
+        if self.outcome is None:
+            self.outcome = outcome
+            if self._done.locked():
+                self._done.release()
+            for told in self.told:
+                told(outcome)
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """The outcome, if there is one by then; without waiting for it, None as soon as it is durable. What was raised
+        is raised."""
+        if self._done.acquire(timeout=-1 if timeout is None else timeout):
+            self._done.release()
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome
+
+
+class Queue:
+    """Of one node; threads may share it."""
+
+    def __init__(
+        self,
+        name: str,
+        turns: Turns,
+        begin: Callable[[], AbstractContextManager[Execute]],
+        crashes: Crashes,
+        *,
+        last: int,
+        now: Callable[[], int],
+        keep_seconds: float,
+        committed: Callable[[], None],
+        forget: Callable[[], None],
+        tidy: Callable[[Execute], None],
+        adopt: Callable[[Execute], None],
+    ) -> None:
+        self._name, self._turns, self._begin, self._now, self._keep = name, turns, begin, now, keep_seconds
+        self._committed, self._forget, self._tidy, self._adopt = committed, forget, tidy, adopt
+        self._wake = threading.Condition(threading.Lock())
+        self._line: deque[Item] = deque()  # in the order of arrival
+        self._old, self._upto = 0, last  # of a life before: where it is, and the last one
+        self._page: deque[Item] = deque()  # of those, the next ones
+        self._tickets: dict[bytes, Item] = {}  # of those in line
+        self._closed = self._stopped = False
+        self._commits = 0
+        self._trouble = ""
+        self._idle = threading.Event()
+        self.turns = self.groups = 0  # counts, for reports
+        self._thread = Supervised(self._run, f"headwater-{name}-turns", crashes, again=lambda: not self._stopped)
+
+    def start(self) -> None:
+        """Begin with what was left from a life before."""
+        self._thread.start()
+
+    # ── submitting ──
+
+    def submit(self, transaction: Transaction, *, waits: bool, told: Told | None = None) -> Item:
+        """In line; the item says what becomes of it."""
+        check_form(transaction)
+        own = bool(transaction.ticket)
+        if not own and not waits:
+            transaction = Transaction(
+                transaction.operations, os.urandom(TICKET), transaction.params, transaction.caller
+            )
+        item = Item(transaction, waits=waits, kept=own or not waits)
+        if not waits:
+            pack(transaction)  # what cannot be kept is refused at once
+        if told is not None:
+            item.told.append(told)
+        with self._wake:
+            self._must_be_open()
+            if own:
+                known = self._tickets.get(transaction.ticket)
+                if known is not None:
+                    return self._join(known, item)
+                self._tickets[transaction.ticket] = item
+            self._put(item)
+        return item
+
+    def _put(self, item: Item) -> None:
+        self._idle.clear()
+        self._line.append(item)
+        self._wake.notify()
+
+    def _join(self, known: Item, item: Item) -> Item:
+        """The same ticket again, while the first is in line."""
+        known.told.append(item.finish)
+        if known.number:
+            item.accept()
+        return item
+
+    def between(self, errand: Callable[[Execute], Any]) -> Any:
+        """Have something done between two turns, in a transaction of the file: what it returns."""
+        item = Item(None, waits=True, kept=False)
+        item.errand = errand
+        with self._wake:
+            self._must_be_open()
+            self._put(item)
+        return item.wait()[0]
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"objects: node {self._name!r} is closed; open another")
+        if threading.current_thread() is self._thread:
+            raise ObjectError(
+                "objects: expected a transaction from outside, found one from within a turn, which it would wait for; "
+                "have a method change its object only, and a trigger's action do the rest"
+            )
+
+    # ── the turn thread ──
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._line and self._old >= self._upto and not self._page and not self._stopped:
+                    self._idle.set()
+                    self._wake.wait()
+                self._idle.clear()
+                if self._stopped:
+                    return
+            self._group()
+
+    def _group(self) -> None:
+        """Some turns in one transaction of the file. If that fails nothing of it has happened."""
+        ran: list[Item] = []
+        accepted: list[Item] = []
+        outcomes: list[Any] = []
+        try:
+            with self._begin() as execute:
+                self._adopt(execute)
+                self._run_some(execute, ran, outcomes)
+                self._accept(execute, accepted)
+                decoupled = self._decoupled(execute)
+                self._tidy(execute)
+                self._commits += 1
+                if self._commits % FORGET_EVERY == 1:
+                    tables.forget_outcomes(execute, self._now() // 1_000_000)
+        except BaseException as error:
+            self._failed(error, ran, accepted)
+            if not isinstance(error, StoreError):
+                raise
+            return
+        self._trouble = ""
+        self._finish(ran, outcomes, accepted, decoupled)
+
+    def _run_some(self, execute: Execute, ran: list[Item], outcomes: list[Any]) -> None:
+        until = monotonic() + GROUP_SECONDS
+        while len(ran) < GROUP and (item := self._next(execute)) is not None:
+            ran.append(item)
+            outcomes.append(self._turn(execute, item))
+            if monotonic() > until:
+                return
+
+    def _next(self, execute: Execute) -> Item | None:
+        """Those of a life before come first."""
+        if not self._page and self._old < self._upto:
+            for number, _, body in tables.queued_after(execute, self._old, self._upto):
+                try:
+                    item = Item(unpack(body), waits=False, kept=True, number=number)
+                except ObjectError as error:
+                    log.error("objects: transaction %d of the queue cannot be read, and is left out: %s", number, error)
+                    tables.dequeue(execute, number)
+                    continue
+                self._page.append(item)
+            self._old = self._page[-1].number if self._page else self._upto
+        if self._page:
+            return self._page.popleft()
+        return self._line.popleft() if self._line else None
+
+    def _turn(self, execute: Execute, item: Item) -> Any:
+        """An item's outcome, by running it, unless its ticket has run."""
+        if item.errand is not None:
+            mark = "SAVEPOINT errand_"
+            execute(mark)
+            try:
+                found: Any = (item.errand(execute),)
+            except StoreError:
+                raise
+            except HeadwaterError as error:
+                execute("ROLLBACK TO errand_")
+                found = error
+            execute("RELEASE errand_")
+            return found
+        transaction = item.transaction
+        if transaction is None:  # it is in the file only, since many wait
+            body = tables.queued_body(execute, item.number)
+            transaction = unpack(body or b"")
+        if item.kept and not item.number:
+            body = tables.outcome_of(execute, transaction.ticket)
+            if body is not None:
+                return unpack_outcome(body)  # those of a life before have run: it is not among them
+        outcome = self._turns.run(transaction)
+        self.turns += 1
+        if item.kept:
+            outcome.ticket = transaction.ticket
+            until = int(self._now() / 1e6 + self._keep)
+            tables.keep_outcome(execute, transaction.ticket, until, pack_outcome(outcome))
+        if item.number:
+            tables.dequeue(execute, item.number)
+        return outcome
+
+    def _accept(self, execute: Execute, accepted: list[Item]) -> None:
+        """Those that do not wait, and could not run yet, are in the file from now on."""
+        with self._wake:
+            rest = [item for item in self._line if not item.waits and not item.number]
+        for item in rest:
+            assert item.transaction is not None
+            if tables.outcome_of(execute, item.ticket) is None:  # else it is found when its turn comes
+                item.number = tables.queue_last(execute, item.ticket, pack(item.transaction))
+                if item.number:
+                    accepted.append(item)
+
+    def _decoupled(self, execute: Execute) -> list[Item]:
+        """What triggers have put behind everything that is in line."""
+        made = []
+        for transaction in self._turns.queued:
+            number = tables.queue_last(execute, transaction.ticket, pack(transaction))
+            if number:
+                made.append(Item(transaction, waits=False, kept=True, number=number))
+        self._turns.queued.clear()
+        return made
+
+    def _finish(self, ran: list[Item], outcomes: list[Any], accepted: list[Item], decoupled: list[Item]) -> None:
+        """It is committed: tell everybody."""
+        self._committed()
+        self.groups += 1
+        with self._wake:
+            if decoupled:
+                self._line.extend(decoupled)
+            many = len(self._line) > BODIES
+            for item in ran:
+                if item.kept:
+                    self._tickets.pop(item.ticket, None)
+        for item in accepted:
+            item.accept()
+        if many:
+            for item in (*accepted, *decoupled):
+                item.transaction = None
+        for item, outcome in zip(ran, outcomes, strict=True):
+            item.finish(outcome)
+
+    def _failed(self, error: BaseException, ran: list[Item], accepted: list[Item]) -> None:
+        """Nothing of the group has happened: who waits is told, what is in the file stays there and is tried again."""
+        self._forget()
+        self._turns.queued.clear()
+        self._turns.forget_numbers()
+        for item in accepted:
+            item.number = 0
+        stays = isinstance(error, StoreError)
+        again = [item for item in ran if item.number and stays]
+        lost = [item for item in ran if not (item.number and stays)]
+        with self._wake:
+            for item in lost:
+                self._tickets.pop(item.ticket, None)
+            self._page.extendleft(reversed(again))
+        for item in lost:
+            item.finish(error)
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            log.error("objects: a commit failed: %s", error)
+        if not lost:
+            with self._wake:
+                if not self._stopped:
+                    self._wake.wait(RETRY_SECONDS)
+
+    # ── outcomes ──
+
+    def outcome(self, rows: RoomTables, ticket: bytes) -> Outcome | None:
+        """Of a transaction that has run, as long as it is kept; None if it waits. ObjectError if nobody knows it."""
+        waits = ticket in self._tickets or tables.is_queued(rows, ticket)
+        body = tables.kept_outcome(rows, ticket)
+        if body is not None:
+            return unpack_outcome(body)
+        if waits:
+            return None
+        raise ObjectError(
+            f"ticket {ticket.hex()}: expected that of a transaction of the last {self._keep:,.0f} s, found none"
+        )
+
+    # ── the end ──
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is in line."""
+        return not self._idle.is_set() and not self._stopped
+
+    @property
+    def waiting(self) -> int:
+        """How many are in line, without those of a life before."""
+        return len(self._line) + len(self._page)
+
+    def drain(self, timeout: float) -> bool:
+        """Until everything in line has run; whether it has."""
+        return self._idle.wait(timeout)
+
+    def close(self) -> None:
+        """Take no more. What waits in the file is run in the next life."""
+        with self._wake:
+            self._closed = self._stopped = True
+            self._wake.notify_all()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(CLOSE_SECONDS)
+        error = ClosedError(f"objects: node {self._name!r} was closed before this transaction ran; submit it again")
+        for item in (*self._page, *self._line):
+            item.finish(error)
+        self._line.clear()
+
+    def report(self) -> dict[str, object]:
+        """What it has done."""
+        return {"turns": self.turns, "commits": self.groups, "waiting": self.waiting, "trouble": self._trouble}
+
+
+__all__ = ["GROUP", "Item", "Queue"]
