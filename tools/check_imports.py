@@ -64,7 +64,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("queues",),
         ("channel+contract+source+subscription",),
         ("correlation", "registration", "report_collection", "shutdown", "timer_events", "warning"),
-        ("patterns",),
+        ("objects", "patterns"),
         ("node",),
         ("replay",),
     ),

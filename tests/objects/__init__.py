@@ -1,0 +1,1 @@
+"""Objects, transactions and turns."""

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from typing import Literal, Unpack
 
     from headwater.channel.annotations import HandOver
+    from headwater.channel.objects.service import Objects
     from headwater.channel.patterns.operator import PatternOrder
     from headwater.channel.patterns.subscription import NamedPattern, Watch
     from headwater.channel.routing.contract import RoutedChannel
@@ -711,6 +712,15 @@ class Node:
         """Sources have promised more, or are gone: what waited for them goes on. Call it without any lock."""
         for subscription in list(self._ordered):
             subscription._release()
+
+    # ── objects ──
+
+    @property
+    def objects(self) -> Objects:
+        """The objects that this node owns, which are kept in its `state`; opened when they are first asked for."""
+        from headwater.channel.objects.service import objects_of
+
+        return objects_of(self)
 
     # ── time ──
 

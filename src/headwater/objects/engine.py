@@ -13,7 +13,7 @@ from headwater.objects.checker import Checker
 from headwater.objects.execution import ChannelType, Execution
 from headwater.objects.methods import Method, Methods
 from headwater.objects.names import NamePattern, ObjectName, object_name
-from headwater.objects.object_types import ObjectType, ObjectTypes, member_of, plain_value
+from headwater.objects.object_types import CHANNEL, ObjectType, ObjectTypes, change_type, member_of, plain_value
 from headwater.objects.operations import Outcome, Transaction
 from headwater.objects.outbox import Outbox
 from headwater.objects.queue import Item, Queue
@@ -116,13 +116,19 @@ class ObjectEngine:
 
     # ── types and methods ──
 
-    def declare(self, name: str, type: EventType) -> ObjectType:
-        """A type under a name, durably. ObjectError if there are objects of that name and of another type."""
+    def declare(self, name: str, type: EventType, *, after: int = 0) -> ObjectType:
+        """A type under a name, durably. ObjectError if there are objects of that name and of another type. Changes of
+        its objects are numbered from `after` on: what the channel has had before this state."""
         known = self.types.get(name)
         if known is not None and known.type == type and known.type.binding.cls is type.binding.cls:
             return known
 
-        made: ObjectType = self.queue.between(lambda execute: self.types.declare(execute, name, type))()
+        def errand(execute: Execute) -> Callable[[], ObjectType]:
+            made = self.types.declare(execute, name, type)
+            self.outbox.go_on(execute, CHANNEL + name, change_type(type), after)
+            return made
+
+        made: ObjectType = self.queue.between(errand)()
         self.queue.between(lambda _: self._world.forget())  # values that are held have the type as it was
         return made
 
@@ -174,6 +180,10 @@ class ObjectEngine:
         for name, number, record, turn, at in tables.rows_from(self._tables, wanted.prefix):
             if number == of.number and wanted.matches(name):
                 yield name, record, turn, at
+
+    def member_path(self, name: str) -> tuple[str, ...]:
+        """The attributes that lead from an instance to a member."""
+        return object_name(name, self.node).members
 
     def _own(self, name: ObjectName) -> ObjectName:
         self._must_be_own(name.node, str(name))

@@ -148,6 +148,7 @@ class _Run:
         self.happened(object, "created", None, value, (), True)
 
     def update(self, operation: Update) -> None:
+        """All members are computed from the object as it is before any of them is set."""
         object = self.of.whole(operation.name)
         old = self.existing(object)
         type, record = old.type, old.type.type.record
@@ -179,6 +180,7 @@ class _Run:
         self.result(operation.alias, Named(member.type, member.optional, member_of(found.raw, name.member)))
 
     def invoke(self, operation: Invoke) -> None:
+        """A method sees the object as it is in the transaction, and what it returns may be its new value."""
         object = self.of.whole(operation.name)
         old = self.existing(object)
         method = self.of.method(old.type, operation.method)

@@ -128,22 +128,17 @@ class ObjectTypes(Mapping[str, ObjectType]):
 
     def declare(self, execute: Execute, name: str, type: EventType) -> Callable[[], ObjectType]:
         """A type under a name, as what is in the file from now on. What is returned has it known here too, once that is
-        committed. ObjectError if there are objects of that name and of another type."""
+        committed. ObjectError if that name has another type."""
         known = self._by_name.get(name)
-        if known is not None and known.type == type:
-            if known.type.binding.cls is type.binding.cls:
-                return lambda: known
-            return lambda: self._add(ObjectType(known.number, name, type))  # instances of the class that was given
         if known is None:
             number = tables.add_type(execute, name, packed(type))
-        elif tables.has_objects(execute, known.number):
+        elif known.type != type:
             raise ObjectError(
-                f"type {name!r}: expected {shape(known.type)}, which objects have, found {shape(type)}; "
+                f"type {name!r}: expected {shape(known.type)}, as it was declared, found {shape(type)}; "
                 "give the new type another name"
             )
         else:
-            number = known.number
-            tables.replace_type(execute, number, packed(type))
+            number = known.number  # of another class: instances are of that from now on
         return lambda: self._add(ObjectType(number, name, type))
 
     def numbered(self, number: int) -> ObjectType:

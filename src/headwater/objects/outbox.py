@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headwater.errors import ClosedError
 from headwater.objects import tables
 from headwater.objects.object_types import packed, unpacked
 from headwater.objects.reactions import Leaving, Notice, Outlets
@@ -104,6 +105,15 @@ class Outbox:
         self._new.append(notice.channel)
         return made
 
+    def go_on(self, execute: Execute, channel: str, type: EventType, after: int) -> None:
+        """A channel whose outlet has had numbers up to this one, which this state may not know of."""
+        found = self._channels.get(channel)
+        if found is None or found.type != type:
+            found = self._open(execute, Notice(channel, type, b""))
+        if after > found.given:
+            tables.sent(execute, found.number, after)
+            found.sent = found.written = found.given = found.staged = after
+
     def tidy(self, execute: Execute) -> None:
         """Write how far channels are where that is worth it, and forget what was sent."""
         for channel in self._channels.values():
@@ -159,7 +169,7 @@ class Outbox:
                     self._catch_up(self._channels[name])
                 self._send(ready)
             except Exception as error:
-                if str(error) != self._trouble:
+                if not isinstance(error, ClosedError) and str(error) != self._trouble:
                     self._trouble = str(error)
                     log.error("objects: what leaves could not be sent, and is tried again: %s", error, exc_info=error)
                 with self._wake:

@@ -107,16 +107,6 @@ def add_type(execute: Execute, name: str, form: bytes) -> int:
     return int(execute("INSERT INTO object_types (name, form) VALUES (?, ?) RETURNING id", (name, form)).fetchone()[0])
 
 
-def replace_type(execute: Execute, number: int, form: bytes) -> None:
-    """Another form of one that no object has."""
-    execute("UPDATE object_types SET form = ? WHERE id = ?", (form, number))
-
-
-def has_objects(execute: Execute, type: int) -> bool:
-    """Whether any object is of this type."""
-    return execute("SELECT 1 FROM objects WHERE type = ? LIMIT 1", (type,)).fetchone() is not None
-
-
 # ── the queue ──
 
 
