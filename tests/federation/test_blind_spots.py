@@ -10,6 +10,7 @@ from typing import Any
 from headwater import Config, Network
 from headwater.channel.time.clock import EPOCH_2000
 from headwater.testing import ManualClock
+from tests.federation.clocks import UnhurriedClock
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes
 from tests.federation.test_incarnations import secured
 from tests.federation.test_match import _vanished
@@ -130,23 +131,27 @@ def test_a_node_that_comes_later_and_has_published_nothing_leaves_nothing_unknow
 
 
 def test_what_a_node_may_have_published_before_it_was_given_up_is_not_known() -> None:
+    clock = UnhurriedClock()
     with nodes() as make:
         network = Network(listen="tcp/127.0.0.1:0", lease=1.0, keep=0.5)
-        desk = make("desk", network=network, listen=None)
+        desk = make("desk", network=network, listen=None, clock=clock)
         bell = desk.channel("bell", "n: u32").source("bell")
         desk.channel("door", DOOR)
-        east = make("east")
+        east = make("east", clock=clock)
         east.channel("door", DOOR).source("door")
         make.together()
         watch = desk.match(ABSENT)
         make.ready(desk)
         bell.publish(n=1)
+        clock.advance(2)
         assert not _got(watch).match.uncertain
+        bell.publish(n=2)
         with _vanished(east, desk):
-            bell.publish(n=2)
+            clock.advance(2)
             found = _got(watch)  # it is not expected any longer
             assert (found.n, found.match.uncertain) == (2, True)
             bell.publish(n=3)
+            clock.advance(2)
             assert not _got(watch).match.uncertain
 
 

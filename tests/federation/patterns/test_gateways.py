@@ -151,14 +151,19 @@ def test_what_was_published_before_a_gateway_has_asked_is_not_known() -> None:
 
 
 def test_what_an_origin_may_have_published_before_it_was_given_up_is_not_known() -> None:
+    clock = UnhurriedClock()
     with world() as made:
-        street = Street(made, there={"network": {"lease": 1.0, "keep": 2.0}})
+        away = {"clock": clock, "network": {"lease": 1.0, "keep": 2.0}}
+        street = Street(made, there=away, here={"clock": clock})
         watches = {node: street.match(node, ABSENT) for node in (street.gate, street.home)}
         street.bells[street.gate].close()
-        assert not street.absent(street.home, watches[street.home], 1)
+        assert not street.absent(street.home, watches[street.home], 1, clock)
+        street.bells[street.home].publish(n=2)
         with _vanished(street.far, street.here):
-            assert street.absent(street.home, watches[street.home], 2)
-            assert not street.absent(street.home, watches[street.home], 3)
+            clock.advance(LATER)
+            found = _got(watches[street.home])
+            assert (found.n, found.match.uncertain) == (2, True)
+            assert not street.absent(street.home, watches[street.home], 3, clock)
         assert [_got(watches[street.gate]).match.uncertain for _ in range(3)] == [False, True, False]
 
 
