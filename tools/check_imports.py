@@ -100,10 +100,14 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("certainty",),
     ),
     "ir.boxes": (
-        ("interval",),
+        ("enclosure", "interval"),
         ("floats", "truth", "whole"),
         ("texts",),
         ("tape",),
+        ("expansion",),
+        ("slope_rules",),
+        ("tangle",),
+        ("corners",),
         ("decider",),
     ),
     "lang": (

@@ -14,7 +14,9 @@ from enum import Enum
 from typing import Any, Protocol
 
 from headwater.ir import walk
+from headwater.ir.boxes.corners import Corners
 from headwater.ir.boxes.interval import ANYTHING, Bounds, Interval
+from headwater.ir.boxes.tangle import Tangle
 from headwater.ir.boxes.tape import Limit, Tape
 from headwater.ir.functional import as_expression, as_outputs
 from headwater.ir.nodes import NOWHERE, Expr, Loop, Program
@@ -44,6 +46,8 @@ class _Bounded:
     def __init__(self, expr: Expr | None, program: Program, params: Mapping[str, Any]) -> None:
         self.program = program
         self.tape = Tape(expr, program.input, params) if expr is not None else None
+        self.tangle = Tangle(self.tape) if self.tape is not None else None
+        self.corners = Corners(self.tangle) if self.tangle is not None else None
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -58,7 +62,17 @@ class _Bounded:
         return tuple(dict.fromkeys(self.tape.limits))
 
     def bounds(self, box: Mapping[str, Interval]) -> Bounds:
-        return ANYTHING if self.tape is None else self.tape.run(box)[self.tape.result]
+        """The interval of the result."""
+        if self.tape is None or self.tangle is None or self.corners is None:
+            return ANYTHING
+        result = self.tape.result
+        values = self.tape.run(box)
+        if values[result][0] == values[result][1] or not self.tangle.there:
+            return values[result]
+        values = self.tangle.tighten(values)
+        if values[result][0] == values[result][1] or not self.corners.compared:
+            return values[result]
+        return self.corners.tighten(values)[result]
 
 
 class Decider(_Bounded):

@@ -90,10 +90,11 @@ def divide(a: Bounds, b: Bounds) -> Bounds:
     if blo < 0:
         high = min(bhi, -LEAST)
         corners += [alo / blo, alo / high, ahi / blo, ahi / high]
-    numbers = [corner for corner in corners if corner == corner]
-    if not numbers:
+    if not corners:
         return (*NO_VALUE, nan, miss)
-    return (min(numbers), max(numbers), nan, miss)
+    if nan:  # infinity by infinity; what is finite beside it gives zero
+        corners = [0.0 if corner != corner else corner for corner in corners]
+    return (min(corners), max(corners), nan, miss)
 
 
 def absolute(a: Bounds) -> Bounds:
@@ -239,7 +240,7 @@ def power(a: Bounds, b: Bounds) -> Bounds:
     if alo >= 0:
         lo, hi, _, _ = _positive_power(alo, ahi, blo, bhi)
         lo = -INFINITY if alo == 0 and blo < 0 else lo  # as of -0.0 to the power -1
-    elif blo == bhi and blo == math.floor(blo) and abs(blo) < 2.0**53:
+    elif blo == bhi and blo.is_integer() and abs(blo) < 2.0**53:
         lo, hi = _whole_power(alo, ahi, blo)
     else:
         _, hi, _, _ = _positive_power(0.0, max(-alo, ahi), blo, bhi)
