@@ -371,3 +371,18 @@ def test_a_pattern_that_is_ended_says_nothing_that_nobody_has_promised(kept: boo
         # What came while it was not there was not logged: nobody knows.
         assert seen == ([(1, False), (2, True)] if kept else [(1, False)])
         again.close()
+
+
+def test_what_is_open_is_said_as_far_as_it_is_known() -> None:
+    """Runs that are shared are not counted, but their events are."""
+    clock = ManualClock()
+    with Node("lab", clock=clock) as node:
+        source = node.channel("x", "k: i64").source("east")
+        shared = node.match("a: x; b: x{k = 2} within 1 hour measures a.k as k")
+        apart = node.match("a: x; b: x{k > a.k + 1 and k < a.k + 9} within 1 hour measures a.k as k")
+        assert [(each.report().runs, each.report().shared) for each in (shared, apart)] == [(0, True), (0, False)]
+        for _ in range(3):
+            source.publish(k=1)
+            clock.advance(1)
+        assert (shared.report().runs, apart.report().runs) == (3, 3)
+        assert "shared runs of at most 3 events" in str(shared.report()) and "3 runs in" in str(apart.report())

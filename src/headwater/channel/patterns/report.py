@@ -25,9 +25,11 @@ class PatternReport(SubscriptionReport):
     and partition came. `late` came after their
     source had gone further; `contradicted` after nobody waited for them any longer (`patience`), and `uncertain` are
     matches that were not waited for. `given_up` are partial matches for which there was no room, `dropped` those that
-    were open when the pattern was changed. `watermark` is the time that every source has reached, and `held_by` who
-    holds it there. `crossing` is what other nodes are asked for, where that is less than all. `home` is the node that
-    it runs at, and `why` there; `kept` says when its state was last written, and what a restart has lost."""
+    were open when the pattern was changed. `runs` are partial matches that are open; where these are `shared`, at most
+    so many events are in them: what is let go is cleared when room is needed. `watermark` is the time that every source
+    has reached, and `held_by` who holds it there. `crossing` is what other nodes are asked for, where that is less than
+    all. `home` is the node that it runs at, and `why` there; `kept` says when its state was last written, and what a
+    restart has lost."""
 
     pattern: str = ""
     by: str = "time"  # the order of its events
@@ -44,6 +46,7 @@ class PatternReport(SubscriptionReport):
     dropped: int = 0
     partitions: int = 0
     runs: int = 0
+    shared: bool = False
     memory: int = 0
     watermark: datetime | None = None
     held_by: str | None = None
@@ -67,7 +70,7 @@ class PatternReport(SubscriptionReport):
             f"order      {self.by}" + (": live only, and not the same again" if self.by == "arrival" else ""),
             f"events     {self.events:,}, {self.rows:,} rows" + "".join(f", {n:,} {what}" for what, n in lost if n),
             f"matches    {self.matches:,}" + (f", {self.uncertain:,} uncertain" if self.uncertain else ""),
-            f"open       {self.runs:,} runs in {self.partitions:,} partitions, {self.memory:,} bytes",
+            f"open       {self._open()} in {self.partitions:,} partitions, {self.memory:,} bytes",
             f"lost       {self.given_up:,} runs for want of room, {self.dropped:,} by changes",
             f"watermark  {reached}" + (f", held by {self.held_by}" if self.held_by else ""),
             *(f"crossing   {what}: {_words(value)}" for what, value in self.crossing.items() if value),
@@ -75,6 +78,9 @@ class PatternReport(SubscriptionReport):
             *(f"kept       {what}: {value}" for what, value in self.kept.items() if value),
         ]
         return "\n".join([SubscriptionReport.__str__(self), "", *lines])
+
+    def _open(self) -> str:
+        return f"shared runs of at most {self.runs:,} events" if self.shared else f"{self.runs:,} runs"
 
 
 def _words(value: Any) -> str:
@@ -110,6 +116,7 @@ def pattern_report(of: SubscriptionReport, pattern: Pattern, stage: PatternStage
         dropped=operator.dropped,
         partitions=int(runner.engine.open),
         runs=runner.open_runs,
+        shared=runner.shares,
         memory=runner.memory,
         watermark=watermark,
         held_by=None if look is None or look.holder is None or look.holder.local else look.holder.name,

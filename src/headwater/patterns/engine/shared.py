@@ -103,6 +103,11 @@ class SharedEngine(Partitioned):
         parts[oldest, at.TRAIL] = 0
         parts[oldest, at.DUE] = at.MOST
 
+    @property
+    def held_nodes(self) -> int:
+        """Those of open runs, and those that no run can use and `compact` has not let go of yet."""
+        return self.nodes if self._busy() else 0
+
     def _busy(self) -> int:
         parts = self._parts()
         return int(((parts[:, at.LISTS :] != 0).any(axis=1) | (parts[:, at.TRAIL] != 0)).sum())

@@ -324,9 +324,14 @@ class Runner:
 
     @property
     def open_runs(self) -> int:
-        """Partial matches; where these are shared, the events in them."""
-        found = getattr(self.engine, "open_runs", None)
-        return int(self.engine.nodes if found is None else found)
+        """Partial matches; where these are shared, at most so many events are in them: what is let go is cleared when
+        room is needed."""
+        return int(self.engine.held_nodes if self.shares else self.engine.open_runs)
+
+    @property
+    def shares(self) -> bool:
+        """Whether partial matches are shared, so that nobody knows how many there are."""
+        return not hasattr(self.engine, "open_runs")
 
     @property
     def memory(self) -> int:
