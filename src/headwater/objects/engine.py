@@ -90,10 +90,11 @@ class ObjectEngine:
         )
 
     def _begin(self) -> Any:
-        return self._tables.transaction()
+        return self._tables.transaction(durable=True)
 
     def _adopt(self, execute: Execute) -> None:
         self._world.execute = execute
+        self.outbox.adopt(execute)
 
     def _committed(self) -> None:
         self._world.committed()

@@ -59,8 +59,7 @@ class Outbox:
         self._wake = threading.Condition(threading.Lock())
         self._ready: deque[tuple[LeavingChannel, Leaving]] = deque()
         self._behind = {each.name for each in self._channels.values() if each.given > each.sent}  # read from the file
-        self._stopped = False
-        self._busy = False
+        self._stopped = self._busy = self._doubtful = False
         self._trouble = ""
         self._thread = Supervised(self._send_all, f"headwater-{name}-outbox", crashes, again=lambda: not self._stopped)
 
@@ -138,15 +137,29 @@ class Outbox:
         self._unsent.clear()
 
     def forget(self) -> None:
-        """What was written was not committed."""
-        for channel in self._channels.values():
-            channel.staged = channel.given
-            channel.written = min(channel.written, channel.sent)
+        """What was written was not committed, or it is not known whether it was: the file will say."""
         for name in self._new:
             self._channels.pop(name, None)
         self._new.clear()
         self._staged.clear()
         self._unsent.clear()
+        self._doubtful = True
+
+    def adopt(self, execute: Execute) -> None:
+        """A transaction of the file begins; after one that failed, what is in the file is what was given."""
+        if not self._doubtful:
+            return
+        for number, name, form, sent, given in tables.channels_of(execute):
+            channel = self._channels.get(name)
+            if channel is None:
+                channel = self._channels[name] = LeavingChannel(number, name, unpacked(form), sent, given)
+            channel.written, channel.staged = sent, given
+            if given > channel.given:
+                channel.given = given
+                with self._wake:
+                    self._behind.add(name)
+                    self._wake.notify()
+        self._doubtful = False
 
     # ── sending ──
 

@@ -252,9 +252,11 @@ class Queue:
             execute("RELEASE errand_")
             return found
         transaction = item.transaction
-        if transaction is None:  # it is in the file only, since many wait
-            body = tables.queued_body(execute, item.number)
-            transaction = unpack(body or b"")
+        if transaction is None:  # it is in the file only: since many wait, or to see whether it has run
+            body = tables.queued_body(execute, item.number, item.ticket)
+            if body is None:
+                return unpack_outcome(tables.outcome_of(execute, item.ticket) or b"")
+            transaction = unpack(body)
         if item.kept and not item.number:
             body = tables.outcome_of(execute, transaction.ticket)
             if body is not None:
@@ -318,6 +320,8 @@ class Queue:
             item.number = 0
         stays = isinstance(error, StoreError)
         again = [item for item in ran if item.number and stays]
+        for item in again:
+            item.transaction = None  # whether it has run, in spite of all, is in the file
         lost = [item for item in ran if not (item.number and stays)]
         with self._wake:
             for item in lost:

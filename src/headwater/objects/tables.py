@@ -126,9 +126,9 @@ def is_queued(tables: RoomTables, ticket: bytes) -> bool:
     return bool(tables.read("SELECT 1 FROM queued WHERE ticket = ?", (ticket,)))
 
 
-def queued_body(execute: Execute, number: int) -> bytes | None:
-    """The transaction with this number."""
-    row = execute("SELECT body FROM queued WHERE id = ?", (number,)).fetchone()
+def queued_body(execute: Execute, number: int, ticket: bytes) -> bytes | None:
+    """The transaction with this number and ticket; None if it is not there any more."""
+    row = execute("SELECT body FROM queued WHERE id = ? AND ticket = ?", (number, ticket)).fetchone()
     return row[0] if row else None
 
 

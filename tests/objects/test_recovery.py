@@ -1,0 +1,181 @@
+"""What survives: restarts, kills at every write, a full disk, the same ticket twice."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headwater import Node
+from headwater.channel.objects.service import Computed
+from headwater.errors import ObjectError, StoreError, TransactionError
+from headwater.testing import Recorder, eventually
+from tests.effort import EFFORT
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def opened(folder: Path, **options: object) -> Node:
+    return Node("plant", state=folder / "state", **options)  # type: ignore[arg-type]
+
+
+def counter(node: Node) -> None:
+    node.objects.type("Counter", "n: i64")
+    with node.objects.transaction() as t:
+        t.create("counter", "Counter", n=0)
+
+
+def test_objects_types_and_numbers_of_turns_survive(tmp_path: Path) -> None:
+    with opened(tmp_path) as node:
+        counter(node)
+        first = node.objects.get("counter")
+    with opened(tmp_path) as node:
+        assert node.objects.get("counter") == first
+        with node.objects.transaction() as t:
+            t.update("counter", n=Computed("n + 1"))
+        assert first is not None
+        assert t.outcome.turn > first.turn
+        assert node.objects["counter.n"] == 1
+
+
+def test_the_same_ticket_runs_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as node:
+        counter(node)
+        ticket = node.objects.ticket()
+
+        def once(node: Node) -> int:
+            with node.objects.transaction(ticket=ticket) as t:
+                t.update("counter", n=Computed("n + 1"))
+                t.read("counter.n")
+            return int(t.results["n"])
+
+        assert once(node) == once(node) == 1
+        refused = node.objects.ticket()
+        for _ in range(2):
+            with pytest.raises(TransactionError, match="operation 1"), node.objects.transaction(ticket=refused) as t:
+                t.destroy("nothing")
+    with opened(tmp_path) as node:
+        assert once(node) == node.objects["counter.n"] == 1
+        found = node.objects.outcome(ticket)
+        assert found is not None
+        assert found.results == {"n": 1}
+        with pytest.raises(ObjectError, match="expected that of a transaction of the last"):
+            node.objects.outcome(node.objects.ticket())
+
+
+def test_what_is_not_waited_for_runs_in_order_and_its_outcome_is_kept(tmp_path: Path) -> None:
+    with opened(tmp_path) as node:
+        counter(node)
+        tickets = []
+        for number in range(50):
+            t = node.objects.builder()
+            t.read("counter.n")
+            t.only_if(f"n = {number}")
+            t.update("counter", n=Computed("n + 1"))
+            tickets.append(node.objects.submit(t, wait=False))
+    with opened(tmp_path) as node:
+        eventually(lambda: node.objects["counter.n"] == 50)
+        assert all(node.objects.outcome(each).check().results == {"n": n} for n, each in enumerate(tickets))  # type: ignore[union-attr]
+
+
+def test_what_leaves_is_logged_once_also_if_it_was_not_sent(tmp_path: Path) -> None:
+    """A node without its log sends nothing twice when it has it again; what was sent meanwhile is not in it."""
+    seen: Recorder[object] = Recorder()
+    with opened(tmp_path, log=str(tmp_path / "log")) as node:
+        counter(node)
+    with opened(tmp_path, log=str(tmp_path / "log")) as node:
+        node.objects.changes("Counter").subscribe(seen)
+        with node.objects.transaction() as t:
+            t.update("counter", n=1, event=True)
+        seen.wait(1)
+        channel = node.objects.changes("Counter")
+        assert [source.seq for source in channel.sources.values()] == [2]
+
+
+def test_a_new_state_goes_on_behind_the_numbers_of_an_old_log(tmp_path: Path) -> None:
+    for life in range(2):
+        with Node("plant", state=tmp_path / f"state{life}", log=str(tmp_path / "log")) as node:
+            counter(node)
+            assert node.objects.engine.outbox.wait(60)
+            [source] = node.objects.changes("Counter").sources.values()
+            assert source.seq == life + 1
+
+
+def test_killed_at_any_statement_nothing_is_lost_and_nothing_happens_twice(tmp_path: Path) -> None:
+    step = 1 if EFFORT > 1 else 17
+    found = subprocess.run(
+        [sys.executable, "-m", "tests.objects.killed", str(tmp_path), "0", str(step)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    lines = found.stdout.splitlines()
+    assert found.returncode == 0, found.stderr
+    assert len(lines) == 1, "\n".join(lines)
+    assert int(lines[0].split()[0]) > 20
+
+
+_FULL = """
+import resource, sys
+from headwater import Node
+from headwater.channel.objects.service import Computed
+from headwater.errors import StoreError
+
+with Node("plant", state=sys.argv[1]) as node:
+    node.objects.type("Text", "t: text, n: i64")
+    with node.objects.transaction() as t:
+        t.create("it", "Text", t="", n=0)
+    import os, signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    size = max(os.path.getsize(sys.argv[1] + end) for end in ("", "-wal"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20_000, resource.RLIM_INFINITY))
+    done = 0
+    try:
+        for number in range(1000):
+            with node.objects.transaction() as t:
+                t.update("it", t="x" * 5000, n=Computed("n + 1"), event=True)
+            done += 1
+    except StoreError:
+        pass
+    else:
+        raise SystemExit("nothing was full")
+    try:
+        node.objects.submit((lambda t: (t.update("it", t="y" * 50_000), t)[1])(node.objects.builder()), wait=False)
+    except StoreError:
+        pass
+    else:
+        raise SystemExit("accepted on a full disk")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    with node.objects.transaction() as t:
+        t.update("it", t="", n=Computed("n + 1"), event=True)
+        t.read("it.n")
+    assert t.results["n"] == done + 1, (t.results, done)
+    assert node.objects.engine.outbox.wait(60)
+    [source] = node.objects.changes("Text").sources.values()
+    assert source.seq == done + 2, (source.seq, done)
+print("ok")
+"""
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", _FULL, str(tmp_path / "state")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert found.stdout == "ok\n", found.stderr
+
+
+def test_a_closed_node_takes_no_transactions(tmp_path: Path) -> None:
+    with opened(tmp_path) as node:
+        counter(node)
+        objects = node.objects
+    with pytest.raises((StoreError, ObjectError, RuntimeError), match="closed"), objects.transaction() as t:
+        t.destroy("counter")
