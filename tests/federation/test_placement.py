@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import Any
 
 import pytest
 
 from headwater import Event, Interest, Node, State, i64, u32
+from headwater.channel.node import Node as ChannelNode
 from headwater.federation.network import Budget, Network
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes, see
 
@@ -252,3 +255,61 @@ def test_what_was_evaluated_at_the_source_counts_here_as_far_as_it_came_here(sin
             assert (counts.evaluated, counts.passed, counts.rejected, counts.delivered) == (passed, passed, 0, passed)
         total = desk.channel(CHANNEL).report().counts
         assert (total.evaluated, total.passed, total.rejected) == (8, 8, 0)
+
+
+class Between:
+    """A batch comes at a node, one frame for each interest, and between two of them something is done."""
+
+    def __init__(self, node: Node, source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._came, self._go, self._source = threading.Event(), threading.Event(), source
+        (remote,) = [each for each in node.channel(CHANNEL).sources.values() if not each.local]
+        for name in ("deliver", "deliver_batch"):
+            monkeypatch.setattr(remote, name, partial(self._deliver, getattr(remote, name)))
+
+    def _deliver(self, deliver: Any, frame: Any) -> None:
+        deliver(frame)
+        self._came.set()
+        assert self._go.wait(GUARD)
+
+    def publish(self, events: list[Event]) -> None:
+        """Until the first frame was delivered."""
+        self._source.publish_many(self._source.type.to_arrow(events))
+        assert self._came.wait(GUARD)
+
+    def go_on(self) -> None:
+        self._go.set()
+
+
+def _times(factor: int) -> Interest:
+    text = f"{{ output.badge = input.badge; output.twice = input.badge * {factor}; return true; }}"
+    return Interest(text, Sighting, output=Doubled)
+
+
+@pytest.mark.parametrize("before", ["level >= 0.0", _times(2)], ids=["filter", "made"])
+def test_an_interest_changes_between_two_frames_of_a_batch(before: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both interests run at the source meanwhile, and both results of its rows come: each row is delivered once."""
+    with nodes() as make:
+        _, desk, source = pair(make)
+        log = Log()
+        subscription = desk.channel(CHANNEL).subscribe(log, before)
+        make.ready(desk)
+        source.publish(badge=0)
+        log.wait(1)
+        between, change = Between(desk, source, monkeypatch), ChannelNode._change
+
+        def changes(*args: Any, **what: Any) -> Any:
+            """When all sources know both."""
+            between.publish([Sighting(badge=badge) for badge in range(1, 41)])
+            try:
+                return change(*args, **what)
+            finally:
+                between.go_on()
+
+        monkeypatch.setattr(ChannelNode, "_change", changes)
+        points = subscription.change(where=_times(3))
+        source.publish(badge=41)
+        log.wait(42)
+        make.flush()
+        assert log.field("badge") == list(range(42))
+        assert list(points.values()) == [41]
+        assert log.events[41].twice == 3 * 41

@@ -50,6 +50,7 @@ class Attachment:
         # sinks get what they have missed, the last event that is not for this one.
         self.heard: set[str] = set()
         self.floors: dict[str, int] = {}
+        self._succeeds = False  # it is in the place of another
         # Whether priority or lifetime differ from event to event, so that a batch must be taken apart.
         self.by_event = any(e is not None and e.constant is None for e in (priority, lifetime))
         self.epoch = subscription.epoch
@@ -174,13 +175,21 @@ class Attachment:
 
     def goes_on_for(self, other: Attachment) -> None:
         """It takes the place of another, whose interest has changed."""
-        self.heard, self.floors = set(other.heard), dict(other.floors)
+        self.heard, self.floors, self._succeeds = set(other.heard), dict(other.floors), True
         if self.floors:
             self.quick = None
 
     def not_for_it(self, letter: Letter | Chunk) -> int:
         """How many of these events, the first, were there before it came."""
-        floor = self.floors.get(letter.source.position_key or "", 0)
+        return self._withhold(letter, self.floors.get(letter.source.position_key or "", 0))
+
+    def came_before(self, letter: Letter | Chunk) -> int:
+        """How many of these events, the first, have come for the interest in whose place its own is: both were judged
+        at their source, and what came of each comes by itself."""
+        return self._withhold(letter, self.points.get(letter.source.number, ("", 0))[1]) if self._succeeds else 0
+
+    def _withhold(self, letter: Letter | Chunk, floor: int) -> int:
+        """Leave out, and count, what is up to an event."""
         if isinstance(letter, Chunk):
             early = int(letter.seqs.searchsorted(floor, "right"))
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from headwater.channel.routing.attachment import Attachment
 from headwater.channel.routing.route import Flow, Lineup, Ready, Route
 from headwater.federation.wire.kinds import WHOLE
 
@@ -86,25 +87,34 @@ class RemoteFlow(Flow):
         if entry.here is None:  # else it counts as passed, as all that comes here
             self.passed[entry] = self.passed.get(entry, 0) - events
 
-    def tagged(self, tag: int, letter: Letter, ready: Ready) -> None:
-        """What an interest at the source has passed."""
+    def tagged(self, tag: int, letter: Letter, ready: Ready, *, again: bool = False) -> None:
+        """What an interest at the source has passed; `again`: something of this event has come before, for others."""
         entry = self.tags.get(tag & ~WHOLE)
         if entry is not None:
             self._came(entry, 1)
             for member in entry.members:
-                member.accept(letter, ready)
+                if not (again and _early(member, letter)):
+                    member.accept(letter, ready)
 
-    def tagged_chunk(self, tag: int, chunk: Chunk, ready: Ready) -> None:
-        entry = self.tags.get(tag & ~WHOLE)
+    def tagged_chunk(self, tag: int, chunk: Chunk, ready: Ready, *, again: bool = False) -> None:
+        """The same of a batch."""
+        entry, rows = self.tags.get(tag & ~WHOLE), len(chunk)
         if entry is not None:
-            self._came(entry, len(chunk))
+            self._came(entry, rows)
             for member in entry.members:
-                member.accept_chunk(chunk, len(chunk), ready)
+                early = _early(member, chunk) if again else 0
+                if early < rows:
+                    member.accept_chunk(chunk.part(early, rows) if early else chunk, rows - early, ready)
 
     def _came(self, entry: Entry, events: int) -> None:
         """What was evaluated at the source counts here as far as it came here: it passed."""
         self._count_asked(entry, events)
         self._count_passed(entry, events)
+
+
+def _early(member: Any, what: Letter | Chunk) -> int:
+    """How many of these events a member has had already, of an interest that it had before."""
+    return member.came_before(what) if isinstance(member, Attachment) else 0
 
 
 __all__ = ["RemoteFlow"]

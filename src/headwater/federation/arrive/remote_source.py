@@ -269,10 +269,12 @@ class RemoteSource(AcknowledgedSource):
         with self.lock, self._turn:
             if self.closed:
                 return
+            before = self.received
             if not self._arrived(events.number, last, len(events.seqs)):
                 return
             if 0 < self.live < last and not events.resent:
                 self._all_caught_up()
+            again = bool(seqs) and self._come_before(seqs[0], before, resent=events.resent)
             if self.reached is not None:
                 self._reach(self.reached, seqs, tags, last)
             accept = flow.accept
@@ -288,7 +290,7 @@ class RemoteSource(AcknowledgedSource):
                         if self.way_in is not None and not self._taken(letter, tag, ready):
                             continue
                         if tag:
-                            flow.tagged(tag, letter, ready)
+                            flow.tagged(tag, letter, ready, again=again)
                         else:
                             accept(letter, ready)
             if records:
@@ -325,10 +327,16 @@ class RemoteSource(AcknowledgedSource):
         if rows:
             self._hand_on_rows(_some(chunk, rows), tag, ready)
 
-    def _hand_on_rows(self, chunk: Chunk, tag: int, ready: Ready) -> None:
+    def _come_before(self, seq: int, received: int, *, resent: bool) -> bool:
+        """Whether something of an event has come before: of a batch, what each interest has made of it comes by itself,
+        and an interest may have changed in between. What is sent again because some have missed it is another thing,
+        and so is what comes by several ways."""
+        return seq <= received and not resent and not self.live and self.way_in is None
+
+    def _hand_on_rows(self, chunk: Chunk, tag: int, ready: Ready, *, again: bool = False) -> None:
         flow: Any = self._flow
         if tag:
-            flow.tagged_chunk(tag, chunk, ready)
+            flow.tagged_chunk(tag, chunk, ready, again=again)
         else:
             flow.accept_chunk(chunk, ready)
 
@@ -533,6 +541,7 @@ class RemoteSource(AcknowledgedSource):
         with self.lock, self._turn:
             if self.closed:
                 return
+            before = self.received
             if not self._arrived(frame.number, int(seqs[-1]), frame.rows):
                 return
             if 0 < self.live < int(seqs[-1]) and not frame.resent:
@@ -542,7 +551,8 @@ class RemoteSource(AcknowledgedSource):
             chunk = Chunk(batch, self, 0, frame.stamp, perf_counter_ns(), self.priority)
             chunk._seqs = seqs
             if self.way_in is None:
-                self._hand_on_rows(chunk, tag, ready)
+                again = self._come_before(int(seqs[0]), before, resent=frame.resent)
+                self._hand_on_rows(chunk, tag, ready, again=again)
             else:
                 verdict, rows = self.way_in.offer_rows(seqs.tolist(), ready, tag)
                 if verdict is Verdict.HOLD:
