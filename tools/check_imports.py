@@ -362,7 +362,7 @@ STUDIES = "headwater_studies"
 STUDIES_ROOMS: tuple[tuple[str, ...], ...] = (
     ("fleet", "flink", "scale"),
     ("harness",),
-    ("latency", "filters", "overhead", "growth", "patterns", "peers"),
+    ("latency", "filters", "overhead", "growth", "objects", "patterns", "peers"),
     ("model",),
     ("command",),
     ("extension",),

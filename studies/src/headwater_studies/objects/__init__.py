@@ -1,0 +1,1 @@
+"""Objects and their turns, measured: beside SQLite alone, and where a sync takes its time."""
