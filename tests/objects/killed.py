@@ -18,8 +18,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from headwater import Node
+from headwater import Interest, Node
 from headwater.channel.objects.service import Computed, Objects
+from headwater.late import pa
 from headwater.logs import LogFiles
 from headwater.testing import eventually
 
@@ -117,6 +118,7 @@ def tried(folder: Path, statement: int) -> tuple[bool, list[str]]:
 
 
 def main(folder: str, first: str, step: str) -> None:
+    assert pa.array([1])[0].as_py() + 1 == 2 == Interest("n + 1 > 2", "n: i64").test({"n": 2}) + 1  # all is imported
     for statement in itertools.count(int(first), int(step)):
         through, wrong = tried(Path(folder) / str(statement), statement)
         for line in wrong:
