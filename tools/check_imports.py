@@ -107,8 +107,9 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("expansion",),
         ("slope_rules",),
         ("tangle",),
-        ("corners",),
+        ("corners", "owners"),
         ("decider",),
+        ("account",),
     ),
     "lang": (
         ("names", "pyloops", "source"),

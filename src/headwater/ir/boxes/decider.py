@@ -2,6 +2,7 @@
 
     decider = Decider(interest)          # once
     decider.decide(box)                  # Outcome.TRUE, FALSE or UNKNOWN, for each box
+    decider.decide(box, splits=20)       # with more patience
 
 `TRUE`: every event in the box passes. `FALSE`: none does: the condition is false or missing, which is not true. Events
 are valid ones of the interest's type. `limits` says of which parts nothing is known, and why.
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 
 from headwater.ir import walk
 from headwater.ir.boxes.corners import Corners
+from headwater.ir.boxes.enclosure import LARGEST
 from headwater.ir.boxes.interval import ANYTHING, Bounds, Interval
 from headwater.ir.boxes.tangle import Tangle
 from headwater.ir.boxes.tape import Limit, Tape
@@ -79,21 +81,70 @@ class Decider(_Bounded):
     """A filter's condition, or whether a transformation passes an event on."""
 
     def __init__(self, interest: Interesting | Program, params: Mapping[str, Any] | None = None) -> None:
-        program, values = _program(interest, params)
-        expr = as_expression(program)
-        if program.output is not None:
-            parts = as_outputs(program)
-            expr = parts[0] if parts is not None else None
-        super().__init__(expr, program, values)
+        program, values = program_of(interest, params)
+        super().__init__(condition_of(program)[0], program, values)
 
-    def decide(self, box: Mapping[str, Interval]) -> Outcome:
-        """What is certain of all events in the box."""
+    def decide(self, box: Mapping[str, Interval], *, splits: int = 0) -> Outcome:
+        """What is certain of all events in the box. Where inputs are read more than once, `splits` allows for so many
+        cuts of the box in two, each of which costs two more decisions, before it is given up."""
+        outcome = self._outcome(box)
+        if outcome is not Outcome.UNKNOWN or not splits or self.tangle is None or not self.tangle.there:
+            return outcome
+        given = {each.path: box[each.path] for each in self.tangle.numbers if each.path in box}
+        sought = self._outcome({**box, **{path: _middle(interval) for path, interval in given.items()}})
+        return self._divided(box, given, sought, splits) if sought is not Outcome.UNKNOWN else sought
+
+    def _outcome(self, box: Mapping[str, Interval]) -> Outcome:
         lo, hi, _, miss = self.bounds(box)
         if lo is None:
             return Outcome.UNKNOWN
         if lo == 1 and not miss:
             return Outcome.TRUE
         return Outcome.UNKNOWN if hi == 1 else Outcome.FALSE
+
+    def _divided(
+        self, box: Mapping[str, Interval], given: Mapping[str, Interval], sought: Outcome, splits: int
+    ) -> Outcome:
+        """Whether all parts of a box come out as its middle does."""
+        pending = [box]
+        while pending:
+            whole = pending.pop()
+            widest = max(given, key=lambda path: _share(whole[path], given[path]), default=None)
+            if not splits or widest is None or _share(whole[widest], given[widest]) == 0:
+                return Outcome.UNKNOWN
+            splits -= 1
+            for half in _halves(whole[widest]):
+                part = {**whole, widest: half}
+                outcome = self._outcome(part)
+                if outcome is Outcome.UNKNOWN:
+                    pending.append(part)
+                elif outcome is not sought:
+                    return Outcome.UNKNOWN
+        return sought
+
+
+def _middle(interval: Interval) -> Interval:
+    if interval.lo is None or interval.empty:
+        return interval
+    middle = _halves(interval)[0].hi
+    return interval._replace(lo=middle, hi=middle)
+
+
+def _halves(interval: Interval) -> tuple[Interval, Interval]:
+    """Two intervals that hold the same between them; of integers they do not share an end."""
+    lo, hi = interval.lo, interval.hi
+    if isinstance(lo, int) and isinstance(hi, int):
+        middle: float = (lo + hi) // 2
+        return interval._replace(hi=middle), interval._replace(lo=min(middle + 1, hi))
+    middle = min(max(lo / 2 + hi / 2, lo), hi)
+    return interval._replace(hi=middle), interval._replace(lo=middle)
+
+
+def _share(part: Interval, whole: Interval) -> float:
+    """How much of an interval is left; nothing of what cannot be cut."""
+    if whole.lo is None or not -LARGEST < whole.lo < whole.hi < LARGEST:
+        return 0.0
+    return float((part.hi - part.lo) / (whole.hi - whole.lo))
 
 
 class Bounder(_Bounded):
@@ -105,7 +156,7 @@ class Bounder(_Bounded):
         params: Mapping[str, Any] | None = None,
         field: tuple[str, ...] = (FIELD,),
     ) -> None:
-        program, values = _program(interest, params)
+        program, values = program_of(interest, params)
         parts = as_outputs(program)
         super().__init__(parts[1].get(field) if parts is not None else None, program, values)
 
@@ -133,10 +184,21 @@ def limits(interest: Interesting | Program, params: Mapping[str, Any] | None = N
     return Decider(interest, params).limits
 
 
-def _program(interest: Interesting | Program, params: Mapping[str, Any] | None) -> tuple[Program, Mapping[str, Any]]:
+def program_of(interest: Interesting | Program, params: Mapping[str, Any] | None) -> tuple[Program, Mapping[str, Any]]:
+    """The program of an interest, and values for its parameters."""
     if isinstance(interest, Program):
         return interest, params or {}
     return interest.program, interest.params if params is None else params
+
+
+def condition_of(program: Program) -> tuple[Expr | None, str]:
+    """When an event passes, as one expression; None, and why, where that cannot be said."""
+    if program.output is None:
+        expr = as_expression(program)
+    else:
+        parts = as_outputs(program)
+        expr = parts[0] if parts is not None else None
+    return expr, "" if expr is not None else _why_not(program)
 
 
 def _why_not(program: Program) -> str:

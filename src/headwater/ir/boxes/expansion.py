@@ -57,6 +57,14 @@ class Expansion:
             lo, hi = max(lo, low) if low == low else lo, min(hi, high) if high == high else hi
         self.values[at] = (lo, hi, nan, miss)
 
+    def confine(self, at: int) -> None:
+        """The centre within what is known of the step, where every point of the box has a number."""
+        form, (_, _, nan, miss) = self.forms[at], self.values[at]
+        if form is not None and not nan and not miss:
+            lo, hi = self.real(at, form)
+            centre = max(form.centre[0], lo), min(form.centre[1], hi)
+            self.forms[at] = form._replace(centre=centre) if centre[0] <= centre[1] else form
+
     def compare(self, at: int, operation: Operation) -> None:
         """By the difference: what both sides share falls out of it."""
         difference = self.difference(operation)

@@ -96,6 +96,9 @@ def _subtract(look: Expansion, at: int, of: Any, a: Form, b: Form) -> Form:
 
 def _multiply(look: Expansion, at: int, of: tuple[int, int], a: Form, b: Form) -> Form:
     """u(x) v(x) - u(c) v(c) = u(x) (v(x) - v(c)) + v(c) (u(x) - u(c))"""
+    if not a.slopes and not a.error:
+        error = magnitude(a.centre) * b.error
+        return Form(times(a.centre, b.centre), scaled(b.slopes, a.centre), look.rounded(at, error))
     u, v = look.real(of[0], a), look.real(of[1], b)
     error = magnitude(u) * b.error + magnitude(v) * a.error + a.error * b.error
     slopes = summed(scaled(b.slopes, u), scaled(a.slopes, b.centre))

@@ -41,7 +41,8 @@ class Tangle:
                 self.mixing[at] = sum(map(len, operands)) > len(reach[at])
                 self.tangled[at] = self.mixing[at] or any(self.tangled[i] for i in operation.operands)
         self.needed = self._below()
-        self.inputs = [at for at in inputs if self.needed[at] and reach[at]]
+        self.numbers = [each for each in tape.inputs if self.needed[each.at] and reach[each.at]]
+        self.inputs = [each.at for each in self.numbers]
         self.constants = [at for at, each in enumerate(tape.operations) if self.needed[at] and each.name == "constant"]
         self.there = any(self.mixing)
         self.sums = self._sums()
@@ -82,19 +83,32 @@ class Tangle:
         self.follow(look)
         return look.values
 
-    def follow(self, look: Expansion, *, whole: bool = False) -> None:
-        """Forms and intervals of all steps; with `whole` around every point of the box at once."""
+    def follow(self, look: Expansion) -> None:
+        """Forms and intervals of all steps, around the middle of the box."""
+        self._begin(look, whole=False)
+        for at, step in self.tape.steps:
+            look.values[at] = step(look.values)
+            if self.needed[at] and at not in self.inner:
+                self._expand(look, at)
+                if self.mixing[at] and (form := look.forms[at]) is not None:
+                    look.cut(at, widened(reached(form, look.apart), form.error))
+
+    def survey(self, look: Expansion) -> None:
+        """Forms around every point of the box at once, from intervals that are known already."""
+        self._begin(look, whole=True)
+        for at, _ in self.tape.steps:
+            if self.needed[at] and at not in self.inner:
+                self._expand(look, at)
+                look.confine(at)
+
+    def _begin(self, look: Expansion, *, whole: bool) -> None:
         for at in self.inputs:
             look.take(at, whole=whole)
         for at in self.constants:
             look.forms[at] = _constant(self.tape.start[at])
-        for at, step in self.tape.steps:
-            look.values[at] = step(look.values)
-            if self.needed[at] and at not in self.inner:
-                self._expand(look, at, cut=self.mixing[at] and not whole)
 
-    def _expand(self, look: Expansion, at: int, *, cut: bool) -> None:
-        """The form of a step, and its interval cut with it where inputs meet again."""
+    def _expand(self, look: Expansion, at: int) -> None:
+        """The form of a step, if it has one; comparisons are settled by those of their sides."""
         operation = self.tape.operations[at]
         if operation.name in COMPARED:
             look.compare(at, operation)
@@ -112,8 +126,6 @@ class Tangle:
         if not all(map(is_finite, form.slopes.values())):
             return
         look.forms[at] = form
-        if cut:
-            look.cut(at, widened(reached(form, look.apart), form.error))
 
 
 def _is_number(type: Type) -> bool:

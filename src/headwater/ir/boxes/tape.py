@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from headwater.ir import walk
 from headwater.ir.boxes import floats, texts, truth, whole
-from headwater.ir.boxes.interval import INFINITY, MISSING, Bounds, Interval, anything, fitted
+from headwater.ir.boxes.interval import INFINITY, MISSING, NO_VALUE, Bounds, Interval, anything, fitted
 from headwater.ir.functions import MICROS
 from headwater.ir.nodes import (
     Binary,
@@ -36,6 +36,7 @@ from headwater.ir.nodes import (
     Unary,
     Var,
 )
+from headwater.ir.show import show_expr
 from headwater.types.model import BOOL, F32, F64, I64, TIMESTAMP, Array, List, Record, Scalar, Type
 
 Step = Callable[[list[Bounds]], Bounds]
@@ -209,8 +210,8 @@ class Tape:
         if type is None:
             return self._constant(MISSING, expr.type)
         if isinstance(type, Scalar) and type.name in ("text", "bytes"):
-            what = f"{path_text(expr.path)}, which is {type}"
-            self.limits.append(Limit(what, "it is bounded only where the box gives it ends", expr.span))
+            reason = f"a {type} value is followed by itself, or between two that the box names"
+            self.limits.append(Limit(path_text(expr.path), reason, expr.span))
         return self._input(path_text(expr.path), type, miss)
 
     def _followed(self, path: Path) -> tuple[Type | None, bool]:
@@ -280,6 +281,8 @@ class Tape:
         return self._add("neg", [a], type, lambda v: whole.negate(v[a], type))
 
     def _binary(self, op: str, a: int, b: int, type: Type) -> int:
+        if op in _COMMUTATIVE:
+            a, b = sorted((a, b))
         if type == F64:
             if op == "mul" and a == b:
                 return self._add("square", [a], F64, lambda v: floats.square(v[a]))
@@ -318,6 +321,7 @@ class Tape:
     def _extreme(self, fn: str, a: int, b: int, type: Type) -> int:
         if a == b:
             return a
+        a, b = sorted((a, b))
         pick = floats.least if fn == "min" else floats.greatest
         return self._add(fn, [a, b], type, lambda v: pick(v[a], v[b]))
 
@@ -351,7 +355,8 @@ class Tape:
             case "coalesce":
                 return self._add(fn, at, type, lambda v: truth.coalesce([v[i] for i in at]))
         if not all(self._fixed[i] for i in at):
-            self.limits.append(Limit(f"{fn}(…)", "of texts only single values are followed", expr.span))
+            what = show_expr(expr).replace("input.", "")
+            self.limits.append(Limit(what, "it is known of single texts only", expr.span))
         return self._add(fn, at, type, lambda v: texts.call(fn, [v[i] for i in at]))
 
     def _distance(self, at: list[int]) -> int:
@@ -371,6 +376,7 @@ class Tape:
         return self._binary("mul", a, unit, I64)
 
 
+_COMMUTATIVE = ("add", "mul", "and", "or", "xor")
 _FLOATS = {"add": floats.add, "sub": floats.subtract, "mul": floats.multiply, "div": floats.divide}
 _OF_FLOATS: dict[str, Callable[..., Bounds]] = {
     "floor": floats.floor,
@@ -387,8 +393,9 @@ _OF_FLOATS: dict[str, Callable[..., Bounds]] = {
 
 def _nothing(a: Bounds) -> Bounds:
     """A float minus itself: zero, and NaN of an infinity."""
-    endless = a[0] == -INFINITY or a[1] == INFINITY
-    return (*a[:2], a[2], a[3]) if a[0] > a[1] else (0.0, 0.0, a[2] or endless, a[3])
+    lo, hi, nan, miss = a
+    nan = nan or lo == -INFINITY or hi == INFINITY
+    return (0.0, 0.0, nan, miss) if lo <= hi and lo < INFINITY and hi > -INFINITY else (*NO_VALUE, nan, miss)
 
 
 def _operands(expr: Expr) -> tuple[Expr, ...]:
