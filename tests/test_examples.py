@@ -50,6 +50,13 @@ PROMISES = {
         "23:27 the drill of the lab has left",
         "the log says so 2 times; 10 of 11 events would cross",
     ],
+    "vehicles.py": [
+        "the van is at 30\n",
+        "2 l are left\n",
+        "operation 2: invoke //depot/fleet/van: it raised ValueError: 60 km are too far with 2 l",
+        "and so the driver is still Ada\n",
+        "refuelled: True\n//depot/fleet/truck has 30 l\n//depot/fleet/van has 12 l",
+    ],
     "tanks.py": [
         "raven and bison meet among the mines at (98, 79)\na new minefield, from event 7\nrhino and badger meet",
         "2 meetings in 14 moves",
@@ -100,6 +107,7 @@ PLAIN = (
     "service.py",
     "service_asyncio.py",
     "typed.py",
+    "vehicles.py",
 )
 RUN = """
 import runpy, sys

@@ -1,2 +1,7 @@
 """Objects, transactions and turns: a node's model of its world, as values and rules only; it knows no channel, no node
 and no network."""
+
+from headwater.objects.builder import Computed, TransactionBuilder
+from headwater.objects.operations import Outcome, Transaction
+
+__all__ = ["Computed", "Outcome", "Transaction", "TransactionBuilder"]
