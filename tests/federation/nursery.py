@@ -7,7 +7,8 @@ where, brings its three streams, and is answered with its number. It ends with i
     run([sys.executable, "-m", "headwater.cli", "node"], capture_output=True)
 
 are `subprocess.Popen` and `subprocess.run` but for how the process begins. What is to be shown of a process that loads
-everything itself, or of its environment, is started by `subprocess`.
+everything itself, or of its environment, is started by `subprocess`. A program that is a file has the Python processes
+that it starts itself, by `subprocess`, forked as well.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import sys
 import threading
 import traceback
 import types
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -64,6 +66,16 @@ class Popen(subprocess.Popen[Any]):
         self.pid = _nursery().fork(args[1:], os.fspath(cwd or Path.cwd()), *given)
         self._child_created = True
         getattr(self, "_close_pipe_fds")(*streams)  # noqa: B009
+
+
+class Subprocess(Popen):
+    """What a forked program finds as `subprocess.Popen`."""
+
+    def _execute_child(self, args: Any, *more: Any) -> None:
+        if AVAILABLE and (isinstance(args, str) or args[0] != sys.executable or more[5] is not None):
+            getattr(super(Popen, self), "_execute_child")(args, *more)  # noqa: B009
+        else:
+            super()._execute_child(args, *more)
 
 
 def run(
@@ -276,8 +288,14 @@ def _execute(command: list[str]) -> None:
             sys.argv = ["-c", *rest]
             main = sys.modules["__main__"] = types.ModuleType("__main__")
             exec(compile(program, "<string>", "exec"), main.__dict__)
+        case [script, *_] if script.endswith(".py"):
+            sys.argv, sys.path = command, [str(Path(script).resolve().parent), *sys.path]
+            warnings.filterwarnings("error", category=DeprecationWarning, module="__main__")
+            prepare()
+            setattr(subprocess, "Popen", Subprocess)  # noqa: B010
+            runpy.run_path(script, run_name="__main__")
         case _:
-            raise SystemExit(f"expected -m and a module or -c and a program, found {command}")
+            raise SystemExit(f"expected -m and a module, -c and a program, or a file, found {command}")
 
 
 def _warm(*events: headwater.Event) -> None:
