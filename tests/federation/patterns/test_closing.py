@@ -10,6 +10,7 @@ import pytest
 
 from headwater import Config, Node, Patterns
 from headwater.dispatch import Pool
+from headwater.errors import ClosedError
 from headwater.testing import ManualClock
 from tests.federation.nodes import GUARD, Nodes, eventually, nodes, see
 
@@ -84,3 +85,37 @@ def test_what_was_not_promised_is_decided_after_the_restart(tmp_path: Path, late
         home.there.advance(AHEAD)
         expected = Counter({("bob", False): 1, **({("cid", False): 1} if late else {})})
         assert home.found(expected.total()) == expected
+
+
+def test_who_does_not_go_on_says_at_the_end_what_is_uncertain() -> None:
+    """Nobody will be there to say it later: what other nodes could still contradict is marked."""
+    with nodes() as make:
+        here, there = ManualClock(), ManualClock()
+        east = make("east", clock=there)
+        far = east.channel("door", DOOR).source("far")
+        home = make("home", clock=here)
+        near = home.channel("door", DOOR).source("near")
+        see(home, east)
+        seen: dict[str, list[tuple[str, bool]]] = {"watched": [], "named": []}
+
+        def note(where: str) -> Any:
+            return lambda found: seen[where].append((found.who, found.match.uncertain))
+
+        watch = home.match(ABSENT, note("watched"))
+        home.pattern(NAME, ABSENT, at="home")
+        home.channel(NAME).subscribe(note("named"))
+        pairs = home.match("a: door{n = 1}; b: door{n = 3} within 1 minute partition by who measures a.who as who")
+        make.ready(home)
+        far.publish(who="ann", n=1)
+        near.publish(who="ann", n=3)
+        eventually(lambda: watch.report().rows == 1 and pairs.report().events == 2, timeout=GUARD)
+        here.advance(AHEAD)
+        near.publish(who="bob", n=1)  # its time is not over
+        assert seen == {"watched": [], "named": []} and pairs.poll() is None
+        home.close()
+        make.opened.remove(home)
+        assert seen == {"watched": [("ann", True)], "named": [("ann", True)]}
+        found = pairs.poll()
+        assert found is not None and (found.who, found.match.uncertain) == ("ann", True)  # who knows what came between
+        with pytest.raises(ClosedError):
+            pairs.poll()
