@@ -311,6 +311,12 @@ class PatternProgress(Progress):
             for key, seq in points.items():
                 self._done[key] = max(seq, self._done.get(key, 0))
 
+    def forget(self, key: str) -> None:
+        """A source is no more."""
+        with self._lock:
+            for known in (self._done, self._arrived, self._base, self._out, self._last, self.gaps):
+                known.pop(key, None)
+
 
 def remarks(node: NodeContract, channels: Iterable[Channel[Any]], out: Channel[Any]) -> list[str]:
     """What a restart would lose, of a pattern whose state is kept."""

@@ -17,6 +17,7 @@ from headwater.channel.patterns.stage import Errand
 from headwater.channel.patterns.subscription import NamedPattern
 from headwater.channel.patterns.watermark import NOWHERE
 from headwater.channel.queues.mailbox import dispatch_all
+from headwater.channel.queues.position_keys import LOGGED
 from headwater.channel.routing.letter import Letter
 from headwater.errors import ClosedError, HeadwaterError, StoreError
 
@@ -51,6 +52,7 @@ class KeptPattern(NamedPattern):
         # What comes while it waits for a state that is handed over.
         self._awaiting: Any = [] if resumed is None else None
         self._passed: dict[str, int] = {}  # of sources, events up to which all that matters was offered
+        self._written: dict[str, int] = {}  # positions in sources of other nodes, as they were written last
         self._go_on(operator)
         self._outlet.had = keeping.had(self.source)
         self._events_kept = operator.runner.counts.events  # when the state was written
@@ -273,6 +275,7 @@ class KeptPattern(NamedPattern):
             return
         operator = self._stage.operator
         try:
+            self._forget_gone(operator.positions)
             points = self._keeping.keep(operator, reached, self.source.seq, self._outlet.had)
             others = self._keeping.of_others(points)
             if others and self.node.state is not None:
@@ -282,7 +285,7 @@ class KeptPattern(NamedPattern):
             log.error("pattern %r: its state cannot be kept, it is tried again: %s", self.name, error)
             self._later(RETRY_SECONDS)
             return
-        self._unkept = ""
+        self._unkept, self._written = "", others
         operator.positions.update(points)
         self._events_kept, self._since_kept = operator.runner.counts.events, 0
         if isinstance(self._progress, PatternProgress):
@@ -290,15 +293,36 @@ class KeptPattern(NamedPattern):
 
     # ── sources that it was with ──
 
-    def _look_for_absent(self) -> None:
-        """Until it is known of each source of another node that it is there again, or no more, nothing is decided that
-        it could contradict."""
-        there = {
+    def _forget_gone(self, positions: dict[str, int]) -> None:
+        """Nothing is kept of sources that are no more, and never will be: without a log, a later one of that name
+        counts anew. The state that was written last has all of theirs, so that they were told that nothing of it need
+        come again."""
+        there = self._there()
+        for key, seq in self._written.items():
+            if key.startswith(LOGGED) or key in there or key in self._absent or positions.get(key) != seq:
+                continue
+            if self.node._is_gone(key):
+                if self.node.state is not None:
+                    self.node.state.forget(self.name, key)
+                for known in (positions, self._came, self._passed):
+                    known.pop(key, None)
+                self._heard.discard(key)
+                if isinstance(self._progress, PatternProgress):
+                    self._progress.forget(key)
+
+    def _there(self) -> set[str | None]:
+        """The position keys of sources of other nodes that are here."""
+        return {
             source.position_key
             for asked in self._asked
             for source in list(getattr(asked.target, "sources", {}).values())
             if not source.local
         }
+
+    def _look_for_absent(self) -> None:
+        """Until it is known of each source of another node that it is there again, or no more, nothing is decided that
+        it could contradict."""
+        there = self._there()
         late = self.node.clock.now() > self._waits_until
         for key in list(self._absent):
             if key in there or late or self.node._is_gone(key):
