@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -191,3 +192,23 @@ def test_events_without_a_change_cause_as_much(plant: Node) -> None:
     told = reacting(plant, Scripted({"": fires(does(put("b", "1")))}))
     plant.objects.submit(does(Raise("//plant/a")))
     assert told.told == ["", "1"]
+
+
+def test_objects_are_read_while_a_turn_runs(plant: Node) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    class Slow(Scripted):
+        def judge(self, occurrence: Occurrence, moment: Moment) -> Sequence[Fired]:
+            began.set()
+            assert go_on.wait(60)
+            return ()
+
+    reacting(plant, Slow({}))
+    turn = threading.Thread(target=plant.objects.submit, args=(does(put("a", "new")),))
+    turn.start()
+    assert began.wait(60)
+    assert plant.objects["a"].text == "" and len(plant.objects) == 2
+    assert [kept.value.text for kept in plant.objects.list()] == ["", ""]
+    go_on.set()
+    turn.join()
+    assert plant.objects["a"].text == "new"

@@ -61,7 +61,7 @@ class ObjectEngine:
         if "/" in node:
             raise ObjectError(f"objects: expected a node without / in its name, found {node!r}; name it otherwise")
         self.node = node
-        self._tables = state.tables(tables.OBJECTS)
+        self._tables = state.tables(tables.OBJECTS, readers=True)
         self._now = now or (lambda: time_ns() // 1000)
         self.methods, crashes = Methods(), crashes or Crashes()
         with self._tables.transaction() as execute:

@@ -6,7 +6,8 @@ point. After a power cut the last moments may be missing, as if they had not hap
 to be durable (`durability.py`); the file is never left half written.
 
 One connection writes. As long as nobody asks for more it has the file for itself, which is the fastest way; from the
-first `reading()` on there are others beside it that only read (`readers.py`), and nobody waits for them.
+first `reading()` on, or where a room wants it so, there are others beside it that only read (`readers.py`), and nobody
+waits for them.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class NodeState:
         return connection
 
     def _share(self) -> Readers | None:
-        """Let others read beside the connection that writes, from now on; None for what is in memory."""
+        """Let others read beside the connection that writes, from now on; None for what is in memory, which has one."""
         if self._file is None or self._readers is not None:
             return self._readers
         with self._lock:
@@ -275,11 +276,14 @@ class NodeState:
 
     # ── tables of other rooms ──
 
-    def tables(self, tables: Tables) -> RoomTables:
-        """The tables of a room: made, or brought up to date, all or nothing. StoreError if the file's are newer."""
+    def tables(self, tables: Tables, *, readers: bool = False) -> RoomTables:
+        """The tables of a room: made, or brought up to date, all or nothing. StoreError if the file's are newer. With
+        `readers` nothing that is only read waits for a transaction, from now on."""
         check(tables)
         with self.transaction() as execute:
             bring_up_to_date(execute, tables, self._place)
+        if readers:
+            self._share()
         return RoomTables(self)
 
     # ── several statements ──
