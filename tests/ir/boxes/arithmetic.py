@@ -49,9 +49,14 @@ class Grower:
         """A comparison of two numbers."""
         self.b = Builder(INPUT)
         op = self.random.choice(("lt", "le", "gt", "ge", "eq", "ne"))
-        grow = self.floating if self.random.random() < 0.7 else lambda d: self.whole(I64, d)
+        grow = self.present if self.random.random() < 0.7 else lambda d: self.whole(I64, d)
         made = self.b.compare(op, grow(depth), grow(self.random.randrange(depth)), W)
         return self.b.finish(self.b.return_(made, W))
+
+    def present(self, depth: int) -> Expr:
+        """A float, sometimes one that is there whatever is missing."""
+        made = self.floating(depth)
+        return made if self.random.random() < 0.7 else self.b.call("coalesce", [made, self.floating(0)], W)
 
     def number(self) -> float:
         if self.wild and self.random.random() < 0.3:
@@ -80,9 +85,15 @@ class Grower:
             return b.call("pow", [grow(), by if pick.random() < 0.8 else grow()], W)
         if kind == 18:
             return b.cast(grow(), F32, W)
-        if pick.random() < 0.5:
+        if pick.random() < 0.4:
             return b.cast(self.whole(I64, depth - 1), F64, W)
-        test = b.compare("lt", grow(), grow(), W)
+        if pick.random() < 0.4:
+            return b.call("coalesce", [b.field("z", W), grow()], W)
+        test = pick.choice((
+            lambda: b.compare("lt", grow(), grow(), W),
+            lambda: b.is_missing(grow(), W),
+            lambda: b.call("is_nan", [grow()], W),
+        ))()  # fmt: skip
         return b.cond(test, grow(), grow(), W)
 
     def whole(self, type: Type, depth: int) -> Expr:

@@ -246,9 +246,15 @@ def test_distances_sums_and_inner_products_are_as_tight_as_can_be() -> None:
 
 
 def test_a_missing_reading_does_not_spoil_the_others() -> None:
-    box = {"x": (1.0, 9.0), "y": (4.0, 4.5)}
+    box = {"x": (4.0, 6.0), "y": (4.0, 4.5)}
     assert over("x * y - x * o <= 0", **box, o=Interval(3.0, 3.5, nan=True, miss=True)) is FALSE
     assert over("x * y - x * o > 0", **box, o=Interval(3.0, 3.5, miss=True)) is UNKNOWN
+
+
+def test_corners_know_what_stands_in_for_a_missing_reading() -> None:
+    text = "coalesce(o, 1000.0) * x - x * y < 0"
+    assert over(text, x=(1.0, 9.0), y=(4.0, 4.5), o=(3.0, 3.99)) is TRUE
+    assert over(text, x=(1.0, 9.0), y=(4.0, 4.5), o=Interval(3.0, 3.99, miss=True)) is UNKNOWN
 
 
 # ── cost ──

@@ -23,8 +23,7 @@ class Corners:
 
     def tighten(self, values: list[Bounds]) -> list[Bounds]:
         """The intervals of all steps once more, comparisons decided where corners do."""
-        there = self._there(values)
-        whole = Expansion(self.tape, there)
+        whole = Expansion(self.tape, values.copy())
         self.tangle.survey(whole)
         look = Expansion(self.tape, values.copy())
         settled = [at for at in self.compared if self._settle(at, whole, look)]
@@ -39,17 +38,6 @@ class Corners:
             narrower = lo is not None and found[0] is not None
             look.values[at] = (max(lo, found[0]), min(hi, found[1]), *found[2:]) if narrower else found
         return look.values
-
-    def _there(self, values: list[Bounds]) -> list[Bounds]:
-        """The same box without what is missing or NaN: of such inputs results are missing or NaN, and told apart."""
-        if not any(values[each.at][2] or values[each.at][3] for each in self.tape.inputs):
-            return values.copy()
-        values = values.copy()
-        for each in self.tape.inputs:
-            values[each.at] = (*values[each.at][:2], False, False)
-        for at, step in self.tape.steps:
-            values[at] = step(values)
-        return self.tangle.tighten(values)
 
     def _settle(self, at: int, whole: Expansion, look: Expansion) -> bool:
         """Whether a comparison that was open is decided now."""
