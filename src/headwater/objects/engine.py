@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import ObjectError
 from headwater.objects import tables
 from headwater.objects.checker import Checker
-from headwater.objects.execution import ChannelType, Execution
+from headwater.objects.execution import ChannelType, Execution, TurnMoment
 from headwater.objects.methods import Method, Methods
 from headwater.objects.names import NamePattern, ObjectName, object_name
 from headwater.objects.object_types import CHANNEL, ObjectType, ObjectTypes, change_type, member_of, plain_value
 from headwater.objects.operations import Outcome, Transaction
 from headwater.objects.outbox import Outbox
 from headwater.objects.queue import Item, Queue
-from headwater.objects.reactions import NoReactions, Outlets, Reactions, Told
+from headwater.objects.reactions import Outlets, Told
+from headwater.objects.triggers.administration import Triggers
+from headwater.objects.triggers.tables import TRIGGERS
 from headwater.objects.turn import Cascades, Turns
 from headwater.objects.world import World
 from headwater.threads import Crashes
@@ -68,8 +70,12 @@ class ObjectEngine:
             self.types = ObjectTypes(execute)
             self.outbox = Outbox(self._tables, execute, outlets, crashes, node)
             last = tables.last_queued(execute)
-        reactions = NoReactions()
         self._world = World(self.types, execute)
+        self.triggers = reactions = Triggers(node, self._type_named, channel_type)
+        state.tables(TRIGGERS)
+        with self._tables.transaction() as execute:
+            self._world.execute = execute
+            reactions.open(TurnMoment(node, 0, self._now(), self._world, self.outbox.stage))
         execution = Execution(node, self._world, self.methods, channel_type, reactions)
         checker = Checker(self._world, execution)
         self.turns = Turns(
@@ -106,12 +112,13 @@ class ObjectEngine:
         self.outbox.forget()
         self.turns.reactions.forget()
 
-    def react(self, reactions: Reactions) -> None:
-        """Have triggers react, before `start`."""
-        self.turns.react(reactions)
+    def _type_named(self, name: str) -> EventType | None:
+        found = self.types.get(name)
+        return None if found is None else found.type
 
     def start(self) -> None:
         """Run what is queued, and send what has not left."""
+        self.triggers.committed()  # whoever has a clock learns what it is to wait for
         self.outbox.start()
         self.queue.start()
 

@@ -100,7 +100,7 @@ def described(operation: AnyOperation, error: BaseException) -> str:
 class TurnMoment(Moment):
     """The turn under way: the contract `Moment`, and how many things have happened in it."""
 
-    __slots__ = ("_notify", "_world", "at", "count", "execute", "node", "turn")
+    __slots__ = ("_notify", "_world", "at", "brought", "count", "execute", "node", "turn")
 
     node: str
     turn: int
@@ -110,6 +110,7 @@ class TurnMoment(Moment):
     def __init__(self, node: str, turn: int, at: int, world: World, notify: Callable[[Notice], None]) -> None:
         self.node, self.turn, self.at, self.execute = node, turn, at, world.execute
         self.count = 0
+        self.brought: list[Occurrence] = []  # by a clock or a channel, with the operation under way
         self._world, self._notify = world, notify
 
     def value(self, object: str) -> tuple[EventType, bytes, Mapping[str, Any]] | None:
@@ -118,6 +119,14 @@ class TurnMoment(Moment):
 
     def notify(self, notice: Notice) -> None:
         self._notify(notice)
+
+    def happened(self, object: str, type: EventType, op: str, old: bytes | None, new: bytes | None) -> None:
+        """Something that no operation on an object has done: it is judged as if one had."""
+        before, after = (None if each is None else type.decode_raw(each) for each in (old, new))
+        self.brought.append(
+            Occurrence(object, type, op, old, new, before, after, (), True, self.turn, self.at, self.count, 0)
+        )
+        self.count += 1
 
 
 class _Run:
@@ -231,6 +240,8 @@ class _Run:
 
     def administer(self, operation: Administer) -> None:
         found = self.of.reactions.administer(operation, self.moment)
+        self.occurrences += self.moment.brought
+        self.moment.brought.clear()
         if operation.alias:
             self.check_alias(operation.alias)
             self.results[operation.alias] = found

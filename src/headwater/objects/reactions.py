@@ -32,7 +32,7 @@ class Occurrence(NamedTuple):
 
     object: str  # its path at this node: fleet/car7
     type: EventType
-    op: Op
+    op: str  # an Op, or what a clock or a channel has brought
     old: bytes | None  # missing: it was not there
     new: bytes | None  # missing: it is not there any more
     old_raw: Mapping[str, Any] | None  # the same, decoded; nobody may change it
@@ -96,6 +96,10 @@ class Moment(Protocol):
 
     def notify(self, notice: Notice) -> None:
         """Have something leave after the commit."""
+        ...
+
+    def happened(self, object: str, type: EventType, op: str, old: bytes | None, new: bytes | None) -> None:
+        """Within `administer`: have something judged that no operation on an object has done, such as a tick."""
         ...
 
 

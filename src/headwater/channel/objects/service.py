@@ -20,7 +20,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 from headwater.channel.names import check_name
+from headwater.channel.objects.alarms import Alarms
 from headwater.channel.objects.outlets import ChannelOutlets
+from headwater.channel.objects.triggers import HasTriggers
 from headwater.channel.services import Service
 from headwater.errors import ClosedError, ObjectError, ServiceError
 from headwater.interest import as_event_type
@@ -29,6 +31,7 @@ from headwater.objects.builder import Computed, Submitted, TransactionBuilder
 from headwater.objects.engine import Kept, ObjectEngine
 from headwater.objects.object_types import CHANNEL, change_type
 from headwater.objects.operations import TICKET, Outcome, Transaction
+from headwater.objects.triggers import description
 from headwater.text_tables import table
 from headwater.types import EventType, event_type
 from headwater.types.declaration import parse_record
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from headwater.channel.services import Services
     from headwater.channel.subscription import Subscription
     from headwater.channel.time.clock import Clock
-    from headwater.objects.reactions import Reactions
+    from headwater.channel.time.timer_engine import Timers
     from headwater.store import NodeState
     from headwater.threads import Crashes
 
@@ -55,6 +58,7 @@ class ObjectNode(Protocol):
     services: Services
     state: NodeState | None
     _crashes: Crashes
+    _timers: Timers
 
     def channel(self, name: str, type: Any = None) -> Channel[Any]:
         """The channel of that name."""
@@ -65,7 +69,7 @@ class ObjectNode(Protocol):
         ...
 
 
-class Objects(Service):
+class Objects(HasTriggers, Service):
     """The objects of one node; threads may share it. Made by `node.objects`."""
 
     name = SERVICE
@@ -82,6 +86,8 @@ class Objects(Service):
             now=node.clock.time,
         )
         self._started = False
+        self._alarms = Alarms(node, lambda transaction: self.engine.submit(transaction, waits=True))
+        self.engine.triggers.wait_with(self._alarms, self._alarms)
 
     # ── as a service of the node ──
 
@@ -101,17 +107,15 @@ class Objects(Service):
 
     def stop(self) -> None:
         """What is queued, or has not left, is in the file."""
+        self._alarms.close()
         if self._started:
             self._started = False
             self.engine.close()
 
     def report(self) -> Mapping[str, Any]:
         """Counts, and how far everything is."""
-        return self.engine.report()
-
-    def react(self, reactions: Reactions) -> None:
-        """Have triggers react to everything that happens from now on."""
-        self.engine.queue.between(lambda _: self.engine.react(reactions))
+        triggers = {each.name: description.report(each) for each in self.engine.triggers.registry}
+        return {**self.engine.report(), "triggers": triggers, "lost triggers": dict(self.engine.triggers.lost)}
 
     # ── types and methods ──
 

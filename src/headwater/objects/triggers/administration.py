@@ -13,23 +13,23 @@ All of it is undone with the transaction that it is in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headwater.errors import HeadwaterError, ObjectError
+from headwater.objects.object_types import packed, shape, unpacked
 from headwater.objects.operations import Administer
 from headwater.objects.reactions import Moment
 from headwater.objects.triggers import definition, graph, tables
-from headwater.objects.triggers.deadlines import Deadline, Timer
+from headwater.objects.triggers.deadlines import Deadline
 from headwater.objects.triggers.definition import Trigger
 from headwater.objects.triggers.firing import Firing
-from headwater.objects.triggers.happening import Brought, Telling, received, ticked, unchanged
+from headwater.objects.triggers.happening import Brought, received, ticked, unchanged
 from headwater.objects.triggers.installed import Installed, install
 from headwater.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from headwater.store.migrations import Execute
     from headwater.types import EventType
 
 Named = Callable[[str], "EventType | None"]
@@ -59,10 +59,11 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 class Triggers(Firing):
     """The triggers of a node: they meet `Reactions`. `named` and `channel` know the types of objects and channels."""
 
-    def __init__(self, node: str, named: Named, channel: Named, timer: Timer | None = None) -> None:
-        super().__init__(node, timer)
+    def __init__(self, node: str, named: Named, channel: Named) -> None:
+        super().__init__(node)
         self._named, self._channel_type = named, channel
         self.subscribers: dict[int, dict[str, None]] = {}
+        self._forms: dict[str, EventType] = {}  # of channels that triggers listen to
         self.lost: dict[str, str] = {}  # triggers of the file that cannot be installed any more, and why
         self._errands: dict[str, Callable[[Administer, Moment], Any]] = {
             "install trigger": self._install,
@@ -76,9 +77,11 @@ class Triggers(Firing):
             "received": self._received,
         }
 
-    def open(self, execute: Execute, moment: Moment) -> None:
+    def open(self, moment: Moment) -> None:
         """What the file has, before the first turn. A trigger whose types are gone is kept, and told of in `lost`."""
-        types = _Types(moment, self._named, self._channel_type)
+        execute = moment.execute
+        self._forms = {name: unpacked(form) for name, form in tables.channels(execute)}
+        types = _Types(moment, self._named, self._type_of_channel)
         for number, body in tables.triggers(execute):
             try:
                 made = definition.unpack(body)
@@ -88,6 +91,10 @@ class Triggers(Firing):
         for number, who in tables.subscribers(execute):
             self.subscribers.setdefault(number, {})[who] = None
         self.load(execute)
+
+    def _type_of_channel(self, name: str) -> EventType | None:
+        """As it is now or, before the channel is there again, as it was when a trigger began to listen to it."""
+        return self._channel_type(name) or self._forms.get(name)
 
     def administer(self, operation: Administer, moment: Moment) -> Any:
         """One of the errands."""
@@ -119,11 +126,25 @@ class Triggers(Firing):
                 f"trigger {trigger.name!r}: expected a new name, or an equal trigger, found another of that name; "
                 "change it, or remove it first"
             )
-        types = _Types(moment, self._named, self._channel_type)
+        types = _Types(moment, self._named, self._type_of_channel)
         checked = install(trigger, types, self.node, 0)
+        self._check_channel(checked)
         checked.number = tables.add(moment.execute, trigger.name, trigger.fingerprint, definition.pack(trigger))
+        for entry in checked.condition.entries:
+            if entry.listened.kind == "channel":
+                self._forms[entry.listened.name] = entry.subject
+                tables.keep_channel(moment.execute, entry.listened.name, packed(entry.subject))
         self.start(checked, moment.at)
         return self._said(checked, new=True)
+
+    def _check_channel(self, installed: Installed) -> None:
+        """What is told cannot be of another type than the channel has: it would never leave."""
+        known = self._channel_type(self.channel(installed))
+        if installed.notification is not None and known is not None and known != installed.notification.type:
+            raise ObjectError(
+                f"trigger {installed.name!r}: expected notifications as channel {self.channel(installed)!r} has had "
+                f"them, {shape(known)}, found {shape(installed.notification.type)}; give the trigger another name"
+            )
 
     def _said(self, installed: Installed, *, new: bool) -> dict[str, Any]:
         warnings = [*installed.warnings, *(graph.warnings(installed.trigger, self.registry.listening) if new else ())]
@@ -160,7 +181,7 @@ class Triggers(Firing):
             raise ObjectError(
                 f"trigger {before.name!r}: expected another than there is, found that {known.name!r} is so"
             )
-        types = _Types(moment, self._named, self._channel_type)
+        types = _Types(moment, self._named, self._type_of_channel)
         made = install(after, types, self.node, installed.number)
         made.counts = installed.counts
         self.start(installed, moment.at, -1)
@@ -220,15 +241,15 @@ class Triggers(Firing):
         else:
             brought = unchanged(deadline.object, deadline.what, moment)
         if brought is not None:
-            cast("Telling", moment).happened(*brought)
+            moment.happened(*brought)
         return brought is not None
 
     def _received(self, operation: Administer, moment: Moment) -> None:
         """An event of a channel."""
-        type = self._channel_type(operation.name)
+        type = self._type_of_channel(operation.name)
         if type is None:
-            raise ObjectError(f"expected a channel of this node, found {operation.name!r}")
-        cast("Telling", moment).happened(*received(operation.name, type, operation.body))
+            raise ObjectError(f"expected a channel that a trigger listens to, found {operation.name!r}")
+        moment.happened(*received(operation.name, type, operation.body))
 
 
 def installing(trigger: Trigger, alias: str = "installed") -> Administer:

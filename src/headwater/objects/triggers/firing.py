@@ -8,7 +8,7 @@ written with the turn, and taken back with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import HeadwaterError, StoreError
 from headwater.objects.reactions import Fired, Moment, Notice, Occurrence
@@ -25,6 +25,20 @@ from headwater.objects.triggers.variables import NOTHING, WHOLE, Variables
 if TYPE_CHECKING:
     from headwater.objects.operations import Outcome
     from headwater.store.migrations import Execute
+    from headwater.types import EventType
+
+
+class Listening(Protocol):
+    """Whoever has channels: events of those that are heard are judged in the queue (`Administer("received", …)`)."""
+
+    def hear(self, channel: str, type: EventType) -> None:
+        """From now on."""
+        ...
+
+    def ignore(self, channel: str) -> None:
+        """Not any more."""
+        ...
+
 
 CHANNEL = "triggers"  # notifications of a trigger are on `triggers.NODE.NAME`
 
@@ -32,14 +46,16 @@ CHANNEL = "triggers"  # notifications of a trigger are on `triggers.NODE.NAME`
 class Firing:
     """The triggers of a node at work; only the thread that runs turns is here."""
 
-    def __init__(self, node: str, timer: Timer | None = None) -> None:
+    def __init__(self, node: str) -> None:
         self.node = node
         self.journal = Journal()
         self.registry = Registry()
         self.variables = Variables(self.journal)
         self.pasts = Pasts(self.journal)
         self.previous: Kept[str, bytes] = Kept(self.journal)
-        self.deadlines = Deadlines(self.journal, timer or NoTimer())
+        self.deadlines = Deadlines(self.journal, NoTimer())
+        self._listening: Listening | None = None
+        self._heard: dict[str, EventType] = {}  # channels, as far as whoever listens was told
         self._world = World(self.pasts, self.variables, self.previous)
         self._inputs: dict[str, int] = {}  # objects whose previous values are asked for, and by how many
         self._taken: set[tuple[int, int]] = set()  # what histories have already, of this turn
@@ -95,6 +111,8 @@ class Firing:
 
     def judge(self, occurrence: Occurrence, moment: Moment) -> Sequence[Fired]:
         """What else fires."""
+        if not self.registry:
+            return ()
         found = self._judge(occurrence, moment, within=False)
         if occurrence.op == "destroyed":
             self._end(occurrence.object, moment)
@@ -102,6 +120,8 @@ class Firing:
 
     def note(self, occurrence: Occurrence, moment: Moment) -> None:
         """A silent update."""
+        if not self.registry:
+            return
         self._take(occurrence, self._whole(occurrence), silent=True)
         self.write(moment.execute)
 
@@ -127,6 +147,22 @@ class Firing:
         self.journal.settled()
         self._taken.clear()
         self.deadlines.committed()
+        self._hear()
+
+    def wait_with(self, timer: Timer, listening: Listening) -> None:
+        """Whoever has a clock, and channels."""
+        self.deadlines.timer, self._listening = timer, listening
+
+    def _hear(self) -> None:
+        """Channels that triggers listen to now, and those that they do not any more."""
+        wanted = self.registry.channels
+        if self._listening is None or wanted.keys() == self._heard.keys():
+            return
+        for name in self._heard.keys() - wanted.keys():
+            self._listening.ignore(name)
+        for name in wanted.keys() - self._heard.keys():
+            self._listening.hear(name, wanted[name])
+        self._heard = dict(wanted)
 
     def forget(self) -> None:
         """Nothing since the last commit has happened."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.objects.names import object_name
 from headwater.objects.triggers.scope import TICK
@@ -13,16 +13,8 @@ if TYPE_CHECKING:
     from headwater.types import EventType
 
 
-class Telling(Protocol):
-    """A moment that can be told of what has happened besides operations: it is judged with what they did."""
-
-    def happened(self, object: str, type: EventType, op: str, old: bytes | None, new: bytes | None) -> None:
-        """Of an object at this path or, where the operation says so, of a channel or the clock."""
-        ...
-
-
 class Brought(NamedTuple):
-    """What `Telling.happened` takes: what it is about, its type, what happened, and the record before and after."""
+    """What `Moment.happened` takes: what it is about, its type, what happened, and the record before and after."""
 
     object: str
     type: EventType

@@ -32,6 +32,7 @@ class Registry:
         self.by_fingerprint: dict[bytes, Installed] = {}
         self.by_number: dict[int, Installed] = {}
         self._listening: dict[str, dict[int, Installed]] = {}  # by name
+        self.channels: dict[str, EventType] = {}  # that are listened to
         self._listening_wide: dict[int, Installed] = {}  # by patterns of names
         self._matchers: dict[Phase, Matcher] = {}
         self._matchings: dict[Phase, Matching] = {}
@@ -83,6 +84,10 @@ class Registry:
                 many[installed.number] = installed
             if not many:
                 self._listening.pop(listened.subject, None)
+        for entry in installed.condition.entries:
+            if entry.listened.kind == "channel":
+                self.channels[entry.listened.name] = entry.subject
+        self.channels = {name: type for name, type in self.channels.items() if name in self._listening}
 
     def listening(self, name: str) -> list[Trigger]:
         """Enabled triggers that may listen to this object or channel, or, if it is a pattern, to any of them."""

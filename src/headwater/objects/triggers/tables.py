@@ -7,6 +7,7 @@ trigger_pasts       which histories are kept, of which object
 trigger_values      what they have, in order
 trigger_previous    of objects that are inputs: their values before the last change
 trigger_deadlines   since when what is waited for has not happened
+trigger_channels    the types of channels that are listened to
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ TRIGGERS = Tables(
             "CREATE TABLE trigger_previous (object TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
             "CREATE TABLE trigger_deadlines (object TEXT NOT NULL, what TEXT NOT NULL, since INTEGER NOT NULL, "
             "PRIMARY KEY (object, what)) WITHOUT ROWID",
+            "CREATE TABLE trigger_channels (channel TEXT PRIMARY KEY, form BLOB NOT NULL) WITHOUT ROWID",
         ),
     ),
 )
@@ -155,3 +157,13 @@ def write_deadline(execute: Execute, key: tuple[str, str], since: int | None) ->
         execute("DELETE FROM trigger_deadlines WHERE object = ? AND what = ?", key)
     else:
         execute("INSERT OR REPLACE INTO trigger_deadlines (object, what, since) VALUES (?, ?, ?)", (*key, since))
+
+
+def channels(execute: Execute) -> list[tuple[str, bytes]]:
+    """Channels that triggers listen to, and their types."""
+    return list(execute("SELECT channel, form FROM trigger_channels"))
+
+
+def keep_channel(execute: Execute, channel: str, form: bytes) -> None:
+    """A trigger listens to a channel of this type."""
+    execute("INSERT OR REPLACE INTO trigger_channels (channel, form) VALUES (?, ?)", (channel, form))

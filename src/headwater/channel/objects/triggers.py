@@ -1,0 +1,219 @@
+"""Triggers as programs write them: `node.objects.trigger(...)`.
+
+    alert = objects.trigger(
+        "alert", on="stock/acme", when="becomes", where="new.price < :limit", params={"limit": 90.0},
+        do=lambda t: t.update("desk", {"alerts": Computed("alerts + 1")}), notify={"price": "new.price"})
+    alert.subscribe(print)
+    alert.change(params={"limit": 80.0})
+
+In an action, `t.new`, `t.old`, `t.last`, `t.event` and `t["input"]` stand for what the condition saw; `{object}` in a
+name is the event's object, and `{name}` its last segment.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headwater.errors import HeadwaterWarning, ObjectError
+from headwater.objects.builder import Computed, TransactionBuilder
+from headwater.objects.operations import Administer, AnyOperation, Outcome, Read, Transaction
+from headwater.objects.triggers import definition, description
+from headwater.objects.triggers.administration import changing, installing, removing
+from headwater.objects.triggers.definition import Input, When
+from headwater.objects.triggers.history import History
+
+if TYPE_CHECKING:
+    from headwater.channel.channel import Channel
+    from headwater.channel.subscription import Subscription
+    from headwater.objects.engine import ObjectEngine
+    from headwater.objects.reactions import Coupling, OnFailure
+
+Does = Transaction | TransactionBuilder | Sequence[AnyOperation] | Callable[["ActionBuilder"], object]
+
+
+class ActionBuilder(TransactionBuilder):
+    """The operations of an action; names may have `{object}` and `{name}` in them."""
+
+    @property
+    def new(self) -> Computed:
+        """The event's object, as it is."""
+        return Computed("new")
+
+    @property
+    def old(self) -> Computed:
+        """The event's object, as it was."""
+        return Computed("old")
+
+    @property
+    def last(self) -> Computed:
+        """The event's object, as it was when the trigger last fired."""
+        return Computed("last")
+
+    @property
+    def event(self) -> Computed:
+        """What has happened: `object`, `op`, `time` and `turn`."""
+        return Computed("event")
+
+    def __getitem__(self, name: str) -> Computed:
+        """An input or a history of the trigger."""
+        return Computed(name)
+
+    def _name(self, name: str) -> str:
+        return name if "{" in name else super()._name(name)
+
+    def read(self, name: str, as_: str | None = None) -> Computed:
+        """The value of an object or member, for later operations."""
+        if "{" not in name:
+            return super().read(name, as_)
+        if as_ is None:
+            raise ObjectError(f"read {name!r}: expected a name for what is read, as_=, found none")
+        self._operations.append(Read(name, as_))
+        return Computed(as_)
+
+
+class TriggerNode(Protocol):
+    """As much of a node as is needed here."""
+
+    name: str
+
+    def channel(self, name: str, type: Any = None) -> Channel[Any]:
+        """The channel of that name."""
+        ...
+
+
+class Trigger:
+    """An installed trigger. It lives on when this is gone, and when the node is: `remove` ends it."""
+
+    def __init__(self, triggers: HasTriggers, name: str) -> None:
+        self._triggers, self.name = triggers, name
+
+    @property
+    def channel(self) -> Channel[Any]:
+        """Of its notifications, which are events like any others; ObjectError if it notifies nobody."""
+        found = self._triggers.engine.triggers.found(self.name)
+        if found.notification is None:
+            raise ObjectError(f"trigger {self.name!r}: expected one that notifies, found none; install it with notify=")
+        node: TriggerNode = self._triggers._node
+        return node.channel(self._triggers.engine.triggers.channel(found), found.notification.type)
+
+    def subscribe(self, handler: Any = None, where: Any = None, **options: Any) -> Subscription[Any]:
+        """Its notifications, as of any channel: to a handler, by `async for`, by `take`, or durably (a `delivery` that
+        is). A handler that waits or fails disturbs neither turns nor others: it has a thread of the pool, unless
+        `dispatch` says otherwise."""
+        if callable(handler) and not inspect.iscoroutinefunction(handler):
+            options.setdefault("dispatch", "pool")
+        return self.channel.subscribe(handler, where, **options)
+
+    def change(
+        self, *, params: Mapping[str, Any] | None = None, enabled: bool | None = None, priority: int | None = None
+    ) -> Outcome:
+        """From the next turn on, its parameters are others, or it is enabled or not; its condition begins anew. The
+        outcome says in which turn that was."""
+        return self._triggers._run(changing(self.name, params=params, enabled=enabled, priority=priority))
+
+    def enable(self) -> Outcome:
+        """Have it judged again."""
+        return self.change(enabled=True)
+
+    def disable(self) -> Outcome:
+        """Have it judged no more, until it is enabled; histories go on."""
+        return self.change(enabled=False)
+
+    def remove(self) -> Outcome:
+        """It is no more, nor is what it remembers."""
+        return self._triggers._run(removing(self.name))
+
+    def explain(self) -> str:
+        """What it listens to, what decides it, what comes of it, and how it went, in words."""
+        found = self._triggers.engine.triggers.found(self.name)
+        return description.explain(found, self._triggers.engine.triggers.channel(found))
+
+    def report(self) -> dict[str, Any]:
+        """How often it was evaluated, has fired, vetoed and failed since the node was started."""
+        return description.report(self._triggers.engine.triggers.found(self.name))
+
+    def __repr__(self) -> str:
+        return f"<Trigger {self.name} of {self._triggers._node.name}>"
+
+
+class HasTriggers:
+    """What `node.objects` has of triggers."""
+
+    _node: TriggerNode
+    engine: ObjectEngine
+
+    def trigger(
+        self,
+        name: str,
+        *,
+        on: str | Sequence[str],
+        when: When,
+        where: str = "",
+        type: str = "",
+        inputs: Mapping[str, str | tuple[str, str] | Input] | None = None,
+        history: Mapping[str, History] | None = None,
+        do: Does = (),
+        notify: bool | str | Sequence[str] | Mapping[str, str] = False,
+        veto: str = "",
+        priority: int = 0,
+        group: str = "",
+        coupling: Coupling = "after",
+        on_failure: OnFailure = "report",
+        params: Mapping[str, Any] | None = None,
+        enabled: bool = True,
+    ) -> Trigger:
+        """Install a trigger, for good; an equal one that is there already is that one, whatever its name.
+
+        It listens to events (`on`: names, patterns of names, `created …`, `unchanged 60 s …`, `every 10 s`,
+        `channel …`); at `each` at which its condition holds, or when that `becomes` true, it fires: the operations of
+        `do` are a transaction, and `notify` says what subscribers are told. All that is wrong is told at once."""
+        if callable(do):
+            builder = ActionBuilder(self._node.name)
+            do(builder)
+            do = builder
+        made = definition.trigger(
+            name,
+            on=on,
+            when=when,
+            where=where,
+            type=type,
+            inputs=inputs,
+            history=history,
+            do=do.build() if isinstance(do, TransactionBuilder) else do,
+            notify=notify,
+            veto=veto,
+            priority=priority,
+            group=group,
+            coupling=coupling,
+            on_failure=on_failure,
+            params=params,
+            enabled=enabled,
+            node=self._node.name,
+        )
+        said = self._run(installing(made)).results["installed"]
+        for warning in said["warnings"]:
+            warnings.warn(f"trigger {name!r}: {warning}", HeadwaterWarning, stacklevel=2)
+        return Trigger(self, said["name"])
+
+    @property
+    def triggers(self) -> dict[str, Trigger]:
+        """All triggers, by name."""
+        return {each.name: Trigger(self, each.name) for each in self.engine.triggers.registry}
+
+    def enable(self, group: str) -> Outcome:
+        """All triggers of a group, at one point between two turns."""
+        return self._run(Administer("enable group", group))
+
+    def disable(self, group: str) -> Outcome:
+        """All triggers of a group, at one point between two turns."""
+        return self._run(Administer("disable group", group))
+
+    def _run(self, operation: Administer) -> Outcome:
+        found: Outcome = self.engine.submit(Transaction((operation,)), waits=True).wait()
+        return found.check()
+
+
+__all__ = ["ActionBuilder", "HasTriggers", "Trigger"]

@@ -1,0 +1,81 @@
+"""A trigger in words, for people: what it listens to, what decides it, what comes of it, and how it went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.durations import shown
+from headwater.objects.operations import Guard
+from headwater.objects.triggers.history import Count, History, Over
+from headwater.objects.triggers.installed import Installed
+
+_COUPLINGS = {
+    "within": "within the transaction that it is about, which fails with it",
+    "after": "after that transaction, in the same turn",
+    "decoupled": "decoupled, at the back of the queue",
+}
+
+
+def explain(installed: Installed, channel: str = "") -> str:
+    """All that is to be known of a trigger, on some lines."""
+    trigger, condition = installed.trigger, installed.condition
+    state = "" if trigger.enabled else " (disabled)"
+    lines = [f"trigger {trigger.name}{state}", *(f"  on {each}" for each in trigger.on)]
+    lines += [f"  reads {name}: {each.name}" for name, each in trigger.inputs.items()]
+    lines += [f"  remembers {name}: {_history(each)}" for name, each in trigger.history.items()]
+    when = "each time" if trigger.when == "each" else "when it becomes true that"
+    lines.append(f"  fires {when}{f' {trigger.where.strip()}' if trigger.where.strip() else ''}")
+    if condition.parts:
+        rest = condition.parts - condition.indexed
+        lines.append(f"    {condition.indexed} of {condition.parts} parts decided by the index over the change")
+        if rest:
+            lines.append(f"    {rest} over {', '.join(sorted(condition.reads))}, for the triggers that it finds")
+        lines.append(f"    one condition {'for each object' if condition.apart else 'for the trigger as a whole'}")
+    lines += [f"    :{name} = {value!r}" for name, value in trigger.params.items()]
+    if trigger.veto:
+        lines.append(f"  refuses the transaction: {trigger.veto}")
+    lines += [f"  does {_operation(each)}" for each in trigger.do]
+    if trigger.do:
+        lines.append(f"    {_COUPLINGS[trigger.coupling]}; if that fails: {trigger.on_failure}")
+    if trigger.notify is not None:
+        told = ", ".join(f"{name} = {text}" for name, text in trigger.notify.items()) or "that it fired"
+        lines.append(f"  tells {told}{f' on {channel}' if channel else ''}")
+    group = f", group {trigger.group}" if trigger.group else ""
+    lines.append(f"  priority {trigger.priority}, number {installed.number}{group}")
+    lines += [f"  warning: {each}" for each in installed.warnings]
+    counts = installed.counts
+    lines.append(f"  so far: {counts.evaluated} evaluated, {counts.fired} fired, {counts.vetoed} vetoed, "
+                 f"{counts.failed} failed{f' ({counts.failure})' if counts.failure else ''}")  # fmt: skip
+    return "\n".join(lines)
+
+
+def _history(history: History) -> str:
+    match history:
+        case Over(of=of, within=within, most=most):
+            return f"{of} of the last {shown(within)}, at most {most:,} values"
+        case Count(where=where, within=within):
+            return f"how often {where}{f' in the last {shown(within)}' if within else ''}"
+        case _:
+            return f"whether {history.where} at the event before"
+
+
+def _operation(operation: Any) -> str:
+    if isinstance(operation, Guard):
+        return f"only if {operation.condition}"
+    parts = [f"{name} = {value!r}" for name, value in getattr(operation, "value", {}).items()]
+    parts += [f"{name} = {text}" for name, text in getattr(operation, "computed", {}).items()]
+    about = operation.name or getattr(operation, "channel", "")
+    event = ", with an event" if getattr(operation, "event", False) else ""
+    return f"{operation.verb} {about}{': ' if parts else ''}{', '.join(parts)}{event}"
+
+
+def report(installed: Installed) -> dict[str, Any]:
+    """The counts of a trigger, as plain values."""
+    counts = installed.counts
+    return {
+        "enabled": installed.trigger.enabled, "evaluated": counts.evaluated, "fired": counts.fired,
+        "vetoed": counts.vetoed, "failed": counts.failed, "failure": counts.failure,
+    }  # fmt: skip
+
+
+__all__ = ["explain", "report"]
