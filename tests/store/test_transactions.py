@@ -240,6 +240,7 @@ def test_nobody_else_waits_for_a_sync_and_one_does_for_all(state: NodeState, mon
     for thread in others:
         thread.start()
     eventually(lambda: names(state) == "abcdef")
+    state.commit("hall", "far", 2)  # after all of them: each waits for the disk now
     assert not returned
     watched.go_on.set()
     for thread in (first, *others):
