@@ -80,7 +80,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("peers",),
         ("multicast",),
         ("interests",),
-        ("logs", "order", "patterns"),
+        ("logs", "objects", "order", "patterns"),
         ("engine",),
         ("readiness", "report+report_collection"),
         ("node",),

@@ -24,6 +24,7 @@ from headwater.channel.subscription import Subscription
 from headwater.channel.time.clock import Clock
 from headwater.errors import ChannelError, ConfigError, ConfigProblem, FederationError
 from headwater.extras import require
+from headwater.federation.objects.service import ObjectServer
 from headwater.federation.order.sequencers import Sequencers
 from headwater.federation.patterns.placement import Placements
 from headwater.federation.patterns.service import PatternService
@@ -34,6 +35,7 @@ from headwater.store.log.settings import Log
 if TYPE_CHECKING:
     import builtins
 
+    from headwater.channel.objects.service import Objects
     from headwater.channel.options.subscribe import Asked, Options
     from headwater.channel.patterns.operator import PatternOrder
     from headwater.channel.patterns.subscription import NamedPattern
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from headwater.federation.engine import Engine
     from headwater.federation.logs.server import LogReads
     from headwater.federation.network import Network
+    from headwater.federation.objects.remote import RemoteObjects
     from headwater.federation.order.contract import Federated
     from headwater.federation.order.sequencer import Sequencer
     from headwater.federation.patterns.placed import PlacedPattern
@@ -113,6 +116,7 @@ class Node(LocalNode):
             self._patterns = self.services.add(PatternService(self, engine.context, engine.peers))
             in_force = partial(engine.requester.settled, barriers=True)
             self._placements = Placements(engine.context, engine.peers, engine.dialogue, in_force, self._patterns)
+            self.services.add(ObjectServer(self, engine.context))
             if self._logs is not None:
                 own = OwnLogs(self._logs.settings.folder, self._logs.node)
                 self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))
@@ -258,6 +262,18 @@ class Node(LocalNode):
     def _position_key(self, source: Source) -> str | None:
         engine = self._engine
         return None if engine is None else f"{engine.id}/{engine.incarnation}/{source.number}"
+
+    # ── objects ──
+
+    def objects_at(self, node: str) -> Objects | RemoteObjects:
+        """The objects of another node: they are read there, and transactions are run there; of this one, its own."""
+        if node == self.name:
+            return self.objects
+        if self._engine is None:
+            raise FederationError(f"objects_at: expected this node, which has no network, found {node!r}")
+        from headwater.federation.objects.remote import RemoteObjects
+
+        return RemoteObjects(node, self._engine.context, self._engine.peers, self._engine.dialogue)
 
     # ── the federation ──
 

@@ -40,7 +40,7 @@ class Checker:
 
     def problems(self, transaction: Transaction) -> list[Problem]:
         """One for each operation that cannot be done."""
-        look = _Look(self._world, self._execution, transaction.params)
+        look = _Look(self._world, self._execution, transaction)
         found = []
         for number, operation in enumerate(transaction.operations, 1):
             try:
@@ -51,24 +51,30 @@ class Checker:
 
 
 class _Look:
-    def __init__(self, world: World, execution: Execution, params: Mapping[str, Any]) -> None:
-        self._world, self._execution, self._params = world, execution, params
+    def __init__(self, world: World, execution: Execution, transaction: Transaction) -> None:
+        self._world, self._execution = world, execution
+        self._params: Mapping[str, Any] = transaction.params
+        self._permits = transaction.permits
         self._there: dict[str, ObjectType | None] = {}  # what the transaction has made, or destroyed
         self._reads: dict[str, Named] = {}
         self._aliases: set[str] = set()
 
-    def _type(self, object: str) -> ObjectType:
+    def _type(self, object: str, deed: str = "change") -> ObjectType:
         if object in self._there:
             found = self._there[object]
         else:
             value = self._world.get(object)
             found = None if value is None else value.type
+        if self._permits is not None:
+            self._permits.check(None if found is None else found.name, deed)
         if found is None:
             raise ObjectError("expected an object of that name, found none; create it first")
         return found
 
     def create(self, operation: Create) -> None:
         object = self._execution.whole(operation.name)
+        if self._permits is not None:
+            self._permits.check(operation.type, "change")
         there = self._there[object] if object in self._there else self._world.get(object)
         type = self._world.types.named(operation.type)
         self._there[object] = type
@@ -116,7 +122,7 @@ class _Look:
     def read(self, operation: Read) -> None:
         self._alias(operation.alias)
         name = self._execution.owned(operation.name)
-        member = self._type(name.object).member(name.member)
+        member = self._type(name.object, "read").member(name.member)
         self._reads[operation.alias] = Named(member.type, member.optional, None)
 
     def _alias(self, alias: str) -> None:
@@ -147,6 +153,8 @@ class _Look:
             if operation.value or operation.computed or operation.channel:
                 raise ObjectError("expected an event about an object, or one of a channel with a value, found both")
             return
+        if self._permits is not None:
+            self._permits.check_channel(operation.channel)
         type = self._execution.channel_type(operation.channel)
         self._values(ObjectType(0, type.name, type), operation.value, operation.computed, None)
 
@@ -159,6 +167,8 @@ class _Look:
         expressions.compiled(operation.condition, self._reads, None, self._params)
 
     def administer(self, operation: Administer) -> None:
+        if self._permits is not None:
+            raise ObjectError("expected an operation on objects, found one that only the owner may do")
         if operation.alias:
             self._alias(operation.alias)
 

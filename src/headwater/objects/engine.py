@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from time import time_ns
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from headwater.store.migrations import Execute
     from headwater.types import EventType
 
+Row = tuple[str, str, bytes, int, int]  # of an object: path, type, record, turn and time
+LOOKED = 10_000  # objects that are looked at for one page
 KEEP_SECONDS = 86_400.0  # for which the outcomes of transactions with a ticket are kept
 
 
@@ -188,6 +190,21 @@ class ObjectEngine:
         for name, number, record, turn, at in tables.rows_from(self._tables, wanted.prefix):
             if number == of.number and wanted.matches(name):
                 yield name, record, turn, at
+
+    def page(self, pattern: str, after: str, types: Container[str], most: int, size: int) -> tuple[list[Row], str]:
+        """Objects of these types whose names fit, after a path: path, type, record, turn and time, up to so many and
+        so many bytes; and the path after which to go on, nothing at the end."""
+        wanted = NamePattern(pattern, self.node)
+        self._must_be_own(wanted.node, pattern)
+        found: list[Row] = []
+        for looked, (name, number, record, turn, at) in enumerate(tables.rows_from(self._tables, wanted.prefix, after)):
+            type = self.types.numbered(number)
+            if type.name in types and wanted.matches(name):
+                found.append((name, type.name, record, turn, at))
+                size -= len(record)
+            if len(found) >= most or size <= 0 or looked >= LOOKED:
+                return found, name
+        return found, ""
 
     def member_path(self, name: str) -> tuple[str, ...]:
         """The attributes that lead from an instance to a member."""

@@ -54,7 +54,7 @@ class Execution:
 
     def run(self, transaction: Transaction, moment: TurnMoment, depth: int) -> tuple[dict[str, Any], list[Occurrence]]:
         """Its results, and what has happened; Refused if an operation cannot be done."""
-        run = _Run(self, self._world, transaction.params, moment, depth)
+        run = _Run(self, self._world, transaction, moment, depth)
         for number, operation in enumerate(transaction.operations, 1):
             try:
                 _STEPS[operation.__class__](run, operation)
@@ -132,10 +132,12 @@ class TurnMoment(Moment):
 class _Run:
     """Of one transaction."""
 
-    __slots__ = ("depth", "moment", "occurrences", "of", "params", "reads", "results", "world")
+    __slots__ = ("depth", "moment", "occurrences", "of", "params", "permits", "reads", "results", "world")
 
-    def __init__(self, of: Execution, world: World, params: Mapping[str, Any], moment: TurnMoment, depth: int) -> None:
-        self.of, self.world, self.params, self.moment, self.depth = of, world, params, moment, depth
+    def __init__(self, of: Execution, world: World, transaction: Transaction, moment: TurnMoment, depth: int) -> None:
+        self.of, self.world, self.moment, self.depth = of, world, moment, depth
+        self.params: Mapping[str, Any] = transaction.params
+        self.permits = transaction.permits
         self.reads: dict[str, Named] = {}
         self.results: dict[str, Any] = {}
         self.occurrences: list[Occurrence] = []
@@ -144,6 +146,8 @@ class _Run:
 
     def create(self, operation: Create) -> None:
         object = self.of.whole(operation.name)
+        if self.permits is not None:
+            self.permits.check(operation.type, "change")
         if self.world.get(object) is not None:
             raise ObjectError("expected no such object, found one; destroy it first, or update it")
         type = self.world.types.named(operation.type)
@@ -184,7 +188,7 @@ class _Run:
 
     def read(self, operation: Read) -> None:
         name = self.of.owned(operation.name)
-        found = self.existing(name.object)
+        found = self.existing(name.object, "read")
         member = found.type.member(name.member)
         self.result(operation.alias, Named(member.type, member.optional, member_of(found.raw, name.member)))
 
@@ -222,6 +226,8 @@ class _Run:
             value.type.member(object.member)
             self.happened(object.object, "raised", value, value, (object.member,) if object.member else (), True)
             return
+        if self.permits is not None:
+            self.permits.check_channel(operation.channel)
         type = self.of.channel_type(operation.channel)
         as_object = ObjectType(0, type.name, type)
         made = {path: self.computed(text, as_object, path, None) for path, text in operation.computed.items()}
@@ -239,6 +245,8 @@ class _Run:
             raise ObjectError("expected it to hold, found that it does not")
 
     def administer(self, operation: Administer) -> None:
+        if self.permits is not None:
+            raise ObjectError("expected an operation on objects, found one that only the owner may do")
         found = self.of.reactions.administer(operation, self.moment)
         self.occurrences += self.moment.brought
         self.moment.brought.clear()
@@ -248,8 +256,11 @@ class _Run:
 
     # ── what they have in common ──
 
-    def existing(self, object: str) -> Value:
+    def existing(self, object: str, deed: str = "change") -> Value:
+        """An object, which the transaction may read, or change."""
         found = self.world.get(object)
+        if self.permits is not None:
+            self.permits.check(None if found is None else found.type.name, deed)
         if found is None:
             raise ObjectError("expected an object of that name, found none; create it first")
         return found

@@ -115,16 +115,41 @@ class Administer(Operation, frozen=True, array_like=True, tag="administer"):
 AnyOperation = Create | Update | Read | Invoke | Raise | Destroy | Guard | Administer
 
 
+class Permits(msgspec.Struct, frozen=True, array_like=True):
+    """What a transaction of another node may touch, as its owner has decided when it came: types of objects that it may
+    change, types that it may read, and channels that it may raise events of. It is queued with the transaction, and
+    looked at in its turn: an object of that name may be another by then."""
+
+    change: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+
+    def check(self, type: str | None, deed: str) -> None:
+        """Of an object of that type, or none; ObjectError, the same for one that is not there and one that may not be
+        known."""
+        if type is None or type not in (self.read if deed == "read" else self.change):
+            known = type is not None and (type in self.read or type in self.change)
+            what = f"of type {type}, which it may not {deed}" if known else "none"
+            raise ObjectError(f"expected an object of that name that it may {deed}, found {what}")
+
+    def check_channel(self, channel: str) -> None:
+        """Of an event that is raised."""
+        if channel not in self.channels:
+            raise ObjectError(f"expected a channel that it may raise events of, found {channel!r}")
+
+
 class Transaction(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Operations that are done together or not at all, at the node that owns their objects.
 
     `ticket` is empty, or 16 bytes by which it is known for good: the same ticket twice runs once. `params` are for all
-    conditions and computed values. `caller` is who has submitted it, as the owner knows it."""
+    conditions and computed values. `caller` is who has submitted it, as the owner knows it, and `permits` what that one
+    may touch: everything, if it is the owner."""
 
     operations: tuple[AnyOperation, ...]
     ticket: bytes = b""
     params: dict[str, Any] = {}
     caller: str = ""
+    permits: Permits | None = None
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -249,6 +274,7 @@ __all__ = [
     "Invoke",
     "Operation",
     "Outcome",
+    "Permits",
     "Problem",
     "Raise",
     "Read",

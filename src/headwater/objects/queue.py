@@ -19,6 +19,8 @@ from contextlib import AbstractContextManager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from headwater.errors import ClosedError, HeadwaterError, ObjectError, StoreError
 from headwater.objects import tables
 from headwater.objects.operations import (
@@ -76,6 +78,11 @@ class Item:
             for told in self.told:
                 told(outcome)
 
+    @property
+    def settled(self) -> bool:
+        """Whether who has submitted it may go on: it has run or, if that is enough, it is durable."""
+        return not self._done.locked()
+
     def wait(self, timeout: float | None = None) -> Any:
         """The outcome, if there is one by then; without waiting for it, None as soon as it is durable. What was raised
         is raised."""
@@ -129,9 +136,7 @@ class Queue:
         check_form(transaction)
         own = bool(transaction.ticket)
         if not own and not waits:
-            transaction = Transaction(
-                transaction.operations, os.urandom(TICKET), transaction.params, transaction.caller
-            )
+            transaction = msgspec.structs.replace(transaction, ticket=os.urandom(TICKET))
         item = Item(transaction, waits=waits, kept=own or not waits)
         if not waits:
             pack(transaction)  # what cannot be kept is refused at once

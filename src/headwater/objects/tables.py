@@ -75,10 +75,11 @@ def row_of(tables: RoomTables, object: str) -> Row | None:
     return rows[0] if rows else None
 
 
-def rows_from(tables: RoomTables, prefix: str) -> Iterator[Row]:
-    """Objects whose paths begin so, by name, page by page: what is changed meanwhile is seen, or not."""
-    after = prefix
-    statement = "SELECT name, type, value, turn, at FROM objects WHERE name >= ? ORDER BY name LIMIT ?"
+def rows_from(tables: RoomTables, prefix: str, after: str = "") -> Iterator[Row]:
+    """Objects whose paths begin so, by name, page by page: what is changed meanwhile is seen, or not. Those up to a
+    path that was seen before are left out."""
+    sign, after = (">", after) if after >= prefix and after else (">=", prefix)
+    statement = f"SELECT name, type, value, turn, at FROM objects WHERE name {sign} ? ORDER BY name LIMIT ?"
     while rows := tables.read(statement, (after, PAGE)):
         for row in rows:
             if not row[0].startswith(prefix):

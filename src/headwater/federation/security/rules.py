@@ -35,7 +35,12 @@ from headwater.federation.security.policy import ACTIONS, Action, Allow, Deny
 How = Literal["certificate", "password", "key"]
 
 MAX_WHO = 255
-_SPOKEN = {"advertise": "advertise on", "subscribe": "subscribe to", "install": "install code on"}
+_SPOKEN = {
+    "advertise": "advertise on",
+    "subscribe": "subscribe to",
+    "install": "install code on",
+    "transact": "transact on",
+}
 _EVERY_NAME = Pattern("*.**")
 _PREFIXES = ("certificate", "user", "group", "key")
 FINGERPRINT_DIGITS = 64
@@ -70,7 +75,8 @@ class Principal:
 class Rule:
     """On channels of this pattern, these may do that, and nothing else.
 
-    "install" is to have code run at a source that is more than a conjunction of comparisons.
+    "install" is to have code run at a source that is more than a conjunction of comparisons; "transact", on the channel
+    of a type's changes (`objects.TYPE`), to create, change and destroy objects of that type.
     """
 
     channel: str
