@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -21,6 +21,7 @@ from headwater.channel.options.delivery import BestEffort
 from headwater.errors import ConfigError
 from headwater.federation.address_map import FixedGroups, Group, HashedGroups
 from headwater.federation.multicast.groups import check
+from headwater.federation.multicast.track import ACKNOWLEDGED_BYTES
 from headwater.federation.network import Network
 from headwater.federation.security.settings import Rule, Security
 from headwater.federation.send.pending import Numbered
@@ -420,6 +421,83 @@ def test_a_slow_sink_holds_the_publisher_and_not_other_channels() -> None:
         gate.set()
         publisher.join(GUARD)
         badges(slow_log, 2_000)
+        assert lab.flush(GUARD)
+
+
+class Meanwhile(set[Any]):
+    """A set from which nothing is removed before something else has happened."""
+
+    def __init__(self, all: Iterable[Any], then: Callable[[], None]) -> None:
+        super().__init__(all)
+        self._then: Callable[[], None] | None = then
+
+    def discard(self, one: Any) -> None:
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+        super().discard(one)
+
+
+def acknowledged(sink: Any) -> None:
+    """All that has come there was dealt with, and nobody has to look after it any more."""
+    eventually(lambda: not any(peer.unacknowledged for peer in sink._engine.everyone()))
+    eventually(lambda: not sink._engine.scheduler.ticking)
+
+
+@pytest.mark.parametrize("shared", [network(), Network()], ids=["group", "link"])
+def test_what_comes_while_all_before_it_is_acknowledged_is_acknowledged_too(shared: Network) -> None:
+    with nodes() as make:
+        lab, (desk,) = lab_and(make, 1, shared)
+        source, log = lab.channel(CHANNEL, Sighting).source("east"), Log()
+        desk.channel(CHANNEL, Sighting).subscribe(log)
+        make.ready(desk)
+        (peer,) = desk._engine.everyone()
+
+        def another() -> None:
+            source.publish(badge=1, level=0.5)
+            log.wait(2)
+
+        peer.unacknowledged = Meanwhile(peer.unacknowledged, another)
+        source.publish(badge=0, level=0.5)
+        badges(log, 2)
+        assert lab.flush(GUARD)
+
+
+def test_what_is_acknowledged_before_sinks_have_done_with_it_is_looked_at_again() -> None:
+    """After so many bytes an acknowledgement does not wait for its time; but there may be nothing to say yet."""
+    with nodes() as make:
+        lab, (desk,) = lab_and(make, 1)
+        source, log, go = lab.channel(CHANNEL, Sighting).source("east"), Log(), threading.Event()
+        desk.channel(CHANNEL, Sighting).subscribe(lambda event: (go.wait(GUARD), log(event)), dispatch="pool")
+        make.ready(desk)
+        (remote,) = [each for each in desk.channel(CHANNEL).sources.values() if not each.local]
+        acknowledged(desk)
+        remote.track._bytes = ACKNOWLEDGED_BYTES
+        source.publish(badge=0, level=0.5)
+        eventually(lambda: remote.seq == 1 and not remote.track._bytes)
+        acknowledging = desk._engine.everyone()[0]._acknowledging
+        with acknowledging:  # it was looked at
+            pass
+        go.set()
+        badges(log, 1)
+        assert lab.flush(GUARD)
+
+
+def test_a_lost_datagram_that_went_out_when_all_before_it_was_told_of_is_sent_again() -> None:
+    with nodes() as make:
+        lab, (desk,) = lab_and(make, 1)
+        source, log = lab.channel(CHANNEL, Sighting).source("east"), Log()
+        desk.channel(CHANNEL, Sighting).subscribe(log)
+        make.ready(desk)
+        groups = lab._engine.groups
+
+        def lost() -> None:
+            desk._engine.groups.lose = lambda counter: True
+            source.publish(badge=1, level=0.5)
+
+        groups.unsaid = Meanwhile(groups.unsaid, lost)
+        source.publish(badge=0, level=0.5)
+        badges(log, 2)
         assert lab.flush(GUARD)
 
 

@@ -321,19 +321,22 @@ class Groups:
     def _beat(self) -> None:
         self._beating = False
         now = monotonic()
+        again: list[GroupLane] = []
         for lane in list(self.unsaid):
+            self.unsaid.discard(lane)  # first: what goes out meanwhile puts it there again
             if lane.said < lane.number:
                 if lane.launched < lane.number or now - lane.when < 0.8 * PROGRESS_SECONDS:
+                    again.append(lane)
                     continue
                 with lane.crossing.peer.building:
                     self._say(lane)
-            if not lane.ended:
-                self.unsaid.discard(lane)
-            elif not lane.kept and lane.launched == lane.number:
-                self.unsaid.discard(lane)
+            if lane.ended and (lane.kept or lane.launched < lane.number):
+                again.append(lane)
+            elif lane.ended:
                 self._end(lane)
-        if self.unsaid and not self.context.closed:
-            self.soon(next(iter(self.unsaid)))
+        if not self.context.closed:
+            for lane in again:
+                self.soon(lane)
 
     def _say(self, lane: GroupLane) -> None:
         """Tell peers how far a source has come, so that they notice what they miss."""

@@ -250,20 +250,25 @@ class Incoming(Outgoing):
             self.scheduler.tick_soon()
 
     def acknowledge(self, sources: Iterable[Any] | None = None) -> bool:
-        """Tell the other end what no sink of this node needs again; whether there may be more to tell soon."""
+        """Tell the other end what no sink of this node needs again; whether there may be more to tell soon: then there
+        is a tick."""
         pairs = []
         with self._acknowledging:  # the reader and the keeper
             for source in list(self.unacknowledged) if sources is None else sources:
+                self.unacknowledged.discard(source)  # first: what comes meanwhile puts it there again
                 number = source.settled()
                 source.unsaid = 0
                 if number > source.acknowledged:
                     source.acknowledged = number
                     pairs.append((source.sid, number))
-                if number >= source.frame:
-                    self.unacknowledged.discard(source)
+                if number < source.frame:
+                    self.unacknowledged.add(source)
         if pairs:
             self.say(wire.encode_ack(pairs))
-        return bool(self.unacknowledged)
+        more = bool(self.unacknowledged)
+        if more and not self.scheduler.ticking:
+            self.scheduler.tick_soon()
+        return more
 
     def pump(self, seconds: float) -> bool:
         """Where the calling thread is the one that reads this link: read on, so that acknowledgements come, which it
