@@ -1,0 +1,154 @@
+"""How large zones become: as wide as the outcome stays certain, with more room for owners that change more.
+
+Values whose owners are asked anew start as points. First it is seen whether there is room for a few steps of all of
+them at once; if not, zones are not worth their messages. Then what does not matter is set free, entirely or to one
+side. The other sides share the room: a side that could go `m` alone (others kept near) and whose value spreads by `s`
+in a unit of time gets a share of (s² m)^⅓, which makes the number of times that zones are left least, where the
+condition is nearly linear. A common factor is then made as large as the outcome stays certain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from headwater.objects.zones.ranges import ANYTHING, Bounds, Number, Only, Range, is_number
+
+HALVINGS = 5  # of the interval in which a width or a factor is looked for, after it is known within a factor of two
+DOUBLINGS = 1100  # from the smallest number to the largest
+SPARE = 0.97  # of the room is given away: whoever leaves by a step leaves the outcome certain
+UNOBSERVED = 1e-3  # of the room that a value has alone: its spread, as long as nothing better is known
+
+Certain = Callable[[Sequence[Range]], bool]
+
+
+class Motion(NamedTuple):
+    """How a value moves: by a change, and in a unit of time."""
+
+    step: float
+    spread: float
+
+
+class _Side(NamedTuple):
+    place: int
+    up: bool
+
+
+class Growth:
+    """Widens some places of a row of ranges; `certain` says of a row whether the outcome is what it is, `room` for how
+    many steps to each side there has to be room."""
+
+    def __init__(self, row: Sequence[Range], motions: Mapping[int, Motion], certain: Certain, room: float) -> None:
+        self._row = list(row)
+        self._motions = motions
+        self._certain = certain
+        self._room = room
+        self._values: dict[int, Number] = {}
+        for place in motions:
+            value = row[place]
+            if isinstance(value, Only) and is_number(value.value):
+                self._values[place] = value.value  # type: ignore[assignment]
+        self._widths: dict[_Side, float] = {}
+
+    def grown(self) -> list[Range] | None:
+        """The row with zones at the places that move; None where there is not room enough for all of them."""
+        for place in self._values:
+            for up in (False, True):
+                self._widths[_Side(place, up)] = self._room * self._motions[place].step
+        if not self._certain(self._wide()):
+            return None
+        by_pace = sorted(self._motions, key=lambda place: -self._motions[place].spread)
+        for place in by_pace:
+            self._free(place)
+        if any(self._flutters(place) for place in by_pace):
+            return None
+        bounded = [side for place in by_pace for up in (False, True) if self._is_bounded(side := _Side(place, up))]
+        self._share(bounded)
+        return self._wide()
+
+    def _flutters(self, place: int) -> bool:
+        """Whether a value that has to stay what it is, and is no number, does not stay so for long."""
+        pinned = place not in self._values and self._row[place] is not ANYTHING
+        return pinned and self._motions[place].step * self._room > 1
+
+    def _is_bounded(self, side: _Side) -> bool:
+        """Whether the outcome would not be certain with this side open, which is left open otherwise."""
+        if side.place not in self._values or self._row[side.place] is ANYTHING:
+            return False
+        before = self._widths[side]
+        if self._certain(self._wide({side: math.inf})):
+            self._widths[side] = math.inf
+            return False
+        self._widths[side] = before
+        return True
+
+    def _free(self, place: int) -> None:
+        before, self._row[place] = self._row[place], ANYTHING
+        if not self._certain(self._wide()):
+            self._row[place] = before
+
+    def _share(self, sides: Sequence[_Side]) -> None:
+        """Widths of the sides that are bounded: their shares, times the largest factor that is allowed."""
+        if not sides:
+            return
+        alone = {side: self._largest(lambda width, s=side: {s: width}, self._start(side)) for side in sides}  # type: ignore[misc]
+        shares = dict[_Side, float]()
+        for side, most in alone.items():
+            spread = max(self._motions[side.place].spread, 0.0)
+            shares[side] = (spread * spread * most) ** (1 / 3) if spread else 0.0
+        known = [shares[side] / alone[side] for side in sides if shares[side] and alone[side]]
+        floor = UNOBSERVED ** (2 / 3) if not known else min(known) / 4
+        shares = {side: max(share, floor * alone[side]) for side, share in shares.items()}
+
+        def at(factor: float) -> dict[_Side, float]:
+            return {
+                side: min(max(factor * share, self._widths[side]), max(alone[side], self._widths[side]))
+                for side, share in shares.items()
+            }
+
+        ratios = [alone[side] / share for side, share in shares.items() if share]
+        if ratios:
+            best = self._largest(at, max(ratios) / len(ratios))
+            self._widths.update(at(best * SPARE))
+
+    def _start(self, side: _Side) -> float:
+        width = self._widths[side]
+        return width or abs(float(self._values[side.place])) * 1e-3 or 1e-3
+
+    def _largest(self, widths: Callable[[float], dict[_Side, float]], start: float) -> float:
+        """The largest factor for which the outcome is certain, from below; 0 if there is none."""
+        low, high = 0.0, start
+        if self._certain(self._wide(widths(high))):
+            for _ in range(DOUBLINGS):
+                low, high = high, high * 2
+                if not math.isfinite(high) or not self._certain(self._wide(widths(high))):
+                    break
+        else:
+            for _ in range(DOUBLINGS):
+                high, tried = high / 2, high
+                if high == 0.0:
+                    return 0.0
+                if self._certain(self._wide(widths(high))):
+                    low, high = high, tried
+                    break
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            if self._certain(self._wide(widths(middle))):
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _wide(self, other: Mapping[_Side, float] | None = None) -> list[Range]:
+        """The row with the widths as they are, but for these."""
+        other = other or {}
+        row = list(self._row)
+        for place, value in self._values.items():
+            if row[place] is ANYTHING:
+                continue
+            down, up = _Side(place, False), _Side(place, True)
+            low = value - other.get(down, self._widths[down])
+            high = value + other.get(up, self._widths[up])
+            row[place] = Bounds(low if low <= value else value, high if high >= value else value)
+        return row
