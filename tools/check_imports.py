@@ -363,7 +363,7 @@ STUDIES = "headwater_studies"
 STUDIES_ROOMS: tuple[tuple[str, ...], ...] = (
     ("fleet", "flink", "scale"),
     ("harness",),
-    ("latency", "filters", "overhead", "growth", "objects", "patterns", "peers"),
+    ("latency", "filters", "overhead", "growth", "objects", "patterns", "peers", "zones"),
     ("model",),
     ("command",),
     ("extension",),

@@ -32,7 +32,7 @@ class Weighted:
 
     def __init__(self, weights: Mapping[str, float], limit: float, *, gates: bool = False) -> None:
         self.weights, self.limit, self.gates = weights, limit, gates
-        self.owners: Mapping[str, tuple[str, ...]] = {n: ("gate", "x") if gates else ("x",) for n in weights}
+        self.owners: Mapping[str, tuple[str, ...]] = dict.fromkeys(weights, ("gate", "x") if gates else ("x",))
 
     def _parts(self, row: Sequence) -> tuple[list, list]:
         return (list(row[0::2]), list(row[1::2])) if self.gates else ([], list(row))

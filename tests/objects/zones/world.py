@@ -148,7 +148,9 @@ class World:
                 if self.time >= site.up_at:
                     state = msgspec.msgpack.decode(site.saved, type=OwnerState)
                     now = self.time + site.offset
-                    site.owner = Owner.restore(state, site.values, now, error=self.weather.error, each=self.when == "each")
+                    site.owner = Owner.restore(
+                        state, site.values, now, error=self.weather.error, each=self.when == "each"
+                    )
                     site.saved = msgspec.msgpack.encode(site.owner.snapshot())
             elif self._chance(self.weather.crash):
                 site.owner, site.up_at = None, self.time + self.random.randint(1, self.weather.down)
@@ -176,6 +178,7 @@ class World:
         if self.home is None:
             if self.time >= self.home_up_at:
                 state = msgspec.msgpack.decode(self.home_saved, type=CoordinatorState)
+                self.home_up_at = self.time
                 self.home = Coordinator.restore(self.condition, state, self.time, **self.options)
                 self._home(lambda home: home.begin(self.time))
         elif self._chance(self.weather.home_crash):
@@ -188,9 +191,10 @@ class World:
         home = self.home
         assert home is not None
         patience = self.terms.lease + 3 * BEAT + 4 * self.weather.delay + 4 * self.weather.error
-        if self.weather.loss or self.weather.home_crash:
-            patience += self.terms.lease + 2 * self.weather.down
-        assert home.unknown_since is not None or self.time - home.decided <= patience
+        if self.weather.loss:
+            patience += self.terms.lease  # of what is lost, the next ones tell
+        undecided_since = max(home.decided, self.home_up_at)
+        assert home.unknown_since is not None or self.time - undecided_since <= patience
 
     # ── the network ──
 

@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-"""Safe zones: where the inputs of a condition may move without a word, as its owners and its home agree on them."""
-=======
 """Safe zones: a condition over values of several owners is watched with few messages, and nothing is missed.
 
 The home of a trigger (`coordinator.py`) gives each owner (`owner.py`) a box around its values in which the outcome
@@ -11,4 +8,3 @@ to survive a crash is a struct. Who carries the messages, and when, is not known
 What is true at a time is what one gets by putting the owners' changes in the order of their own stamps. Every interval
 of that time is decided, or declared unknown since a time. In decided time no firing is missed and none is false.
 """
->>>>>>> c22dad3 (Safe zones: owners of a condition's values are silent where the outcome cannot change, and every time is decided or declared unknown)

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from headwater.objects.zones.conditions import Condition, judge
-from headwater.objects.zones.growth import Growth, Motion
+from headwater.objects.zones.growth import Growth, Motion, Side
 from headwater.objects.zones.peer import Peer
 from headwater.objects.zones.ranges import Anything, Area, Range, hull
 
@@ -33,6 +33,7 @@ class Allotment:
     def __init__(self, condition: Condition, peers: Sequence[Peer]) -> None:
         self._condition = condition
         self._peers = peers
+        self._hints: dict[Side, float] = {}
 
     def plan(self, now: int, retry: int) -> Plan:
         """What is best to do for those who report everything, if there are any."""
@@ -68,7 +69,7 @@ class Allotment:
             return self._condition.decide(whole) is outcome
 
         room = ROOM_FOR_ONE if len(wanting) == 1 else ROOM_FOR_ALL
-        grown = Growth(row, motions, certain, room).grown()
+        grown = Growth(row, motions, certain, room, self._hints).grown()
         return None if grown is None else [(peer, tuple(grown[places[peer.name]])) for peer in wanting]
 
 

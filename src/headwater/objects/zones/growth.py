@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 from headwater.objects.zones.ranges import ANYTHING, Bounds, Number, Only, Range, is_number
 
-HALVINGS = 5  # of the interval in which a width or a factor is looked for, after it is known within a factor of two
+COARSE, FINE = 2, 5  # halvings of the interval in which a width is looked for, once known within a factor of two
 DOUBLINGS = 1100  # from the smallest number to the largest
 SPARE = 0.97  # of the room is given away: whoever leaves by a step leaves the outcome certain
-UNOBSERVED = 1e-3  # of the room that a value has alone: its spread, as long as nothing better is known
 
 Certain = Callable[[Sequence[Range]], bool]
 
@@ -30,32 +29,42 @@ class Motion(NamedTuple):
     spread: float
 
 
-class _Side(NamedTuple):
+class Side(NamedTuple):
+    """One of the two sides of a range."""
+
     place: int
     up: bool
 
 
 class Growth:
     """Widens some places of a row of ranges; `certain` says of a row whether the outcome is what it is, `room` for how
-    many steps to each side there has to be room."""
+    many steps to each side there has to be room, `hints` how far sides could go alone the last time."""
 
-    def __init__(self, row: Sequence[Range], motions: Mapping[int, Motion], certain: Certain, room: float) -> None:
+    def __init__(
+        self,
+        row: Sequence[Range],
+        motions: Mapping[int, Motion],
+        certain: Certain,
+        room: float,
+        hints: dict[Side, float],
+    ) -> None:
         self._row = list(row)
         self._motions = motions
         self._certain = certain
         self._room = room
+        self._hints = hints
         self._values: dict[int, Number] = {}
         for place in motions:
             value = row[place]
             if isinstance(value, Only) and is_number(value.value):
                 self._values[place] = value.value  # type: ignore[assignment]
-        self._widths: dict[_Side, float] = {}
+        self._widths: dict[Side, float] = {}
 
     def grown(self) -> list[Range] | None:
         """The row with zones at the places that move; None where there is not room enough for all of them."""
         for place in self._values:
             for up in (False, True):
-                self._widths[_Side(place, up)] = self._room * self._motions[place].step
+                self._widths[Side(place, up)] = self._room * self._motions[place].step
         if not self._certain(self._wide()):
             return None
         by_pace = sorted(self._motions, key=lambda place: -self._motions[place].spread)
@@ -63,7 +72,7 @@ class Growth:
             self._free(place)
         if any(self._flutters(place) for place in by_pace):
             return None
-        bounded = [side for place in by_pace for up in (False, True) if self._is_bounded(side := _Side(place, up))]
+        bounded = [side for place in by_pace for up in (False, True) if self._is_bounded(side := Side(place, up))]
         self._share(bounded)
         return self._wide()
 
@@ -72,7 +81,7 @@ class Growth:
         pinned = place not in self._values and self._row[place] is not ANYTHING
         return pinned and self._motions[place].step * self._room > 1
 
-    def _is_bounded(self, side: _Side) -> bool:
+    def _is_bounded(self, side: Side) -> bool:
         """Whether the outcome would not be certain with this side open, which is left open otherwise."""
         if side.place not in self._values or self._row[side.place] is ANYTHING:
             return False
@@ -88,20 +97,18 @@ class Growth:
         if not self._certain(self._wide()):
             self._row[place] = before
 
-    def _share(self, sides: Sequence[_Side]) -> None:
+    def _share(self, sides: Sequence[Side]) -> None:
         """Widths of the sides that are bounded: their shares, times the largest factor that is allowed."""
         if not sides:
             return
-        alone = {side: self._largest(lambda width, s=side: {s: width}, self._start(side)) for side in sides}  # type: ignore[misc]
-        shares = dict[_Side, float]()
-        for side, most in alone.items():
-            spread = max(self._motions[side.place].spread, 0.0)
-            shares[side] = (spread * spread * most) ** (1 / 3) if spread else 0.0
-        known = [shares[side] / alone[side] for side in sides if shares[side] and alone[side]]
-        floor = UNOBSERVED ** (2 / 3) if not known else min(known) / 4
-        shares = {side: max(share, floor * alone[side]) for side, share in shares.items()}
+        alone = dict[Side, float]()
+        for side in sides:
+            alone[side] = self._largest(_only(side), self._start(side), COARSE)
+            self._hints[side] = alone[side] or self._start(side)
+        spreads = self._spreads(alone)
+        shares = {side: (spreads[side.place] ** 2 * most) ** (1 / 3) for side, most in alone.items()}
 
-        def at(factor: float) -> dict[_Side, float]:
+        def at(factor: float) -> dict[Side, float]:
             return {
                 side: min(max(factor * share, self._widths[side]), max(alone[side], self._widths[side]))
                 for side, share in shares.items()
@@ -109,14 +116,25 @@ class Growth:
 
         ratios = [alone[side] / share for side, share in shares.items() if share]
         if ratios:
-            best = self._largest(at, max(ratios) / len(ratios))
+            best = self._largest(at, max(ratios) / len(ratios), FINE)
             self._widths.update(at(best * SPARE))
 
-    def _start(self, side: _Side) -> float:
-        width = self._widths[side]
-        return width or abs(float(self._values[side.place])) * 1e-3 or 1e-3
+    def _spreads(self, alone: Mapping[Side, float]) -> dict[int, float]:
+        """How far values come in a unit of time; those of which nothing was seen yet, as far as others do, each in
+        proportion to the room it has alone."""
+        room = dict[int, float]()
+        for side, most in alone.items():
+            room[side.place] = min(most, room.get(side.place, math.inf))
+        seen = [self._motions[place].spread / most for place, most in room.items() if most]
+        usual = sorted(share for share in seen if share)
+        middle = usual[len(usual) // 2] if usual else 1.0
+        return {place: self._motions[place].spread or middle * most for place, most in room.items()}
 
-    def _largest(self, widths: Callable[[float], dict[_Side, float]], start: float) -> float:
+    def _start(self, side: Side) -> float:
+        hint = self._hints.get(side, 0.0)
+        return hint or self._widths[side] or abs(float(self._values[side.place])) * 1e-3 or 1e-3
+
+    def _largest(self, widths: Callable[[float], dict[Side, float]], start: float, halvings: int) -> float:
         """The largest factor for which the outcome is certain, from below; 0 if there is none."""
         low, high = 0.0, start
         if self._certain(self._wide(widths(high))):
@@ -132,7 +150,7 @@ class Growth:
                 if self._certain(self._wide(widths(high))):
                     low, high = high, tried
                     break
-        for _ in range(HALVINGS):
+        for _ in range(halvings):
             middle = (low + high) / 2
             if self._certain(self._wide(widths(middle))):
                 low = middle
@@ -140,15 +158,19 @@ class Growth:
                 high = middle
         return low
 
-    def _wide(self, other: Mapping[_Side, float] | None = None) -> list[Range]:
+    def _wide(self, other: Mapping[Side, float] | None = None) -> list[Range]:
         """The row with the widths as they are, but for these."""
         other = other or {}
         row = list(self._row)
         for place, value in self._values.items():
             if row[place] is ANYTHING:
                 continue
-            down, up = _Side(place, False), _Side(place, True)
+            down, up = Side(place, False), Side(place, True)
             low = value - other.get(down, self._widths[down])
             high = value + other.get(up, self._widths[up])
             row[place] = Bounds(low if low <= value else value, high if high >= value else value)
         return row
+
+
+def _only(side: Side) -> Callable[[float], dict[Side, float]]:
+    return lambda width: {side: width}
