@@ -9,6 +9,7 @@ the simple scheme, `zones=False`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
@@ -21,6 +22,7 @@ from headwater.objects.zones.messages import Alive, Effects, Fired, FromOwner, K
 from headwater.objects.zones.peer import Peer
 
 SECOND = 1_000_000_000
+LEASE_PARTS = 8  # how exactly it is known since when something waits
 When = Literal["becomes", "each"]
 
 
@@ -91,6 +93,7 @@ class Coordinator:
         self._before: Verdict = None  # what held when time became unknown
         self._unknown_since: int | None = now + 1
         self._declared = False
+        self._heard = deque[tuple[int, int]]()  # at what times something of later than what is decided was heard first
         self._counted: dict[str, int] = {}
         self._peers = self._make_peers(now, now)
         self._examination = Examination(condition, list(self._peers.values()), each=when == "each")
@@ -151,6 +154,7 @@ class Coordinator:
             self._examination.revisit(news)
             self._changes(peer)
             self._proceed(now, effects)
+            self._declare(now, effects)
         return effects
 
     def tick(self, now: int) -> Effects:
@@ -190,6 +194,7 @@ class Coordinator:
             self.decided = stretch.end
         for peer in self._peers.values():
             peer.timeline.forget(self.decided)
+        self._note(now)
         if not all(peer.linked for peer in self._peers.values()):
             return
         doubtful = False
@@ -223,16 +228,30 @@ class Coordinator:
             effects.happenings.append(Fired(stretch.start, earliest, self.terms.error, stretch.areas, late))
 
     def _declare(self, now: int, effects: Effects) -> None:
-        """Say that the time after what is decided is unknown, if who would have to be heard is silent for too long."""
+        """Say that the time after what is decided is unknown, if who would have to be heard is silent for too long, or
+        has not told yet what it was asked."""
         if self._declared:
             return
         down = [peer for peer in self._peers.values() if self._is_down(peer, now)]
+        why = ""
         if down and self._examination.blocked(self.decided, down):
+            why = f"nothing is heard of {', '.join(peer.name for peer in down)}"
+        elif self._heard and now - self._heard[0][0] > self.terms.lease:
+            awaited = [peer.name for peer in self._peers.values() if peer.asked is not None or peer in down]
+            why = f"what happened is still to be heard of {', '.join(awaited)}"
+        if why:
             if self._unknown_since is None:
                 self._before, self._unknown_since = self._holds, self.decided + 1
             self._declared = True
-            names = [peer.name for peer in down]
-            effects.happenings.append(Unknown(self._unknown_since, f"nothing is heard of {', '.join(names)}"))
+            effects.happenings.append(Unknown(self._unknown_since, why))
+
+    def _note(self, now: int) -> None:
+        """Remember since when what was heard waits to be decided, as exactly as a lease needs it."""
+        heard, latest = self._heard, max(peer.heard for peer in self._peers.values())
+        while heard and heard[0][1] <= self.decided:
+            heard.popleft()
+        if latest > self.decided and (not heard or now - heard[-1][0] > self.terms.lease // LEASE_PARTS):
+            heard.append((now, latest))
 
     def _is_down(self, peer: Peer, now: int) -> bool:
         return peer.heard <= self.decided and now - peer.heard_at > self.terms.lease
