@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headwater import Node
+from headwater import Event, Node
 from headwater.channel.objects.service import Computed
 from headwater.errors import ObjectError, StoreError, TransactionError
+from headwater.objects import tables
+from headwater.objects.operations import Transaction, pack
 from headwater.testing import Recorder, eventually
 from tests.effort import EFFORT
 
@@ -80,6 +82,42 @@ def test_what_is_not_waited_for_runs_in_order_and_its_outcome_is_kept(tmp_path: 
         assert all(node.objects.outcome(each).check().results == {"n": n} for n, each in enumerate(tickets))  # type: ignore[union-attr]
 
 
+def test_what_is_queued_waits_for_the_methods_of_a_life_before(tmp_path: Path) -> None:
+    class Counter(Event):
+        n: int
+
+    def more(counter: Counter) -> Counter:
+        return Counter(counter.n + 1)
+
+    with opened(tmp_path) as node:
+        node.objects.type("Counter", Counter)
+        with node.objects.transaction() as t:
+            t.create("counter", "Counter", n=0)
+        node.objects.method("Counter", more)
+        t = node.objects.builder()
+        t.invoke("counter", "more")
+        body, state = pack(Transaction(t.build().operations, b"1" * 16)), node.state
+        assert state is not None
+        node.objects.engine.queue.between(lambda execute: tables.queue_last(execute, b"1" * 16, body))
+    with opened(tmp_path) as node:  # it was queued, and nobody knew: as after a kill
+        node.objects.type("Counter", Counter)
+        node.objects.method("Counter", more)
+        with node.objects.transaction() as t:
+            t.read("counter.n")
+        assert t.results == {"n": 1}
+        assert node.objects.outcome(b"1" * 16).done  # type: ignore[union-attr]
+
+
+def test_sources_of_changes_are_there_as_soon_as_objects_are(tmp_path: Path) -> None:
+    with opened(tmp_path) as node:
+        counter(node)
+    with opened(tmp_path) as node:
+        assert "counter" in node.objects
+        eventually(lambda: any(channel.sources for channel in node.channels("objects.Counter")))
+        [source] = node.channel("objects.Counter").sources.values()
+        assert source.seq == 1
+
+
 def test_what_leaves_is_logged_once_also_if_it_was_not_sent(tmp_path: Path) -> None:
     """A node without its log sends nothing twice when it has it again; what was sent meanwhile is not in it."""
     seen: Recorder[object] = Recorder()
@@ -121,7 +159,7 @@ def test_killed_at_any_statement_nothing_is_lost_and_nothing_happens_twice(tmp_p
 
 _FULL = """
 import resource, sys
-from headwater import Node
+from headwater import Event, Node
 from headwater.channel.objects.service import Computed
 from headwater.errors import StoreError
 

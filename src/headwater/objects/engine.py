@@ -67,9 +67,10 @@ class ObjectEngine:
         self.node = node
         self._tables = state.tables(tables.OBJECTS, readers=True)
         self._now = now or (lambda: time_ns() // 1000)
-        self.methods, crashes = Methods(), crashes or Crashes()
+        crashes = crashes or Crashes()
         with self._tables.transaction() as execute:
             self.types = ObjectTypes(execute)
+            self.methods = Methods(tables.methods_of(execute))
             self.outbox = Outbox(self._tables, execute, outlets, crashes, node)
             last = tables.last_queued(execute)
         self._world = World(self.types, execute)
@@ -95,6 +96,7 @@ class ObjectEngine:
             forget=self._forget,
             tidy=self.outbox.tidy,
             adopt=self._adopt,
+            ready=lambda: not self.methods.missing,
         )
 
     def _begin(self) -> Any:
@@ -145,7 +147,9 @@ class ObjectEngine:
     def method(self, type: str, function: Callable[..., Any], name: str, *, event: bool) -> Method:
         """A function that transactions may invoke."""
         made = Method(self.types.named(type), function, name, event=event)
-        self.methods.add(made)
+        if self.methods.add(made):
+            self.queue.between(lambda execute: tables.add_method(execute, type, name))
+        self.queue.look()
         return made
 
     # ── transactions ──

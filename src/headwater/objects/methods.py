@@ -5,12 +5,15 @@
 
 What a function takes and gives is typed by its annotations. One that returns the type of its object changes it; the
 result of such a one is the object's new value.
+
+Functions do not survive a process, but their names do: what was queued in a life before waits a while until they are
+registered again.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_type_hints
 
 from headwater.errors import EncodeError, HeadwaterError, ObjectError
@@ -27,7 +30,8 @@ class Method:
         self.type, self.function, self.name, self.event = type, function, name, event
         place = f"method {name!r} of {type.name}"
         try:
-            hints = get_type_hints(function, include_extras=True)
+            own = type.type.binding.cls  # which may be a local one, whose name the function's module does not know
+            hints = get_type_hints(function, localns={own.__name__: own}, include_extras=True)
             parameters = list(inspect.signature(function).parameters.values())
         except (TypeError, ValueError, NameError) as error:
             raise ObjectError(f"{place}: expected a function with annotations, found {function!r}: {error}") from None
@@ -104,14 +108,19 @@ def _event_type(
 
 
 class Methods:
-    """Those of a node, by type and name."""
+    """Those of a node, by type and name. `missing` are those that a life before had, and this one has not yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Iterable[tuple[str, str]] = ()) -> None:
         self._all: dict[tuple[str, str], Method] = {}
+        self.known = frozenset(known)
+        self.missing = set(self.known)
 
-    def add(self, method: Method) -> None:
-        """Instead of one of that name."""
-        self._all = {**self._all, (method.type.name, method.name): method}
+    def add(self, method: Method) -> bool:
+        """Instead of one of that name; whether no life before had it."""
+        key = method.type.name, method.name
+        self._all = {**self._all, key: method}
+        self.missing.discard(key)
+        return key not in self.known
 
     def find(self, type: ObjectType, name: str) -> Method:
         """ObjectError if there is none."""

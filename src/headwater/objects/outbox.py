@@ -164,7 +164,10 @@ class Outbox:
     # ── sending ──
 
     def _send_all(self) -> None:
-        """Until it is stopped: what is ready, and what has to be read from the file."""
+        """Until it is stopped: what is ready, and what has to be read from the file. Channels are opened first, so that
+        who waits for a source of theirs finds it."""
+        with self._wake:
+            self._behind.update(self._channels)
         while True:
             with self._wake:
                 while not self._ready and not self._behind and not self._stopped:

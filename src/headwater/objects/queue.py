@@ -45,6 +45,7 @@ log = logging.getLogger("headwater")
 GROUP = 256  # turns that share a commit, at most
 GROUP_SECONDS = 0.05  # after which those that came first are not kept waiting for others
 BODIES = 8192  # transactions in the file that are held in memory too
+READY_SECONDS = 10.0  # for which what was queued in a life before waits for the methods that there were then
 RETRY_SECONDS = 0.5  # after which it is tried again to write, where that failed and nobody waits
 CLOSE_SECONDS = 10.0  # that an end waits for the turn under way
 FORGET_EVERY = 4096  # commits between two looks for outcomes that were kept long enough
@@ -110,9 +111,11 @@ class Queue:
         forget: Callable[[], None],
         tidy: Callable[[Execute], None],
         adopt: Callable[[Execute], None],
+        ready: Callable[[], bool] = lambda: True,
     ) -> None:
         self._name, self._turns, self._begin, self._now, self._keep = name, turns, begin, now, keep_seconds
         self._committed, self._forget, self._tidy, self._adopt = committed, forget, tidy, adopt
+        self._ready, self._held_until = ready, monotonic() + READY_SECONDS if last else 0.0
         self._wake = threading.Condition(threading.Lock())
         self._line: deque[Item] = deque()  # in the order of arrival
         self._old, self._upto = 0, last  # of a life before: where it is, and the last one
@@ -184,10 +187,30 @@ class Queue:
 
     # ── the turn thread ──
 
+    def look(self) -> None:
+        """Something has changed that turns may have waited for."""
+        with self._wake:
+            self._wake.notify()
+
+    def _held(self) -> bool:
+        """Whether what was queued in a life before waits, and everything behind it: not all is there that it may need.
+        It waits no longer than a while, since some of it may never be."""
+        if self._held_until and (self._ready() or monotonic() >= self._held_until):
+            self._held_until = 0.0
+        return self._held_until > 0
+
+    def _nothing_to_do(self) -> bool:
+        if self._held():
+            return not any(item.errand for item in self._line)
+        return not self._line and self._old >= self._upto and not self._page
+
     def _run(self) -> None:
         while True:
             with self._wake:
-                while not self._line and self._old >= self._upto and not self._page and not self._stopped:
+                while self._nothing_to_do() and not self._stopped:
+                    if self._held_until:
+                        self._wake.wait(max(0.0, self._held_until - monotonic()))
+                        continue
                     self._idle.set()
                     self._wake.wait()
                 self._idle.clear()
@@ -227,7 +250,13 @@ class Queue:
                 return
 
     def _next(self, execute: Execute) -> Item | None:
-        """Those of a life before come first."""
+        """Those of a life before come first; errands do not wait for them."""
+        if self._held():
+            with self._wake:
+                found = next((item for item in self._line if item.errand), None)
+                if found is not None:
+                    self._line.remove(found)
+            return found
         if not self._page and self._old < self._upto:
             for number, _, body in tables.queued_after(execute, self._old, self._upto):
                 try:

@@ -35,6 +35,8 @@ OBJECTS = Tables(
             "sent INTEGER NOT NULL)",
             "CREATE TABLE leaving (channel INTEGER NOT NULL, seq INTEGER NOT NULL, record BLOB NOT NULL, "
             "PRIMARY KEY (channel, seq)) WITHOUT ROWID",
+            "CREATE TABLE object_methods (type TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (type, name)) "
+            "WITHOUT ROWID",
             "CREATE TABLE turn_numbers (one INTEGER PRIMARY KEY CHECK (one = 1), reserved INTEGER NOT NULL)",
         ),
     ),
@@ -106,6 +108,16 @@ def types_of(execute: Execute) -> list[tuple[int, str, bytes]]:
 def add_type(execute: Execute, name: str, form: bytes) -> int:
     """Its number."""
     return int(execute("INSERT INTO object_types (name, form) VALUES (?, ?) RETURNING id", (name, form)).fetchone()[0])
+
+
+def methods_of(execute: Execute) -> list[tuple[str, str]]:
+    """Type and name of all methods that were registered."""
+    return list(execute("SELECT type, name FROM object_methods"))
+
+
+def add_method(execute: Execute, type: str, name: str) -> None:
+    """A method is registered from now on."""
+    execute("INSERT OR IGNORE INTO object_methods (type, name) VALUES (?, ?)", (type, name))
 
 
 # ── the queue ──

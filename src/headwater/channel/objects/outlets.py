@@ -6,6 +6,7 @@ left, whatever the state knows of that. So it leaves once, also after a kill.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,18 +39,20 @@ class ChannelOutlets:
     def __init__(self, node: HasChannels) -> None:
         self._node = node
         self._sources: dict[str, Source[Any]] = {}
+        self._opening = threading.Lock()
 
     def open(self, channel: str, type: EventType, sent: int) -> int:
         """The last number that the source has, which goes on behind what was sent."""
-        source = self._sources.get(channel)
-        if source is None or source.type != type:
-            if source is not None:
-                source.close()
-            source = self._sources[channel] = self._node.channel(channel, type).source(SOURCE)
-        if source.seq < sent:
+        with self._opening:
+            source = self._sources.get(channel)
+            if source is None or source.type != type:
+                if source is not None:
+                    source.close()
+                source = self._sources[channel] = self._node.channel(channel, type).source(SOURCE)
             with source.between():
-                source._flow.skip(sent)
-        return source.seq
+                if source.seq < sent:
+                    source._flow.skip(sent)
+            return source.seq
 
     def send(self, leaving: Sequence[Leaving]) -> None:
         """Publish them, and no number twice."""
