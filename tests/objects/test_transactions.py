@@ -109,8 +109,10 @@ def test_all_problems_are_told_at_once_each_with_its_operation(node: Node) -> No
         t.update("//other/car", speed=1.0)
         t.invoke("car", "fly")
         t.publish("nowhere", x=1)
+        t.update("car", {"position": Position(1.0, 1.0), "position.x": 2.0})
+        t.publish("objects.Vehicle", object="//plant/van")
     said = {each.operation: each.text for each in caught.value.problems}
-    assert sorted(said) == [1, 2, 3, 4, 6, 7, 8, 9, 10, 11]
+    assert sorted(said) == [1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13]
     assert "speed: expected a float or int, found str 'fast'" in said[1]
     assert "expected an object of that name, found none" in said[2]
     assert "did you mean 'Vehicle'?" in said[3]
@@ -121,6 +123,8 @@ def test_all_problems_are_told_at_once_each_with_its_operation(node: Node) -> No
     assert "expected an object of this node" in said[9]
     assert "expected a method of Vehicle, found 'fly'" in said[10]
     assert "expected a channel with a type at this node, found 'nowhere'" in said[11]
+    assert "found 'position.x' and 'position', which has it" in said[12]
+    assert "which a node itself fills" in said[13]
 
 
 def test_a_block_that_raises_submits_nothing(node: Node) -> None:
@@ -330,6 +334,8 @@ def test_a_transaction_crosses_as_bytes_and_others_are_refused(node: Node) -> No
     for data in (b"", b"\x00", pack(made)[:-3], pack(made) + b"\x00", b"\x91" * 100_000, b"\xc1"):
         with pytest.raises(ObjectError, match="transaction: expected"):
             unpack(data)
+    with pytest.raises(ObjectError, match=r"at most 1,000 computed values"):
+        unpack(pack(type(made)((Update("//plant/car", {}, {"speed": "1"}),) * 1001)))
     for operation in (
         Update("//plant/car", {"": 1}),
         Update("//plant/car", {}, {"speed": "((" * 2000}),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import EncodeError, HeadwaterError, ObjectError
 from headwater.objects import expressions
-from headwater.objects.execution import ALIAS, Execution, described, encoded, type_python
+from headwater.objects.execution import ALIAS, Execution, check_apart, described, encoded, type_python
 from headwater.objects.expressions import Named
 from headwater.objects.object_types import ObjectType
 from headwater.objects.operations import (
@@ -118,6 +118,7 @@ class _Look:
             self._fits(type, path, given)
         for path, text in operation.computed.items():
             self._computed(text, type, path, type)
+        check_apart([*operation.value, *operation.computed])
 
     def read(self, operation: Read) -> None:
         self._alias(operation.alias)

@@ -184,15 +184,21 @@ class ObjectEngine:
         """Objects whose names fit, by name, page by page: turns go on meanwhile."""
         wanted = NamePattern(pattern, self.node)
         self._must_be_own(wanted.node, pattern)
-        for row in tables.rows_from(self._tables, wanted.prefix):
-            if wanted.matches(row[0]):
-                yield self._kept(row)
+        for row in self._rows(wanted):
+            yield self._kept(row)
+
+    def _rows(self, wanted: NamePattern) -> Iterator[tables.Row]:
+        if wanted.literal is not None:
+            row = tables.row_of(self._tables, wanted.literal)
+            return iter(() if row is None else (row,))
+        return (row for row in tables.rows_from(self._tables, wanted.prefix) if wanted.matches(row[0]))
 
     def records(self, type: str, pattern: str = "**") -> Iterator[tuple[str, bytes, int, int]]:
         """Path, record, turn and time of objects of a type."""
         wanted, of = NamePattern(pattern, self.node), self.types.named(type)
-        for name, number, record, turn, at in tables.rows_from(self._tables, wanted.prefix):
-            if number == of.number and wanted.matches(name):
+        self._must_be_own(wanted.node, pattern)
+        for name, number, record, turn, at in self._rows(wanted):
+            if number == of.number:
                 yield name, record, turn, at
 
     def page(self, pattern: str, after: str, types: Container[str], most: int, size: int) -> tuple[list[Row], str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import EncodeError, HeadwaterError, ObjectError, StoreError
 from headwater.objects import expressions
 from headwater.objects.expressions import Named
 from headwater.objects.names import ObjectName, object_name
-from headwater.objects.object_types import CODES, ObjectType, member_of, plain_value, with_member
+from headwater.objects.object_types import CHANNEL, CODES, ObjectType, member_of, plain_value, with_member
 from headwater.objects.operations import (
     Administer,
     AnyOperation,
@@ -84,6 +84,10 @@ class Execution:
 
     def channel_type(self, channel: str) -> EventType:
         """That of a channel, for an event of it."""
+        if channel.startswith((CHANNEL, "headwater.")):
+            raise ObjectError(
+                f"expected a channel for events of programs, found {channel!r}, which a node itself fills"
+            )
         found = self._channel_type(channel)
         if found is None:
             raise ObjectError(f"expected a channel with a type at this node, found {channel!r}; open it first")
@@ -178,6 +182,8 @@ class _Run:
                     raise ObjectError(str(error)) from None
         for path, text in operation.computed.items():
             written[path] = self.computed(text, type, path, old.raw)
+        if len(written) > 1:
+            check_apart(written)
         if "" in written:  # the object as a whole
             raw = written.pop("")
         for path, made in written.items():
@@ -328,6 +334,16 @@ class _Run:
             moment.notify(Notice(type.channel, type.change, type.change.encode(change)))
 
 
+def check_apart(paths: Iterable[str]) -> None:
+    """Of what is written at once, nothing is a part of something else."""
+    for path in (known := set(paths)):
+        parts = path.split(".") if path else []
+        for end in range(len(parts)):
+            whole = ".".join(parts[:end])
+            if whole in known:
+                raise ObjectError(f"expected members apart from each other, found {path!r} and {whole!r}, which has it")
+
+
 def encoded(type: ObjectType, fields: Mapping[str, Any]) -> bytes:
     """The record of an object with these members; ObjectError names the one that does not fit."""
     try:
@@ -355,4 +371,4 @@ _STEPS: dict[type, Callable[[_Run, Any], None]] = {
     Administer: _Run.administer,
 }
 
-__all__ = ["ChannelType", "Execution", "Refused", "TurnMoment", "described", "encoded"]
+__all__ = ["ChannelType", "Execution", "Refused", "TurnMoment", "check_apart", "described", "encoded"]

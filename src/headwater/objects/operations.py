@@ -24,6 +24,7 @@ import msgspec
 from headwater.errors import ObjectError, TransactionError, TransactionProblem
 
 MAX_OPERATIONS = 10_000  # of one transaction
+MAX_COMPUTED = 1000  # conditions and computed values of one that comes as bytes: each may have to be compiled
 MAX_BYTES = 4 << 20  # of one transaction, as it is queued
 TICKET = 16  # bytes
 
@@ -213,6 +214,9 @@ def unpack(data: bytes) -> Transaction:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise ObjectError(f"transaction: expected its packed form, found other bytes: {error}") from None
     check_form(found)
+    computed = sum(isinstance(each, Guard) or len(getattr(each, "computed", ())) for each in found.operations)
+    if computed > MAX_COMPUTED:
+        raise ObjectError(f"transaction: expected at most {MAX_COMPUTED:,} computed values, found {computed:,}")
     return found
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import ClosedError
 from headwater.objects import tables
-from headwater.objects.object_types import packed, unpacked
+from headwater.objects.object_types import CHANNEL, packed, unpacked
 from headwater.objects.reactions import Leaving, Notice, Outlets
 from headwater.threads import Crashes, Supervised
 
@@ -59,6 +59,7 @@ class Outbox:
         self._wake = threading.Condition(threading.Lock())
         self._ready: deque[tuple[LeavingChannel, Leaving]] = deque()
         self._behind = {each.name for each in self._channels.values() if each.given > each.sent}  # read from the file
+        self._untidy: list[LeavingChannel] = []  # of which it is worth writing how far they are
         self._stopped = self._busy = self._doubtful = False
         self._trouble = ""
         self._thread = Supervised(self._send_all, f"headwater-{name}-outbox", crashes, again=lambda: not self._stopped)
@@ -115,9 +116,13 @@ class Outbox:
 
     def tidy(self, execute: Execute) -> None:
         """Write how far channels are where that is worth it, and forget what was sent."""
-        for channel in self._channels.values():
+        if not self._untidy and not self._stopped:
+            return
+        with self._wake:
+            untidy, self._untidy = self._untidy, []
+        for channel in self._channels.values() if self._stopped else untidy:
             sent = channel.sent
-            if sent - channel.written >= SENT_EVERY or (sent > channel.written and self._stopped):
+            if sent > channel.written:
                 tables.sent(execute, channel.number, sent)
                 channel.written = sent
 
@@ -164,10 +169,10 @@ class Outbox:
     # ── sending ──
 
     def _send_all(self) -> None:
-        """Until it is stopped: what is ready, and what has to be read from the file. Channels are opened first, so that
-        who waits for a source of theirs finds it."""
+        """Until it is stopped: what is ready, and what has to be read from the file. Channels of changes are opened
+        first, so that who waits for a source of theirs finds it."""
         with self._wake:
-            self._behind.update(self._channels)
+            self._behind.update(name for name in self._channels if name.startswith(CHANNEL))
         while True:
             with self._wake:
                 while not self._ready and not self._behind and not self._stopped:
@@ -221,7 +226,10 @@ class Outbox:
         rest = [each for each in leaving if each.seq > channel.sent]
         if rest:
             self._outlets.send(rest)
-            channel.sent = rest[-1].seq
+            before, channel.sent = channel.sent, rest[-1].seq
+            if channel.sent - channel.written >= SENT_EVERY > before - channel.written:
+                with self._wake:
+                    self._untidy.append(channel)
 
     def _be_open(self, channel: LeavingChannel) -> None:
         if not channel.opened:

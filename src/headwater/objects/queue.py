@@ -398,7 +398,10 @@ class Queue:
         return len(self._line) + len(self._page)
 
     def drain(self, timeout: float) -> bool:
-        """Until everything in line has run; whether it has."""
+        """Until everything in line has run; whether it has. What waits for methods goes on waiting in the file."""
+        with self._wake:
+            if self._held():
+                return False
         return self._idle.wait(timeout)
 
     def close(self) -> None:

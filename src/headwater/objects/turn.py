@@ -71,6 +71,7 @@ class Turns:
         self._checker, self.cascades, self._now = checker, cascades, now
         self.reactions = reactions
         self._next, self._last = 1, 0  # numbers of turns that are reserved
+        self._at = 0  # of the last turn
         self.queued: list[Transaction] = []  # decoupled ones of this SQLite transaction, for the queue to take
         self.caused = self.failed = self.undone = self.cuts = 0  # counts, for reports
 
@@ -87,7 +88,8 @@ class Turns:
         execute = self._world.execute
         if self._next > self._last:
             self._next, self._last = tables.reserve_turns(execute)
-        turn, at = self._next, self._now()
+        turn = self._next
+        at = self._at = max(self._at, self._now())  # also if the clock was set back
         self._next += 1
         moment = TurnMoment(self._node, turn, at, self._world, self._outbox.stage)
         marks = self._begin(execute, "turn_")
