@@ -138,7 +138,10 @@ class Grower:
         return found
 
     def narrow(self, type: Type) -> tuple[float, float]:
-        middle, width = self.random.uniform(-20, 20), 10.0 ** self.random.uniform(-12, 1)
+        middle = self.random.uniform(-20, 20) * 10.0 ** self.random.choice((0, 0, 0, -8, 6, 15))
+        width = 10.0 ** self.random.uniform(-12, 1)
+        if self.random.random() < 0.3:  # a few floats
+            width = math.ulp(middle) * self.random.randrange(9)
         ends = middle - width, middle + width * self.random.choice((0.0, 1.0))
         return ends if type == F64 else (round_f32(ends[0]), round_f32(ends[1]))
 

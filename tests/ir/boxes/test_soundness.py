@@ -63,7 +63,7 @@ def check(program: Program, params: Any, box: Box, events: list[Any]) -> None:
         assert agrees(outcome, result.status), (outcome, result, box)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_filters_do_what_is_certain(data: Any) -> None:
     case, events = data.draw(programs.cases(**FEATURES))
@@ -71,7 +71,7 @@ def test_filters_do_what_is_certain(data: Any) -> None:
     check(case.program, case.params, box, events)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.data())
 def test_transformations_do_what_is_certain_and_their_fields_are_within_bounds(data: Any) -> None:
     case, events = data.draw(programs.cases(transforming=True, **FEATURES))

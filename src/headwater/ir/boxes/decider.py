@@ -23,6 +23,7 @@ from headwater.ir.boxes.tape import Limit, Tape
 from headwater.ir.functional import as_expression, as_outputs
 from headwater.ir.nodes import NOWHERE, Expr, Loop, Program
 from headwater.ir.value import FIELD
+from headwater.types.model import BOOL
 
 
 class Interesting(Protocol):
@@ -64,13 +65,20 @@ class _Bounded:
         return tuple(dict.fromkeys(self.tape.limits))
 
     def bounds(self, box: Mapping[str, Interval]) -> Bounds:
-        """The interval of the result."""
+        """The interval of the result: by what is cheapest first, until it is certain."""
         if self.tape is None or self.tangle is None or self.corners is None:
             return ANYTHING
         result = self.tape.result
         values = self.tape.run(box)
-        if values[result][0] == values[result][1] or not self.tangle.there:
-            return values[result]
+        found = values[result]
+        if found[0] == found[1] or not self.tangle.there:
+            return found
+        if self.corners.compared:
+            if self.tape.operations[result].type == BOOL and self.corners.refuted(values):
+                return found
+            decided = self.corners.decided(values) if self.corners.steep else None
+            if decided is not None and self.tape.operations[result].type == BOOL:
+                return decided[result]
         values = self.tangle.tighten(values)
         if values[result][0] == values[result][1] or not self.corners.compared:
             return values[result]

@@ -91,7 +91,10 @@ class Expansion:
     def real(self, at: int, form: Form) -> Ends:
         """The real numbers that a step stands for, wherever it has a value."""
         lo, hi, _, _ = self.values[at]
-        return widened((of_number(lo)[0], of_number(hi)[1]), form.error)
+        if not isinstance(lo, float):
+            lo, hi = of_number(lo)[0], of_number(hi)[1]
+        error = form.error
+        return (math.nextafter(lo - error, -math.inf), math.nextafter(hi + error, math.inf)) if error else (lo, hi)
 
     def rounded(self, at: int, error: float) -> float:
         """An error with that of rounding the result, if it is a float."""

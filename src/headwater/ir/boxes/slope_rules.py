@@ -101,7 +101,10 @@ def _multiply(look: Expansion, at: int, of: tuple[int, int], a: Form, b: Form) -
         return Form(times(a.centre, b.centre), scaled(b.slopes, a.centre), look.rounded(at, error))
     u, v = look.real(of[0], a), look.real(of[1], b)
     error = magnitude(u) * b.error + magnitude(v) * a.error + a.error * b.error
-    slopes = summed(scaled(b.slopes, u), scaled(a.slopes, b.centre))
+    slopes = scaled(b.slopes, u)
+    for i, slope in a.slopes.items():
+        more = times(slope, b.centre)
+        slopes[i] = plus(slopes[i], more) if i in slopes else more
     return Form(times(a.centre, b.centre), slopes, look.rounded(at, error))
 
 

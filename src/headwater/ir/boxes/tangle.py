@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import NamedTuple
 
 from headwater.ir.boxes.enclosure import LARGEST, Form, is_finite, of_number, reached, widened
 from headwater.ir.boxes.expansion import Expansion
 from headwater.ir.boxes.interval import Bounds
-from headwater.ir.boxes.slope_rules import RULES, Sum, total
-from headwater.ir.boxes.tape import Tape
+from headwater.ir.boxes.slope_rules import RULES, Rule, Sum, total
+from headwater.ir.boxes.tape import Operation, Tape
 from headwater.types.model import TIMESTAMP, Scalar, Type
 
 COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -43,10 +44,12 @@ class Tangle:
         self.needed = self._below()
         self.numbers = [each for each in tape.inputs if self.needed[each.at] and reach[each.at]]
         self.inputs = [each.at for each in self.numbers]
-        self.constants = [at for at, each in enumerate(tape.operations) if self.needed[at] and each.name == "constant"]
+        constants = [at for at, each in enumerate(tape.operations) if self.needed[at] and each.name == "constant"]
+        self.constants = [(at, form) for at in constants if (form := _constant(tape.start[at])) is not None]
         self.there = any(self.mixing)
         self.sums = self._sums()
         self.inner = {at for terms in self.sums.values() for at in terms.inner}
+        self.turns = [self._turn(at) for at in range(len(tape.operations))]
 
     def _below(self) -> list[bool]:
         """The tangled steps, and those that they are made of."""
@@ -86,45 +89,63 @@ class Tangle:
     def follow(self, look: Expansion) -> None:
         """Forms and intervals of all steps, around the middle of the box."""
         self._begin(look, whole=False)
+        values = look.values
         for at, step in self.tape.steps:
-            look.values[at] = step(look.values)
-            if self.needed[at] and at not in self.inner:
-                self._expand(look, at)
-                if self.mixing[at] and (form := look.forms[at]) is not None:
+            values[at] = step(values)
+            turn = self.turns[at]
+            if turn is not None:
+                turn.expand(look)
+                if turn.mixing and (form := look.forms[at]) is not None:
                     look.cut(at, widened(reached(form, look.apart), form.error))
+            elif self.needed[at] and self.tape.operations[at].name in COMPARED:
+                look.compare(at, self.tape.operations[at])
 
     def survey(self, look: Expansion) -> None:
         """Forms around every point of the box at once, from intervals that are known already."""
         self._begin(look, whole=True)
         for at, _ in self.tape.steps:
-            if self.needed[at] and at not in self.inner:
-                self._expand(look, at)
-                look.confine(at)
+            turn = self.turns[at]
+            if turn is not None:
+                turn.expand(look)
+                if turn.mixing:
+                    look.confine(at)
 
     def _begin(self, look: Expansion, *, whole: bool) -> None:
         for at in self.inputs:
             look.take(at, whole=whole)
-        for at in self.constants:
-            look.forms[at] = _constant(self.tape.start[at])
+        for at, form in self.constants:
+            look.forms[at] = form
 
-    def _expand(self, look: Expansion, at: int) -> None:
-        """The form of a step, if it has one; comparisons are settled by those of their sides."""
+    def _turn(self, at: int) -> Turn | None:
+        """What is done for the form of a step; None where it has none."""
         operation = self.tape.operations[at]
-        if operation.name in COMPARED:
-            look.compare(at, operation)
-            return
         rule = RULES.get(operation.name)
-        if rule is None or not _is_number(operation.type):
-            return
+        if rule is None or not self.needed[at] or at in self.inner or not _is_number(operation.type):
+            return None
+        return Turn(at, rule, operation, self.sums.get(at), self.mixing[at])
+
+
+class Turn(NamedTuple):
+    """A step that has a form: by which rule, or as which sum, and whether inputs meet again in it."""
+
+    at: int
+    rule: Rule
+    operation: Operation
+    parts: Sum | None
+    mixing: bool
+
+    def expand(self, look: Expansion) -> None:
+        """The form of the step, if all numbers of it are finite."""
+        at = self.at
         lo, hi, _, _ = look.values[at]
         if lo is None or not -LARGEST < lo <= hi < LARGEST:
             return
-        parts = self.sums.get(at)
-        form = rule(look, at, operation) if parts is None else total(look, at, parts)
+        form = self.rule(look, at, self.operation) if self.parts is None else total(look, at, self.parts)
         if form is None or not is_finite(form.centre) or not form.error < LARGEST:
             return
-        if not all(map(is_finite, form.slopes.values())):
-            return
+        for slo, shi in form.slopes.values():
+            if not (slo > -LARGEST and shi < LARGEST):
+                return
         look.forms[at] = form
 
 
