@@ -14,13 +14,13 @@ from headwater.errors import HeadwaterError, StoreError
 from headwater.objects.reactions import Fired, Moment, Notice, Occurrence
 from headwater.objects.triggers import tables
 from headwater.objects.triggers.deadlines import Deadlines, NoTimer, Timer
-from headwater.objects.triggers.events import operations, pattern_of
+from headwater.objects.triggers.events import operations
 from headwater.objects.triggers.installed import Installed
 from headwater.objects.triggers.memory import Journal, Kept
 from headwater.objects.triggers.pasts import Pasts
 from headwater.objects.triggers.registry import Registry, is_other, meant
 from headwater.objects.triggers.seen import Seen, World
-from headwater.objects.triggers.variables import NOTHING, WHOLE, Variables
+from headwater.objects.triggers.variables import WHOLE, Variables
 
 if TYPE_CHECKING:
     from headwater.objects.operations import Outcome
@@ -183,10 +183,10 @@ class Firing:
         """All conditions first, then what they cause."""
         object = self._whole(occurrence)
         self._take(occurrence, object, silent=False)
-        found = self.registry.candidates(occurrence, object, str(occurrence.op), within=within)
-        firing: list[tuple[Installed, Seen, str]] = []
+        found = self.registry.found(occurrence, object, within=within, held=self.variables.holding(object))
+        firing = [(each, Seen(each, occurrence, object, object, moment, self._world), object) for each in found.begun]
         true: set[int] = set()
-        for installed in found:
+        for installed in found.asked:
             key = object if installed.condition.apart else WHOLE
             seen = Seen(installed, occurrence, object, key, moment, self._world)
             installed.counts.evaluated += 1
@@ -196,6 +196,9 @@ class Firing:
             true.add(installed.number)
             if installed.trigger.when == "each" or not self.variables.get(installed.number, key).holds:
                 firing.append((installed, seen, key))
+        firing.sort(key=_rank)
+        for number in found.ceased:
+            self._cease(number, object)
         self._fall(occurrence, object, true, within)
         caused = [made for each in firing if (made := self._fire(*each, occurrence, object)) is not None]
         self.write(moment.execute)
@@ -213,14 +216,17 @@ class Firing:
             return None
 
     def _fall(self, occurrence: Occurrence, object: str, true: set[int], within: bool) -> None:
-        """Conditions that held, were judged by this event, and do not hold any more."""
+        """Conditions that held, were asked by this event, and do not hold any more."""
         for key in (object, WHOLE):
-            for number in self.variables.holding(key):
+            for number in self.variables.holding(key) - self.registry.plain - true:
                 installed = self.registry.by_number.get(number)
-                if number in true or installed is None or (installed.trigger.coupling == "within") != within:
+                if installed is None or (installed.trigger.coupling == "within") != within:
                     continue
                 if self._concerns(installed, occurrence, object):
-                    self.variables.put(number, key, self.variables.get(number, key)._replace(holds=False))
+                    self._cease(number, key)
+
+    def _cease(self, number: int, key: str) -> None:
+        self.variables.put(number, key, self.variables.get(number, key)._replace(holds=False))
 
     def _concerns(self, installed: Installed, occurrence: Occurrence, object: str) -> bool:
         """Whether a trigger listens to this at all."""
@@ -244,6 +250,7 @@ class Firing:
             record = self._asked(installed, told.record, seen)
             notices = (Notice(self.channel(installed), told.type, record),) if record is not None else ()
         installed.counts.fired += 1
+        installed.counts.evaluated += installed.plain is not None
         installed.counts.vetoed += bool(trigger.veto)
         value = self.variables.get(installed.number, key)
         if trigger.when == "becomes":
@@ -288,4 +295,8 @@ class Firing:
         self.write(moment.execute)
 
 
-__all__ = ["CHANNEL", "NOTHING", "Firing", "pattern_of"]
+def _rank(firing: tuple[Installed, Seen, str]) -> tuple[int, int]:
+    return firing[0].rank
+
+
+__all__ = ["CHANNEL", "Firing", "Listening"]

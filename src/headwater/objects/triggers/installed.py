@@ -22,7 +22,8 @@ from headwater.types import EventType
 
 @dataclass
 class Counts:
-    """Since the node was started: how often the condition was asked, what came of it, and the last failure."""
+    """Since the node was started: how often it was looked at (what the index decides alone is not counted, unless it
+    fires), what came of it, and the last failure."""
 
     evaluated: int = 0
     fired: int = 0
@@ -84,6 +85,17 @@ class Installed:
         action = self.action.reads if self.action is not None else frozenset()
         told = self.notification.asked.members if self.notification is not None else ()
         return self.condition.reads | action | frozenset(told)
+
+    @cached_property
+    def plain(self) -> str | None:
+        """Where the index decides all of it, so that which conditions begin and cease to hold is a difference of sets:
+        the member that it listens to, or the empty text. None where more is to be asked of each trigger."""
+        condition, members = self.condition, {each.member for each in self.trigger.on}
+        if self.trigger.when != "becomes" or condition.rest is not None or not condition.apart or len(members) > 1:
+            return None
+        if any(each.kind != "change" or each.is_pattern for each in self.trigger.on):
+            return None
+        return members.pop()
 
     @cached_property
     def keeps_last(self) -> bool:

@@ -2,13 +2,14 @@
 
 One matcher for each type of objects and phase (within the transaction, or after it) has the entries of the triggers
 that are enabled. What a matcher has found is narrowed to what is really meant: a pattern of names is exact only here,
-and so is whether a member is another than before.
+and so is whether a member is another than before. Triggers that it decides alone have matchers of their own: of a
+thousand thresholds, five hundred of which hold, the one that begins to hold is a difference of two sets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Set
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.match import Matcher
 from headwater.objects.triggers.condition import Entry, change_type
@@ -16,12 +17,41 @@ from headwater.objects.triggers.events import Listened, pattern_of
 from headwater.objects.triggers.installed import Installed
 
 if TYPE_CHECKING:
+    from headwater.interest import Interest
     from headwater.match.matching import Matching
     from headwater.objects.reactions import Occurrence
     from headwater.objects.triggers.definition import Trigger
     from headwater.types import EventType
 
 Phase = tuple["EventType", bool]  # of which type, and whether within the transaction
+
+
+class Index:
+    """A matcher of one kind of triggers, and which they are. Payloads are what `add` was given."""
+
+    def __init__(self, type: EventType) -> None:
+        self._matcher = Matcher(change_type(type), exact_undecided=0)
+        self._matching: Matching | None = None
+        self.numbers: set[int] = set()
+
+    def add(self, number: int, payload: object, interest: Interest) -> int:
+        """An entry, from the next match on; its key."""
+        self._matching = None
+        self.numbers.add(number)
+        return self._matcher.add(payload, interest)
+
+    def remove(self, number: int, key: int) -> bool:
+        """An entry of a trigger is no more, nor will its others be; whether it was the last of all."""
+        self._matching = None
+        self.numbers.discard(number)
+        self._matcher.remove(key)
+        return not len(self._matcher)
+
+    def match(self, record: bytes) -> Any:
+        """The payloads of what the record satisfies."""
+        if self._matching is None:
+            self._matching = self._matcher.snapshot()
+        return self._matching.match(record)
 
 
 class Registry:
@@ -34,8 +64,8 @@ class Registry:
         self._listening: dict[str, dict[int, Installed]] = {}  # by name
         self.channels: dict[str, EventType] = {}  # that are listened to
         self._listening_wide: dict[int, Installed] = {}  # by patterns of names
-        self._matchers: dict[Phase, Matcher] = {}
-        self._matchings: dict[Phase, Matching] = {}
+        self.plain: set[int] = set()  # triggers that an index decides alone
+        self._indexes: dict[Phase, dict[str | None, Index]] = {}
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -49,14 +79,17 @@ class Registry:
         self.by_name[trigger.name] = self.by_fingerprint[trigger.fingerprint] = installed
         self.by_number[installed.number] = installed
         self._listen(installed)
+        if installed.plain is not None:
+            self.plain.add(installed.number)
         if trigger.enabled:
             for entry in installed.condition.entries:
                 phase = entry.subject, trigger.coupling == "within"
-                matcher = self._matchers.get(phase)
-                if matcher is None:
-                    matcher = self._matchers[phase] = Matcher(change_type(entry.subject), exact_undecided=0)
-                installed.keys.append((entry.subject, matcher.add((installed, entry), entry.interest)))
-                self._matchings.pop(phase, None)
+                indexes = self._indexes.setdefault(phase, {})
+                index = indexes.get(installed.plain)
+                if index is None:
+                    index = indexes[installed.plain] = Index(entry.subject)
+                payload = (installed, entry) if installed.plain is None else installed.number
+                installed.keys.append((entry.subject, index.add(installed.number, payload, entry.interest)))
 
     def remove(self, installed: Installed) -> None:
         """It is not there any more."""
@@ -65,12 +98,14 @@ class Registry:
         self.by_fingerprint.pop(trigger.fingerprint, None)
         self.by_number.pop(installed.number, None)
         self._listen(installed, end=True)
+        self.plain.discard(installed.number)
         for subject, key in installed.keys:
             phase = subject, trigger.coupling == "within"
-            self._matchers[phase].remove(key)
-            self._matchings.pop(phase, None)
-            if not len(self._matchers[phase]):
-                del self._matchers[phase]
+            index = self._indexes[phase][installed.plain]
+            if index.remove(installed.number, key):
+                del self._indexes[phase][installed.plain]
+            if not self._indexes[phase]:
+                del self._indexes[phase]
         installed.keys.clear()
 
     def _listen(self, installed: Installed, *, end: bool = False) -> None:
@@ -99,27 +134,39 @@ class Registry:
 
     def within(self) -> bool:
         """Whether any trigger is coupled within transactions."""
-        return any(phase[1] for phase in self._matchers)
+        return any(phase[1] for phase in self._indexes)
 
-    def candidates(self, occurrence: Occurrence, object: str, op: str, *, within: bool) -> list[Installed]:
-        """The triggers whose condition, as far as it is about the change, holds: by priority, then by installation."""
-        phase = occurrence.type, within
-        matching = self._matchings.get(phase)
-        if matching is None:
-            matcher = self._matchers.get(phase)
-            if matcher is None:
-                return []
-            matching = self._matchings[phase] = matcher.snapshot()
-        record = change_type(occurrence.type).encode(
-            {"object": object, "op": op, "old": occurrence.old_raw, "new": occurrence.new_raw}
-        )
-        hits: list[tuple[Installed, Entry]] = matching.match(record)
-        found = {each.number: each for each, entry in hits if meant(entry.listened, occurrence)}
-        return sorted(found.values(), key=_rank) if len(found) > 1 else list(found.values())
+    def found(self, occurrence: Occurrence, object: str, *, within: bool, held: Set[int]) -> Found:
+        """What the indexes say of a change; `held` are the triggers whose condition held of this object."""
+        indexes = self._indexes.get((occurrence.type, within))
+        if indexes is None:
+            return NOTHING_FOUND
+        change = {"object": object, "op": occurrence.op, "old": occurrence.old_raw, "new": occurrence.new_raw}
+        record = change_type(occurrence.type).encode(change)
+        asked: dict[int, Installed] = {}
+        begun: list[Installed] = []
+        ceased: list[int] = []
+        for member, index in indexes.items():
+            if member is None:
+                hits: list[tuple[Installed, Entry]] = index.match(record)
+                asked = {each.number: each for each, entry in hits if meant(entry.listened, occurrence)}
+            elif occurrence.op in ("updated", "raised") and (not member or is_other(member, occurrence)):
+                true = set(index.match(record))
+                begun += map(self.by_number.__getitem__, true - held)
+                ceased += (held & index.numbers) - true
+        return Found(list(asked.values()), begun, ceased)
 
 
-def _rank(installed: Installed) -> tuple[int, int]:
-    return installed.rank
+class Found(NamedTuple):
+    """Triggers to be asked for the rest, those whose condition is known to hold now and did not before, and those
+    whose condition held and does not any more, by number."""
+
+    asked: list[Installed]
+    begun: list[Installed]
+    ceased: list[int]
+
+
+NOTHING_FOUND = Found([], [], [])
 
 
 def meant(listened: Listened, occurrence: Occurrence) -> bool:

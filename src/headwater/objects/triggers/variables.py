@@ -6,6 +6,7 @@ is then the empty text). They are written when they change, and only then.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.objects.triggers import tables
@@ -25,7 +26,7 @@ class Variable(NamedTuple):
 
 
 NOTHING = Variable()
-_NONE: dict[int, Variable] = {}
+_NONE: Set[int] = frozenset()
 
 
 class Variables:
@@ -35,6 +36,7 @@ class Variables:
         self._journal = journal
         self._values: dict[str, dict[int, Variable]] = {}
         self._objects: dict[int, dict[str, None]] = {}
+        self._holding: dict[str, set[int]] = {}
         self._dirty: dict[tuple[int, str], None] = {}
 
     def __len__(self) -> int:
@@ -45,9 +47,9 @@ class Variables:
         found = self._values.get(object)
         return NOTHING if found is None else found.get(number, NOTHING)
 
-    def holding(self, object: str) -> list[int]:
-        """The triggers whose condition holds of this object."""
-        return [number for number, value in self._values.get(object, _NONE).items() if value.holds]
+    def holding(self, object: str) -> Set[int]:
+        """The triggers whose condition holds of this object; it changes as they do."""
+        return self._holding.get(object, _NONE)
 
     def put(self, number: int, object: str, value: Variable) -> None:
         """From now on."""
@@ -61,6 +63,12 @@ class Variables:
         self._place(number, object, value)
 
     def _place(self, number: int, object: str, value: Variable) -> None:
+        if value.holds:
+            self._holding.setdefault(object, set()).add(number)
+        elif object in self._holding:
+            self._holding[object].discard(number)
+            if not self._holding[object]:
+                del self._holding[object]
         if value != NOTHING:
             self._values.setdefault(object, {})[number] = value
             self._objects.setdefault(number, {})[object] = None
