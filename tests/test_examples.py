@@ -52,6 +52,11 @@ PROMISES = {
         "23:27 the drill of the lab has left",
         "the log says so 2 times; 10 of 11 events would cross",
     ],
+    "stock_alert.py": [
+        "below the limit: 89, after 95\ntrigger 'floor' does not allow it: no such price\n",
+        "below the new limit: 75, 2 turns after it was given\nwithin a minute: from 91 to 75\n",
+        "2 alerts, the worst at 75, in 6 trades",
+    ],
     "vehicles.py": [
         "the van is at 30\n",
         "2 l are left\n",

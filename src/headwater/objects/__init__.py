@@ -3,5 +3,6 @@ and no network."""
 
 from headwater.objects.builder import Computed, TransactionBuilder
 from headwater.objects.operations import Outcome, Transaction
+from headwater.objects.triggers.definition import count, over, was
 
-__all__ = ["Computed", "Outcome", "Transaction", "TransactionBuilder"]
+__all__ = ["Computed", "Outcome", "Transaction", "TransactionBuilder", "count", "over", "was"]

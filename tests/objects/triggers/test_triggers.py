@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from itertools import count
+from itertools import count as numbers
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headwater import Node
+from headwater import Config, Log, Node, Reliable
 from headwater.channel.objects.service import Objects
 from headwater.errors import HeadwaterWarning, InterestError, ObjectError, TransactionError
-from headwater.objects.builder import Computed
-from headwater.objects.triggers.history import Count, Over, Was
+from headwater.objects import Computed, count, over, was
 from headwater.testing import ManualClock, Recorder, eventually
 
-SECOND = 1_000_000
-_ROOMS = count()
+_ROOMS = numbers()
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +247,7 @@ def test_moved_by_more_than_so_much_within_so_long(objects: Objects, room: str, 
     heard = Recorder[Any]()
     objects.trigger(
         "jump", on=f"{room}/a", when="each", where="recent.max - recent.min > 2",
-        history={"recent": Over("new.x", 10 * SECOND)}, notify={"low": "recent.min", "high": "recent.max"},
+        history={"recent": over("new.x", "10 s")}, notify={"low": "recent.min", "high": "recent.max"},
     ).subscribe(heard)  # fmt: skip
     for seconds, x in ((0, 1.0), (6, 2.5), (6, 3.5), (1, 5.0)):
         clock.advance(seconds)
@@ -263,7 +261,7 @@ def test_counts_and_whether_it_was_inside(objects: Objects, room: str) -> None:
     inside = "new.x between 0 and 10"
     objects.trigger(
         "crossing", on=f"{room}/a", when="each", where="was.it != (new.x between 0 and 10)",
-        history={"was": Was(inside), "seen": Count(inside)}, notify={"x": "new.x", "seen": "seen.count"},
+        history={"was": was(inside), "seen": count(inside)}, notify={"x": "new.x", "seen": "seen.count"},
     ).subscribe(heard)  # fmt: skip
     move(objects, f"{room}/a", 5.0, 6.0, 11.0, 12.0, 3.0)
     assert [(event.x, event.seen) for event in heard.wait(2)] == [(11.0, 2), (3.0, 3)]
@@ -402,6 +400,42 @@ def test_a_channel_has_notifications_of_one_shape(objects: Objects, room: str) -
         objects.trigger("shaped", on=f"{room}/a", when="each", notify={"other": "new.n"})
 
 
+def test_nodes_whose_subscribers_wait_for_each_other_never_stand_still(tmp_path: Path) -> None:
+    """Each notification of one node is a transaction at the other, which is waited for."""
+    with Node("one", state=tmp_path / "one") as one, Node("two", state=tmp_path / "two") as two:
+        pair = (one.objects, two.objects)
+        for objects, other in (pair, pair[::-1]):
+            objects.type("P", "x: f64, n: i64, note: text?")
+            create(objects, "ball")
+            thrown = objects.trigger("thrown", on="ball", when="each", where="new.x < 20", notify=["new.x"])
+            thrown.subscribe(lambda event, other=other: move(other, "ball", event.x + 1))
+        for objects in pair:
+            objects.submit(moving(objects, "ball", 0.0), wait=False)
+        for objects in pair:
+            eventually(lambda objects=objects: objects["ball.x"] >= 19.0)
+
+
+def test_a_durable_subscriber_has_each_notification_over_a_restart(tmp_path: Path) -> None:
+    found: list[float] = []
+    for first in (1.0, 4.0):
+        config = Config(log=Log(tmp_path / "log"))
+        with Node("kept", state=tmp_path / "state", config=config) as node:
+            objects = node.objects
+            objects.type("P", "x: f64, n: i64, note: text?")
+            if "a" not in objects:
+                create(objects, "a")
+            alert = objects.trigger("alert", on="a", when="each", notify=["new.x"])
+            if first == 1.0:
+                alert.subscribe(lambda event: found.append(event.x), name="desk", delivery=Reliable(durable=True))
+                move(objects, "a", 1.0, 2.0)
+                eventually(lambda: found == [1.0, 2.0])
+                continue
+            move(objects, "a", 3.0)  # while nobody listens
+            alert.subscribe(lambda event: found.append(event.x), name="desk", delivery=Reliable(durable=True))
+            move(objects, "a", 4.0)
+            eventually(lambda: found == [1.0, 2.0, 3.0, 4.0], str(found))
+
+
 def test_it_says_in_words_what_it_is(objects: Objects, room: str) -> None:
     create(objects, f"{room}/a", f"{room}/b")
     text = objects.trigger(
@@ -428,7 +462,7 @@ def test_what_triggers_remember_survives(tmp_path: Path) -> None:
         create(objects, "a")
         objects.trigger("becomes", on="a", when="becomes", where="new.x > 5", notify=["new.x"])
         objects.trigger("far", on="a", when="each", where="abs(new.x - last.x) > 2 or last.x is null", notify=["new.x"])
-        objects.trigger("sum", on="a", when="each", where="r.count = 3", history={"r": Over("new.x", 60 * SECOND)},
+        objects.trigger("sum", on="a", when="each", where="r.count = 3", history={"r": over("new.x", "60 s")},
                         notify={"x": "r.sum"})  # fmt: skip
         objects.trigger("off", on="a", when="each", enabled=False, notify=True)
         objects.trigger("quiet", on="unchanged 60 s a", when="each", notify={"x": "new.x"})

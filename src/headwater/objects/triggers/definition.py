@@ -40,7 +40,7 @@ from headwater.objects.operations import (
 from headwater.objects.reactions import Coupling, OnFailure
 from headwater.objects.triggers import events
 from headwater.objects.triggers.events import Listened
-from headwater.objects.triggers.history import MOST_EVER, Count, History, Over, Was
+from headwater.objects.triggers.history import MOST, MOST_EVER, Count, History, Over, Was
 
 When = Literal["each", "becomes"]
 COUPLINGS: tuple[Coupling, ...] = ("within", "after", "decoupled")
@@ -232,6 +232,35 @@ def _given(value: Any) -> Any:
     return value
 
 
+# ── histories, as people write them ──
+
+
+def over(of: str, within: str, *, most: int = MOST) -> Over:
+    """The values of an expression over `old` and `new` that are younger than `within`, such as "60 s": in conditions
+    `count`, `first`, `last`, `min`, `max`, `sum`, `mean`, `since`, and whether they are the `whole` of it."""
+    return Over(of, _length(within), most)
+
+
+def count(where: str, within: str = "", *, most: int = MOST) -> Count:
+    """At how many events a condition over `old` and `new` held: ever, or younger than `within`; `count`, `whole`."""
+    return Count(where, _length(within) if within else 0, most)
+
+
+def was(where: str) -> Was:
+    """Whether a condition over `old` and `new` held at the event before: `it`, missing at the first."""
+    return Was(where)
+
+
+def _length(text: str) -> int:
+    try:
+        length, rest = events.duration(text)
+    except (TypeError, ValueError) as error:
+        raise ObjectError(f"history: {error}") from None
+    if rest:
+        raise ObjectError(f"history: expected a length of time such as '60 s', found {text!r}")
+    return length
+
+
 # ── the form ──
 
 
@@ -325,10 +354,13 @@ __all__ = [
     "Input",
     "Trigger",
     "When",
+    "count",
     "form",
     "given",
     "kept",
+    "over",
     "pack",
     "trigger",
     "unpack",
+    "was",
 ]
