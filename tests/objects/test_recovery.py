@@ -130,6 +130,11 @@ def test_what_leaves_is_logged_once_also_if_it_was_not_sent(tmp_path: Path) -> N
         seen.wait(1)
         channel = node.objects.changes("Counter")
         assert [source.seq for source in channel.sources.values()] == [2]
+        past = node.objects.history("Counter", "counter").to_pylist()
+        assert [(each["event_seq"], each["new"]["n"]) for each in past] == [(1, 0), (2, 1)]
+        assert node.objects.history("Counter", "other").num_rows == 0
+    with opened(tmp_path) as node, pytest.raises(ObjectError, match="open it with a log"):
+        node.objects.history("Counter")
 
 
 def test_a_new_state_goes_on_behind_the_numbers_of_an_old_log(tmp_path: Path) -> None:

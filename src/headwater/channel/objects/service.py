@@ -21,22 +21,26 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 from headwater.channel.names import check_name
 from headwater.channel.objects.alarms import Alarms
-from headwater.channel.objects.outlets import ChannelOutlets
+from headwater.channel.objects.outlets import SOURCE, ChannelOutlets
 from headwater.channel.objects.triggers import HasTriggers
 from headwater.channel.services import Service
 from headwater.errors import ClosedError, ObjectError, ServiceError
-from headwater.interest import as_event_type
+from headwater.interest import Interest, as_event_type
 from headwater.late import asyncio, pa
 from headwater.objects.builder import Computed, Submitted, TransactionBuilder
 from headwater.objects.engine import Kept, ObjectEngine
+from headwater.objects.names import object_name
 from headwater.objects.object_types import CHANNEL, change_type
 from headwater.objects.operations import TICKET, Outcome, Transaction
 from headwater.objects.triggers import description
+from headwater.objects.turn import Cascades
+from headwater.store.log.log_folder import LogFiles
 from headwater.text_tables import table
 from headwater.types import EventType, event_type
 from headwater.types.declaration import parse_record
 
 if TYPE_CHECKING:
+    from headwater.channel.backlog.node_logs import NodeLogs
     from headwater.channel.channel import Channel
     from headwater.channel.services import Services
     from headwater.channel.subscription import Subscription
@@ -58,6 +62,7 @@ class ObjectNode(Protocol):
     services: Services
     state: NodeState | None
     _crashes: Crashes
+    _logs: NodeLogs | None
     _timers: Timers
 
     def channel(self, name: str, type: Any = None) -> Channel[Any]:
@@ -76,7 +81,7 @@ class Objects(HasTriggers, Service):
 
     def __init__(self, node: ObjectNode, state: NodeState) -> None:
         self._node = node
-        self._outlets = ChannelOutlets(node)
+        self._outlets, self._logs = ChannelOutlets(node), node._logs
         self.engine = ObjectEngine(
             node.name,
             state,
@@ -116,6 +121,15 @@ class Objects(HasTriggers, Service):
         """Counts, and how far everything is."""
         triggers = {each.name: description.report(each) for each in self.engine.triggers.registry}
         return {**self.engine.report(), "triggers": triggers, "lost triggers": dict(self.engine.triggers.lost)}
+
+    @property
+    def cascades(self) -> Cascades:
+        """How far what triggers cause may go in one turn, and what becomes of one that goes further; it may be set."""
+        return self.engine.turns.cascades
+
+    @cascades.setter
+    def cascades(self, bounds: Cascades) -> None:
+        self.engine.turns.cascades = bounds  # a turn looks at it with each transaction that is caused
 
     # ── types and methods ──
 
@@ -260,6 +274,24 @@ class Objects(HasTriggers, Service):
     def to_pandas(self, type: str, pattern: str = "**") -> Any:
         """The same as a pandas frame."""
         return self.to_arrow(type, pattern).to_pandas()
+
+    def history(self, type: str, name: str | None = None) -> Any:
+        """The changes of a type's objects, or of one, as an Arrow table: what this node's log has of them, so that it
+        needs one. Columns are those of a log, and `object`, `op`, `old`, `new`, `turn` and `at`."""
+        logs = self._logs
+        found = self.engine.types.named(type)
+        if logs is None or not logs.wants(found.channel):
+            raise ObjectError(
+                f"history: expected a node that logs {found.channel}, found that {self._node.name!r} does not; "
+                f'open it with a log: Node({self._node.name!r}, state=…, log="events")'
+            )
+        read = LogFiles(logs.settings.folder, nodes=[logs.node])
+        interest = None
+        if name is not None:
+            whole = str(object_name(name, self._node.name).whole)
+            interest = Interest("object = :name", found.change, params={"name": whole})
+        batches = list(read.read(found.channel, logs.node, SOURCE, interest=interest))
+        return pa.Table.from_batches(batches, None if batches else read.schema(found.channel))
 
     # ── watching ──
 
