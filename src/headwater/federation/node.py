@@ -24,7 +24,7 @@ from headwater.channel.subscription import Subscription
 from headwater.channel.time.clock import Clock
 from headwater.errors import ChannelError, ConfigError, ConfigProblem, FederationError
 from headwater.extras import require
-from headwater.federation.objects.service import ObjectServer
+from headwater.federation.objects.service import ObjectService
 from headwater.federation.order.sequencers import Sequencers
 from headwater.federation.patterns.placement import Placements
 from headwater.federation.patterns.service import PatternService
@@ -116,7 +116,7 @@ class Node(LocalNode):
             self._patterns = self.services.add(PatternService(self, engine.context, engine.peers))
             in_force = partial(engine.requester.settled, barriers=True)
             self._placements = Placements(engine.context, engine.peers, engine.dialogue, in_force, self._patterns)
-            self.services.add(ObjectServer(self, engine.context))
+            self.services.add(ObjectService(self, engine.context))
             if self._logs is not None:
                 own = OwnLogs(self._logs.settings.folder, self._logs.node)
                 self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))

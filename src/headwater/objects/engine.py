@@ -144,6 +144,10 @@ class ObjectEngine:
         self.queue.between(lambda _: self._world.forget())  # values that are held have the type as it was
         return made
 
+    def announce(self, channel: str, type: EventType) -> None:
+        """Have the source of a channel open before anything leaves on it, so that other nodes can ask for it."""
+        self.queue.between(lambda execute: self.outbox.go_on(execute, channel, type, 0))
+
     def method(self, type: str, function: Callable[..., Any], name: str, *, event: bool) -> Method:
         """A function that transactions may invoke."""
         made = Method(self.types.named(type), function, name, event=event)

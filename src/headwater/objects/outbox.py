@@ -58,7 +58,7 @@ class Outbox:
         self._new: list[str] = []  # channels that are not committed yet
         self._wake = threading.Condition(threading.Lock())
         self._ready: deque[tuple[LeavingChannel, Leaving]] = deque()
-        self._behind = {each.name for each in self._channels.values() if each.given > each.sent}  # read from the file
+        self._behind = set(self._channels)  # read from the file; all are open from the start, so that others know them
         self._untidy: list[LeavingChannel] = []  # of which it is worth writing how far they are
         self._stopped = self._busy = self._doubtful = False
         self._trouble = ""
@@ -113,6 +113,9 @@ class Outbox:
         if after > found.given:
             tables.sent(execute, found.number, after)
             found.sent = found.written = found.given = found.staged = after
+        with self._wake:
+            self._behind.add(channel)
+            self._wake.notify()
 
     def tidy(self, execute: Execute) -> None:
         """Write how far channels are where that is worth it, and forget what was sent."""

@@ -10,66 +10,20 @@ from typing import Any
 
 import pytest
 
-from headwater import Event, Interest, Node
+from headwater import Event, Interest
 from headwater.errors import FederationError, ObjectError, TransactionError, Unreachable
 from headwater.federation.objects import remote
 from headwater.federation.wire.object_requests import SubmitTransaction
 from headwater.objects.operations import Administer, Permits, Transaction, Update, pack
-from headwater.security import Allow, Deny, Restrict
+from headwater.security import Deny, Restrict
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
+from tests.federation.objects.plant import Plant, Rights
 
 
 @pytest.fixture
 def make() -> Iterator[Nodes]:
     with nodes() as made:
         yield made
-
-
-class Rights:
-    """What the owner lets others do, by action and channel; everything else is allowed."""
-
-    def __init__(self, **rights: Any) -> None:
-        self.no: dict[tuple[str, str], Any] = {}
-
-    def decide(self, principal: Any, action: str, channel: str, on_behalf_of: str = "") -> Any:
-        return self.no.get((action, channel), Allow("yes"))
-
-    def decide_some(self, principal: Any, action: str, pattern: Any) -> Any:
-        return Allow("yes")
-
-    def open_to_all(self, action: str, channel: str) -> bool:
-        return False
-
-    def hides_from(self, principal: Any) -> bool:
-        return False
-
-    def seen_by(self, principal: Any) -> Any:
-        return lambda channel: True
-
-    def deals_with(self, principal: Any, action: str | None = None) -> bool:
-        return True
-
-
-class Plant:
-    """An owner with two types of objects, and a client that has no state."""
-
-    def __init__(self, make: Nodes, folder: Path, **options: Any) -> None:
-        self.make, self.folder, self.options = make, folder, options
-        self.open()
-        self.desk = make("desk")
-        make.together()
-        self.remote: Any = self.desk.objects_at("plant")
-
-    def open(self) -> None:
-        self.owner: Node = self.make("plant", state=self.folder / "plant.state", **self.options)
-        self.objects = self.owner.objects
-        self.objects.type("Tank", "level: f64, label: text?")
-        self.objects.type("Secret", "key: i64")
-
-    @property
-    def turns(self) -> int:
-        found: int = self.objects.report()["turns"]
-        return found
 
 
 def test_a_transaction_runs_at_the_owner_and_is_read_there(make: Nodes, tmp_path: Path) -> None:
@@ -109,7 +63,7 @@ def test_its_changes_are_events_at_the_other_node(make: Nodes, tmp_path: Path) -
 
 
 def test_many_objects_come_page_by_page(make: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.federation.objects.service.MOST_OBJECTS", 3)
+    monkeypatch.setattr("headwater.federation.objects.object_server.MOST_OBJECTS", 3)
     monkeypatch.setattr("headwater.objects.engine.LOOKED", 4)
     plant = Plant(make, tmp_path)
     with plant.objects.transaction() as t:

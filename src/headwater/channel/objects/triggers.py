@@ -196,7 +196,15 @@ class HasTriggers:
         said = self._run(installing(made)).results["installed"]
         for warning in said["warnings"]:
             warnings.warn(f"trigger {name!r}: {warning}", HeadwaterWarning, stacklevel=2)
+        self._announce(said["name"])
         return Trigger(self, said["name"])
+
+    def _announce(self, name: str) -> None:
+        """Its notifications, if it has any, can be asked for from now on."""
+        triggers = self.engine.triggers
+        found = triggers.registry.by_name.get(name)
+        if found is not None and found.notification is not None:
+            self.engine.announce(triggers.channel(found), found.notification.type)
 
     @property
     def triggers(self) -> dict[str, Trigger]:

@@ -11,16 +11,20 @@ Every transaction has a ticket. One whose answer is lost is sent again with it, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from msgspec import structs
+
 from headwater.channel.dispatch.thread_call import in_thread
 from headwater.errors import ClosedError, FederationError, ObjectError, Unreachable
+from headwater.federation.objects.remote_trigger import RemoteTrigger
 from headwater.federation.wire.object_requests import (
     MAX_TRANSACTION,
     MOST_WAIT,
     CollectOutcome,
+    InstallTrigger,
     ReadObjects,
     SubmitTransaction,
     TellTypes,
@@ -32,6 +36,8 @@ from headwater.objects.engine import Kept
 from headwater.objects.names import object_name
 from headwater.objects.object_types import CHANNEL, change_type
 from headwater.objects.operations import TICKET, Outcome, Transaction, check_form, pack, unpack_outcome
+from headwater.objects.triggers import definition
+from headwater.objects.triggers.definition import Input
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
@@ -40,6 +46,8 @@ if TYPE_CHECKING:
     from headwater.federation.peers.peer import Peer
     from headwater.federation.peers.table import Peers
     from headwater.federation.wire.requests import Request
+    from headwater.objects.triggers.definition import Trigger, When
+    from headwater.objects.triggers.history import History
     from headwater.types import EventType
 
 TIMEOUT = 30.0  # seconds for which an owner is waited for
@@ -163,6 +171,52 @@ class RemoteObjects:
     def _must_be_owned(self, node: str, name: str) -> None:
         if node != self.owner:
             raise ObjectError(f"object {name!r}: expected one of //{self.owner}/…, found one of {node!r}")
+
+    # ── triggers ──
+
+    def trigger(
+        self,
+        name: str,
+        *,
+        on: str | Sequence[str],
+        when: When,
+        where: str = "",
+        type: str = "",
+        inputs: Mapping[str, str | tuple[str, str] | Input] | None = None,
+        history: Mapping[str, History] | None = None,
+        notify: bool | str | Sequence[str] | Mapping[str, str] = True,
+        params: Mapping[str, Any] | None = None,
+    ) -> RemoteTrigger:
+        """Have the owner judge a trigger, and tell of it: as `trigger` of one's own objects, without an action. One
+        notification crosses for this node, however many subscribe to it. An equal one of this node's is that one."""
+        made = definition.trigger(
+            name,
+            on=on,
+            when=when,
+            where=where,
+            type=type,
+            inputs=inputs,
+            history=history,
+            notify=notify,
+            params=params,
+            node=self.owner,
+        )
+        made = structs.replace(made, type=made.type or self._type_listened(made), inputs=self._typed(made))
+        found = self._ask(InstallTrigger(definition.pack(made)), monotonic() + TIMEOUT)
+        return RemoteTrigger(self._context, lambda request: self._ask(request, monotonic() + TIMEOUT), found)
+
+    def _type_listened(self, trigger: Trigger) -> str:
+        """That of the first object that it names."""
+        names = [each.name for each in trigger.on if each.name and each.kind != "channel" and not each.is_pattern]
+        found = self.get(names[0]) if names else None
+        return "" if found is None else found.type
+
+    def _typed(self, trigger: Trigger) -> dict[str, Input]:
+        found = {}
+        for key, given in trigger.inputs.items():
+            kept = None if given.type or given.name.startswith("{") else self.get(given.name)
+            found[key] = Input(given.name, kept.type) if kept is not None else given
+        return found
 
     # ── asking ──
 

@@ -1,57 +1,40 @@
-"""The owner's side: what other nodes may do with this node's objects.
-
-A right is on the channel of a type's changes, `objects.TYPE`: who may `transact` there may create, change and destroy
-objects of that type, who may `subscribe` may read them; an event of a channel takes the right to `advertise` there. A
-transaction is queued with what it may touch, and that is looked at in its turn. What triggers cause by it is the
-owner's own.
-
-A ticket is known by the node that has sent it: nobody can ask for the outcome of another's transaction, or use up its
-ticket before it comes.
-"""
+"""What other nodes may ask of this node's objects, and who answers. Whatever knows objects is loaded, and the objects
+are opened, when the first one asks."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from headwater.channel.objects.service import objects_of
 from headwater.channel.services import Service
 from headwater.errors import HeadwaterError, ObjectError
-from headwater.federation.security.policy import Allow
-from headwater.federation.wire.object_requests import (
-    MOST_OBJECTS,
-    MOST_TYPES,
-    PAGE_BYTES,
-    CollectOutcome,
-    ObjectPage,
-    ObjectRow,
-    ReadObjects,
-    SubmitTransaction,
-    TellTypes,
-    TransactionIs,
-    TypesAre,
-)
-from headwater.federation.wire.requests import Accepted, pack_type
-from headwater.objects.operations import TICKET, Permits, Raise, Transaction, pack_outcome, unpack
+from headwater.federation.wire import object_requests as wire
+from headwater.federation.wire.requests import Accepted
 
 if TYPE_CHECKING:
     from headwater.channel.node import Node
-    from headwater.channel.objects.service import Objects
     from headwater.federation.context import Context
+    from headwater.federation.objects.object_server import ObjectServer
+    from headwater.federation.objects.trigger_server import TriggerServer
     from headwater.federation.peers.request_registry import Caller
-    from headwater.federation.security.policy import Action
-    from headwater.objects.queue import Item
 
 ERROR_CHARACTERS = 2000  # of a refusal
-WAITING = 10_000  # outcomes of which is known that somebody waits
+Servers = tuple["ObjectServer", "TriggerServer"]
+Answer = Callable[["ObjectServer", "TriggerServer"], Callable[["Caller", Any], Any]]
+_ANSWERS: tuple[tuple[Any, Answer], ...] = (
+    (wire.SubmitTransaction, lambda objects, _: objects.submit),
+    (wire.CollectOutcome, lambda objects, _: objects.collect),
+    (wire.ReadObjects, lambda objects, _: objects.read),
+    (wire.TellTypes, lambda objects, _: objects.tell),
+    (wire.InstallTrigger, lambda _, triggers: triggers.install),
+    (wire.ChangeTrigger, lambda _, triggers: triggers.change),
+    (wire.RemoveTrigger, lambda _, triggers: triggers.remove),
+)
 
 
-class ObjectServer(Service):
+class ObjectService(Service):
     """Of one node. Requests come in threads of the network."""
 
     name = "objects for others"
@@ -59,110 +42,36 @@ class ObjectServer(Service):
     def __init__(self, node: Node, context: Context) -> None:
         self._node, self._context = node, context
         self._lock = threading.Lock()
-        self._waiting: dict[bytes, Item] = {}  # by ticket
-        self.submitted = self.refused = 0
+        self._servers: Servers | None = None
+        self.refused = 0
 
     def report(self) -> dict[str, int]:
-        """What other nodes have asked for."""
-        return {"submitted": self.submitted, "refused": self.refused}
+        """What other nodes have asked for, in numbers."""
+        servers = self._servers
+        return {"submitted": 0 if servers is None else servers[0].submitted, "refused": self.refused}
 
     def requests(self) -> Iterable[tuple[Any, Callable[..., Any]]]:
-        return (
-            (SubmitTransaction, partial(self._answer, self._submit)),
-            (CollectOutcome, partial(self._answer, self._collect)),
-            (ReadObjects, partial(self._answer, self._read)),
-            (TellTypes, partial(self._answer, self._tell)),
-        )
+        return ((kind, partial(self._answer, answer)) for kind, answer in _ANSWERS)
 
-    def _answer(self, answer: Callable[[Caller, Objects, Any], Any], caller: Caller, request: Any) -> Any:
+    def _answer(self, answer: Answer, caller: Caller, request: Any) -> Any:
         """What is refused is said to who asks."""
         try:
-            if self._node.state is None:
-                raise ObjectError("it owns no objects: it has no state to keep them in")
-            return answer(caller, objects_of(self._node), request)
+            return answer(*self._opened())(caller, request)
         except HeadwaterError as error:
             self.refused += 1
             return Accepted(error=f"refused: {error}"[:ERROR_CHARACTERS])
 
-    # ── transactions ──
-
-    def _submit(self, caller: Caller, objects: Objects, request: SubmitTransaction) -> TransactionIs:
-        sent = unpack(request.transaction)
-        ticket = scoped(caller.peer.id, request.ticket)
-        transaction = msgspec.structs.replace(
-            sent, ticket=ticket, caller=caller.peer.id, permits=self._permits(caller, objects, sent)
-        )
-        item = objects.engine.submit(transaction, waits=not request.durable)
-        self.submitted += 1
-        if request.durable:
-            item.wait(request.wait)
-            return TransactionIs(item.settled)
+    def _opened(self) -> Servers:
+        if self._node.state is None:
+            raise ObjectError("it owns no objects: it has no state to keep them in")
         with self._lock:
-            self._waiting[ticket] = item
-            while len(self._waiting) > WAITING:
-                del self._waiting[next(iter(self._waiting))]
-        return self._waited(ticket, item, request.wait)
+            if self._servers is None:
+                from headwater.federation.objects.object_server import ObjectServer
+                from headwater.federation.objects.trigger_server import TriggerServer
 
-    def _permits(self, caller: Caller, objects: Objects, transaction: Transaction) -> Permits:
-        """What it may touch, by the policy as it is now."""
-        channels = {each.channel for each in transaction.operations if isinstance(each, Raise) and not each.name}
-        return Permits(
-            tuple(self._allowed(caller, objects, "transact")),
-            tuple(self._allowed(caller, objects, "subscribe")),
-            tuple(sorted(each for each in channels if self._may(caller, "advertise", each))),
-        )
-
-    def _allowed(self, caller: Caller, objects: Objects, action: Action) -> list[str]:
-        """The types of objects with which it may do so."""
-        types = list(objects.engine.types.items())
-        return [name for name, each in types if self._may(caller, action, each.channel)]
-
-    def _may(self, caller: Caller, action: Action, channel: str) -> bool:
-        """A right that a policy restricts to some events is none to objects: which of them it means is not known."""
-        return isinstance(self._context.security.decide(caller.principal, action, channel), Allow)
-
-    def _collect(self, caller: Caller, objects: Objects, request: CollectOutcome) -> TransactionIs:
-        ticket = scoped(caller.peer.id, request.ticket)
-        with self._lock:
-            item = self._waiting.get(ticket)
-        if item is not None:
-            return self._waited(ticket, item, request.wait)
-        try:
-            found = objects.outcome(ticket)
-        except ObjectError:
-            return TransactionIs(False)
-        return TransactionIs(True, b"" if found is None else pack_outcome(found))
-
-    def _waited(self, ticket: bytes, item: Item, seconds: float) -> TransactionIs:
-        """Its outcome, if there is one after so many seconds."""
-        outcome = item.wait(seconds)
-        if outcome is None:
-            return TransactionIs(True)
-        with self._lock:
-            self._waiting.pop(ticket, None)
-        return TransactionIs(True, pack_outcome(outcome))
-
-    # ── reading ──
-
-    def _read(self, caller: Caller, objects: Objects, request: ReadObjects) -> ObjectPage:
-        types = frozenset(self._allowed(caller, objects, "subscribe"))
-        rows, after = objects.engine.page(request.pattern, request.after, types, MOST_OBJECTS, PAGE_BYTES)
-        return ObjectPage([ObjectRow(*row) for row in rows], after)
-
-    def _tell(self, caller: Caller, objects: Objects, request: TellTypes) -> TypesAre:
-        names = self._allowed(caller, objects, "subscribe")[:MOST_TYPES]
-        packed = {name: pack_type(objects.engine.types[name].type) for name in names}
-        return TypesAre({name: data for name, data in packed.items() if data is not None})
-
-    def stop(self) -> None:
-        """Nobody waits any more."""
-        with self._lock:
-            self._waiting.clear()
+                objects = self._node.objects
+                self._servers = ObjectServer(objects, self._context), TriggerServer(objects, self._context)
+            return self._servers
 
 
-def scoped(node: str, ticket: bytes) -> bytes:
-    """The ticket of another node's transaction, as it is known here."""
-    return blake2b(ticket, digest_size=TICKET, key=blake2b(node.encode(), digest_size=32).digest()).digest()
-
-
-__all__ = ["ObjectServer", "scoped"]
+__all__ = ["ObjectService"]

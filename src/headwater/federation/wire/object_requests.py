@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from headwater.federation.wire.control import Name, Number
-from headwater.federation.wire.requests import Request
+from headwater.federation.wire.requests import Accepted, Request
 
 MAX_TRANSACTION = 1 << 20  # bytes of a transaction that another node may send
 MAX_OUTCOME = 4 << 20
@@ -63,6 +63,17 @@ class TypesAre(msgspec.Struct, frozen=True, tag=True):
     types: Annotated[dict[Name, Annotated[bytes, Meta(max_length=MAX_TYPE)]], Meta(max_length=MOST_TYPES)]
 
 
+class TriggerIs(msgspec.Struct, frozen=True, tag=True):
+    """A trigger as it is installed: its name there, the channel of its notifications and their type (`told`), what was
+    warned of, and the last turn in which it was another, or was not there."""
+
+    name: Name
+    channel: Name
+    told: Annotated[bytes, Meta(max_length=MAX_TYPE)]
+    turn: Number
+    warnings: Annotated[list[str], Meta(max_length=100)] = []
+
+
 # ── requests ──
 
 
@@ -98,18 +109,45 @@ class TellTypes(Request, frozen=True, tag=True):
     answer: ClassVar[Any] = TypesAre
 
 
+class InstallTrigger(Request, frozen=True, tag=True):
+    """Have the owner judge a trigger, and tell of it when it fires. An equal one of the same node is that one."""
+
+    answer: ClassVar[Any] = TriggerIs
+    trigger: Annotated[bytes, Meta(max_length=MAX_TRANSACTION)]
+
+
+class ChangeTrigger(Request, frozen=True, tag=True):
+    """Other values of parameters, or whether it is judged at all, of a trigger of the same node's."""
+
+    answer: ClassVar[Any] = TriggerIs
+    name: Name
+    params: Annotated[bytes, Meta(max_length=MAX_TRANSACTION)] | None = None
+    enabled: bool | None = None
+
+
+class RemoveTrigger(Request, frozen=True, tag=True):
+    """End a trigger of the same node's."""
+
+    answer: ClassVar[Any] = Accepted
+    name: Name
+
+
 __all__ = [
     "MAX_TRANSACTION",
     "MOST_OBJECTS",
     "MOST_TYPES",
     "MOST_WAIT",
     "PAGE_BYTES",
+    "ChangeTrigger",
     "CollectOutcome",
+    "InstallTrigger",
     "ObjectPage",
     "ObjectRow",
     "ReadObjects",
+    "RemoveTrigger",
     "SubmitTransaction",
     "TellTypes",
     "TransactionIs",
+    "TriggerIs",
     "TypesAre",
 ]

@@ -66,6 +66,7 @@ class Installed:
     notification: Notification | None
     histories: dict[str, Remembered]
     subject: EventType | None
+    inputs: Mapping[str, EventType]  # types of the objects that inputs are of
     warnings: tuple[str, ...] = ()
     counts: Counts = field(default_factory=Counts)
     keys: list[tuple[EventType, int]] = field(default_factory=list)  # of its entries in matchers
@@ -114,7 +115,7 @@ def install(trigger: Trigger, types: Types, node: str, number: int) -> Installed
     scope.finish()
     assert condition is not None
     warnings = tuple(str(each) for entry in condition.entries[:1] for each in entry.interest.warnings)
-    return Installed(number, trigger, condition, action, notification, histories, scope.subject, warnings)
+    return Installed(number, trigger, condition, action, notification, histories, scope.subject, scope.inputs, warnings)
 
 
 def _check_previous(

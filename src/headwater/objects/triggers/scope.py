@@ -67,6 +67,7 @@ class Scope:
     node: str
     subjects: dict[Listened, EventType] = field(default_factory=dict)
     subject: EventType | None = None  # if all that is listened to is of one type
+    inputs: dict[str, EventType] = field(default_factory=dict)  # types of the objects that inputs are of
     record: Record = field(default_factory=lambda: Record("Trigger", ()))
     params: dict[str, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -230,6 +231,7 @@ def _input(scope: Scope, name: str, given: Input, types: Types) -> Type | None:
     if stored is None:
         hint = f"its fields are: {', '.join(type.record.by_name)}"
         scope.problem("inputs", given.name, f"{name}: {type.name} has no member {found.member!r}", hint=hint)
+    scope.inputs[name] = type
     return stored
 
 

@@ -59,10 +59,10 @@ class Seen(dict[str, Any]):
         return found.object, found.member
 
     def _input(self, name: str) -> Any:
-        """As it is now."""
+        """As it is now; missing, where an object of that name is of another type by now."""
         path, member = self._place(name)
         found = self._of[4].value(path)
-        if found is None:
+        if found is None or found[0] != self._of[0].inputs[name]:
             return None
         return reached(found[2], member) if member else found[2]
 
@@ -74,5 +74,6 @@ class Seen(dict[str, Any]):
             raw = occurrence.old_raw
         else:
             found, record = moment.value(path), world.previous.get(path)
-            raw = None if found is None or record is None else found[0].decode_raw(record)
+            known = found is not None and found[0] == self._of[0].inputs[name]
+            raw = found[0].decode_raw(record) if found is not None and known and record is not None else None
         return reached(raw, member) if member and raw is not None else raw

@@ -1,0 +1,133 @@
+"""The owner's side: what other nodes may do with this node's objects.
+
+A right is on the channel of a type's changes, `objects.TYPE`: who may `transact` there may create, change and destroy
+objects of that type, who may `subscribe` may read them; an event of a channel takes the right to `advertise` there. A
+transaction is queued with what it may touch, and that is looked at in its turn. What triggers cause by it is the
+owner's own.
+
+A ticket is known by the node that has sent it: nobody can ask for the outcome of another's transaction, or use up its
+ticket before it comes.
+"""
+
+from __future__ import annotations
+
+import threading
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headwater.errors import ObjectError
+from headwater.federation.security.policy import Allow
+from headwater.federation.wire.object_requests import (
+    MOST_OBJECTS,
+    MOST_TYPES,
+    PAGE_BYTES,
+    CollectOutcome,
+    ObjectPage,
+    ObjectRow,
+    ReadObjects,
+    SubmitTransaction,
+    TellTypes,
+    TransactionIs,
+    TypesAre,
+)
+from headwater.federation.wire.requests import pack_type
+from headwater.objects.operations import TICKET, Permits, Raise, Transaction, pack_outcome, unpack
+
+if TYPE_CHECKING:
+    from headwater.channel.objects.service import Objects
+    from headwater.federation.context import Context
+    from headwater.federation.peers.request_registry import Caller
+    from headwater.federation.security.policy import Action
+    from headwater.objects.queue import Item
+
+WAITING = 10_000  # outcomes of which is known that somebody waits
+
+
+class ObjectServer:
+    """Of one node. Requests come in threads of the network."""
+
+    def __init__(self, objects: Objects, context: Context) -> None:
+        self._objects, self._context = objects, context
+        self._lock = threading.Lock()
+        self._waiting: dict[bytes, Item] = {}  # by ticket
+        self.submitted = 0
+
+    # ── transactions ──
+
+    def submit(self, caller: Caller, request: SubmitTransaction) -> TransactionIs:
+        sent = unpack(request.transaction)
+        ticket = scoped(caller.peer.id, request.ticket)
+        transaction = msgspec.structs.replace(
+            sent, ticket=ticket, caller=caller.peer.id, permits=self._permits(caller, sent)
+        )
+        item = self._objects.engine.submit(transaction, waits=not request.durable)
+        self.submitted += 1
+        if request.durable:
+            item.wait(request.wait)
+            return TransactionIs(item.settled)
+        with self._lock:
+            self._waiting[ticket] = item
+            while len(self._waiting) > WAITING:
+                del self._waiting[next(iter(self._waiting))]
+        return self._waited(ticket, item, request.wait)
+
+    def _permits(self, caller: Caller, transaction: Transaction) -> Permits:
+        """What it may touch, by the policy as it is now."""
+        channels = {each.channel for each in transaction.operations if isinstance(each, Raise) and not each.name}
+        return Permits(
+            tuple(self._allowed(caller, "transact")),
+            tuple(self._allowed(caller, "subscribe")),
+            tuple(sorted(each for each in channels if self._may(caller, "advertise", each))),
+        )
+
+    def _allowed(self, caller: Caller, action: Action) -> list[str]:
+        """The types of objects with which it may do so."""
+        types = list(self._objects.engine.types.items())
+        return [name for name, each in types if self._may(caller, action, each.channel)]
+
+    def _may(self, caller: Caller, action: Action, channel: str) -> bool:
+        """A right that a policy restricts to some events is none to objects: which of them it means is not known."""
+        return isinstance(self._context.security.decide(caller.principal, action, channel), Allow)
+
+    def collect(self, caller: Caller, request: CollectOutcome) -> TransactionIs:
+        ticket = scoped(caller.peer.id, request.ticket)
+        with self._lock:
+            item = self._waiting.get(ticket)
+        if item is not None:
+            return self._waited(ticket, item, request.wait)
+        try:
+            found = self._objects.outcome(ticket)
+        except ObjectError:
+            return TransactionIs(False)
+        return TransactionIs(True, b"" if found is None else pack_outcome(found))
+
+    def _waited(self, ticket: bytes, item: Item, seconds: float) -> TransactionIs:
+        """Its outcome, if there is one after so many seconds."""
+        outcome = item.wait(seconds)
+        if outcome is None:
+            return TransactionIs(True)
+        with self._lock:
+            self._waiting.pop(ticket, None)
+        return TransactionIs(True, pack_outcome(outcome))
+
+    # ── reading ──
+
+    def read(self, caller: Caller, request: ReadObjects) -> ObjectPage:
+        types = frozenset(self._allowed(caller, "subscribe"))
+        rows, after = self._objects.engine.page(request.pattern, request.after, types, MOST_OBJECTS, PAGE_BYTES)
+        return ObjectPage([ObjectRow(*row) for row in rows], after)
+
+    def tell(self, caller: Caller, request: TellTypes) -> TypesAre:
+        names = self._allowed(caller, "subscribe")[:MOST_TYPES]
+        packed = {name: pack_type(self._objects.engine.types[name].type) for name in names}
+        return TypesAre({name: data for name, data in packed.items() if data is not None})
+
+
+def scoped(node: str, ticket: bytes) -> bytes:
+    """The ticket of another node's transaction, as it is known here."""
+    return blake2b(ticket, digest_size=TICKET, key=blake2b(node.encode(), digest_size=32).digest()).digest()
+
+
+__all__ = ["ObjectServer", "scoped"]

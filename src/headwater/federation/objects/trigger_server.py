@@ -1,0 +1,141 @@
+"""The owner's side of triggers that other nodes ask for: they are judged here, and only notifications cross, once for
+each node, however many of its programs listen.
+
+Such a trigger tells, and does nothing: what is to be done at this node is for its owner to say. Whoever asks for one
+must be allowed to `subscribe` to the changes of all types of objects that it reads, and to `install` code there; and so
+of channels that it listens to. It says the types of all objects that it means, and never sees one of another type. Its
+name begins with the node that has asked for it, which is the group of its triggers too: its owner may disable them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headwater.errors import ObjectError
+from headwater.federation.security.policy import Allow
+from headwater.federation.wire.object_requests import ChangeTrigger, InstallTrigger, RemoveTrigger, TriggerIs
+from headwater.federation.wire.requests import Accepted, pack_type, unpack_params
+from headwater.objects.operations import Outcome, Transaction
+from headwater.objects.triggers import definition
+from headwater.objects.triggers.administration import changing, installing, removing
+
+if TYPE_CHECKING:
+    from headwater.channel.objects.service import Objects
+    from headwater.federation.context import Context
+    from headwater.federation.peers.request_registry import Caller
+    from headwater.objects.operations import Administer
+    from headwater.objects.triggers.definition import Trigger
+
+MOST_TRIGGERS = 1_000  # of one other node
+SHORTEST = 100_000  # µs of `every` and `unchanged` in triggers of other nodes
+WAIT_SECONDS = 5.0  # for the turn in which it is installed
+
+
+class TriggerServer:
+    """Of one node. Requests come in threads of the network."""
+
+    def __init__(self, objects: Objects, context: Context) -> None:
+        self._objects, self._context = objects, context
+
+    def install(self, caller: Caller, request: InstallTrigger) -> TriggerIs:
+        group, sent = _group(caller), definition.unpack(request.trigger)
+        if problems := [*_harmful(sent), *self._hidden(caller, sent)]:
+            raise ObjectError("\n".join([f"trigger {sent.name!r}:", *(f"  - {each}" for each in problems)]))
+        own = [each for each in self._objects.engine.triggers.registry if each.trigger.group == group]
+        if len(own) >= MOST_TRIGGERS and all(each.name != f"{group}.{sent.name}" for each in own):
+            raise ObjectError(f"expected at most {MOST_TRIGGERS:,} triggers of a node, found as many; remove some")
+        made = msgspec.structs.replace(sent, name=f"{group}.{sent.name}", group=group, priority=0)
+        outcome = _run(self._objects, installing(made))
+        said = outcome.results["installed"]
+        return self._is(said["name"], outcome, said["warnings"])
+
+    def _hidden(self, caller: Caller, trigger: Trigger) -> list[str]:
+        """What it would see that who asks may not."""
+        found = []
+        open = self._open_types(caller)
+        for each in trigger.on:
+            if each.kind == "channel" and not self._may_watch(caller, each.name):
+                found.append(f"on: {each}: expected a channel that it may subscribe to and install code on")
+        if any(each.kind not in ("channel", "every") for each in trigger.on) and trigger.type not in open:
+            found.append(
+                f"type: expected that of the objects it listens to, which it may watch, found {trigger.type!r}"
+            )
+        for name, given in trigger.inputs.items():
+            if given.type not in open:
+                found.append(f"inputs: {name}: expected its type, which it may watch, found {given.type!r}")
+        return found
+
+    def _open_types(self, caller: Caller) -> set[str]:
+        """The types of objects that it may watch: with all others that are declared alike, for objects of these cannot
+        be told apart."""
+        types = self._objects.engine.types
+        closed = [each.type for each in types.values() if not self._may_watch(caller, each.channel)]
+        return {name for name, each in types.items() if each.type not in closed}
+
+    def _may_watch(self, caller: Caller, channel: str) -> bool:
+        decide = self._context.security.decide
+        return all(isinstance(decide(caller.principal, each, channel), Allow) for each in ("subscribe", "install"))
+
+    def change(self, caller: Caller, request: ChangeTrigger) -> TriggerIs:
+        self._must_be_own(_group(caller), request.name)
+        params = None if request.params is None else unpack_params(request.params)
+        outcome = _run(self._objects, changing(request.name, params=params, enabled=request.enabled))
+        return self._is(request.name, outcome, [])
+
+    def remove(self, caller: Caller, request: RemoveTrigger) -> Accepted:
+        self._must_be_own(_group(caller), request.name)
+        if request.name in self._objects.engine.triggers.registry.by_name:  # else it was asked before, and not heard of
+            _run(self._objects, removing(request.name))
+        return Accepted()
+
+    def _must_be_own(self, group: str, name: str) -> None:
+        if not name.startswith(f"{group}."):
+            raise ObjectError(f"trigger {name!r}: expected one that this node has installed, found another")
+
+    def _is(self, name: str, outcome: Outcome, warnings: list[str]) -> TriggerIs:
+        triggers = self._objects.engine.triggers
+        found = triggers.found(name)
+        type = None if found.notification is None else pack_type(found.notification.type)
+        if type is None:
+            raise ObjectError(f"trigger {name!r}: expected one that notifies, found none")
+        self._objects._announce(name)
+        told = [each[:1000] for each in warnings[:100]]
+        return TriggerIs(name, triggers.channel(found), type, outcome.turn, told)
+
+
+def _group(caller: Caller) -> str:
+    """Under which the triggers of a node are known: by its name and its key, of which nobody else has both."""
+    name, _, key = caller.peer.id.rpartition(".")
+    group = f"{name}.k{key}"
+    if not all(part.isidentifier() for part in group.replace("-", "_").split(".")):
+        raise ObjectError(
+            f"expected a node whose name is of letters, digits, _ and -, found {caller.peer.name!r}; name it otherwise"
+        )
+    return group
+
+
+def _harmful(trigger: Trigger) -> list[str]:
+    """What only the owner may ask for."""
+    found = []
+    if trigger.do or trigger.veto or trigger.coupling != "after":
+        found.append("do, veto, coupling: expected a trigger of another node to notify and to do nothing else")
+    if trigger.notify is None:
+        found.append("notify: expected what it tells, found nothing")
+    for each in trigger.on:
+        if each.kind in ("every", "unchanged") and each.length < SHORTEST:
+            found.append(f"on: {each}: expected at least {SHORTEST // 1000} ms in a trigger of another node")
+    return found
+
+
+def _run(objects: Objects, operation: Administer) -> Outcome:
+    """In the queue, as everything."""
+    item = objects.engine.submit(Transaction((operation,)), waits=True)
+    outcome: Outcome | None = item.wait(WAIT_SECONDS)
+    if outcome is None:
+        raise ObjectError("expected it to be done soon, found a long turn before it; ask again")
+    return outcome.check()
+
+
+__all__ = ["TriggerServer"]
