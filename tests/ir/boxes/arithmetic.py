@@ -38,6 +38,7 @@ class Grower:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.wild = self.random.random() < 0.3
+        self.plain = self.random.random() < 0.4  # nothing but arithmetic, which has slopes
 
     def program(self, depth: int) -> Program:
         """A number."""
@@ -52,6 +53,11 @@ class Grower:
         grow = self.present if self.random.random() < 0.7 else lambda d: self.whole(I64, d)
         made = self.b.compare(op, grow(depth), grow(self.random.randrange(depth)), W)
         return self.b.finish(self.b.return_(made, W))
+
+    def against(self, value: Expr, op: Any, limit: Any) -> Program:
+        """The last number, compared with a constant."""
+        b = Builder(INPUT)
+        return b.finish(b.return_(b.compare(op, value, Const(limit, value.type), W), W))
 
     def present(self, depth: int) -> Expr:
         """A float, sometimes one that is there whatever is missing."""
@@ -73,7 +79,7 @@ class Grower:
         def grow() -> Expr:
             return self.floating(depth - 1)
 
-        kind = pick.randrange(20)
+        kind = pick.randrange(12 if self.plain else 20)
         if kind < 12:
             return b.binary(("add", "sub", "mul", "mul", "sub", "div")[kind % 6], grow(), grow(), W)
         if kind < 17:
