@@ -2,9 +2,10 @@
 
 All of them are forked from this one, which has loaded what nearly every test needs: that takes seconds of each else.
 Many tests wait, for leases, for other processes, for Java; a core would else do nothing meanwhile. Files that share a
-Spark session are in two processes; the others are shared out so that each process has about as much to do, by what they
-cost when that was last written down (`--record`, in tests/costs.json). The longest begin first. A process that passes
-is a line, one that fails is shown whole, and at the end is what each file has cost. Other arguments are for pytest.
+Spark session are in one process, which takes longest by far: it begins first, and the others stand back for it. Those
+are shared out so that each has about as much to do, by what files cost when that was last written down (`--record`, in
+tests/costs.json). A process that passes is a line, one that fails is shown whole, and at the end is what each file has
+cost. Other arguments are for pytest.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 COSTS = ROOT / "tests" / "costs.json"
-SIDE_BY_SIDE = 2 + (os.cpu_count() or 2)  # most processes wait half of their time
-BATCH = 90.0  # seconds that a process shall take
+SIDE_BY_SIDE = 3 + (os.cpu_count() or 2)  # most processes wait half of their time
+BATCH = 60.0  # seconds that a process shall take: with longer ones, the last has the machine to itself for long
 FORKS = sys.platform == "linux"
 # What is loaded before pytest cannot be rewritten by it, and need not be.
 OPTIONS = ("-p", "no:cacheprovider", "-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
-SESSIONS = 2  # processes that have a Spark session: starting one takes a quarter of a minute
+SESSIONS = 1  # processes that have a Spark session: what runs in one for the first time takes twice as long
+STAND_BACK = 3  # by which the others are nicer: half of its weight
 NOTHING = 5  # pytest's exit code where no test was chosen
 UNKNOWN = 3.0  # seconds that a file takes of which nothing is known
 SHOWN = 1.0  # seconds of a file that has a line of its own
@@ -49,6 +51,7 @@ class Batch:
 
     files: list[str] = field(default_factory=list)
     expected: float = 0.0
+    session: bool = False
     code: int = -1
     seconds: float = 0.0
     output: str = ""
@@ -70,7 +73,7 @@ def main(arguments: list[str]) -> int:
     known: Costs = json.loads(COSTS.read_text(encoding="utf-8")) if COSTS.exists() else {}
     batches = share_out(test_files(), known)
     print(f"{len(batches)} processes, {SIDE_BY_SIDE} at a time", flush=True)
-    started = time.monotonic()
+    started, idle = time.monotonic(), idle_seconds()
     if FORKS:
         sys.path[0] = str(ROOT)  # as `python -m pytest` has it
         sys.dont_write_bytecode = False
@@ -81,6 +84,8 @@ def main(arguments: list[str]) -> int:
     failed = [batch for batch in batches if batch.failed]
     for batch in failed:
         print(f"FAILED: {batch.name}: {' '.join(batch.files)}")
+    unused = (idle_seconds() - idle) / ((time.monotonic() - started) * (os.cpu_count() or 1))
+    print(f"{unused:6.0%} of what the processors could have done meanwhile, for whomever, was not used")
     spent = round(time.monotonic() - started)
     print(f"all tests: {spent // 60}:{spent % 60:02} minutes, {'FAILED' if failed else 'passed'}")
     if record:
@@ -88,6 +93,14 @@ def main(arguments: list[str]) -> int:
         lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(cost)}" for name, cost in rounded.items())
         COSTS.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
     return 1 if failed else 0
+
+
+def idle_seconds() -> float:
+    """That all processors together have had nothing to do, or have waited for a disk; 0 where it is not told."""
+    if not FORKS:
+        return 0.0
+    fields = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()
+    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_files() -> list[str]:
@@ -108,7 +121,10 @@ def share_out(names: Iterable[str], known: Costs) -> list[Batch]:
     session = [unit for unit in units if any(map(shares_session, unit))]
     rest = [unit for unit in units if unit not in session]
     others = max(SIDE_BY_SIDE, round(sum(seconds(name) for unit in rest for name in unit) / BATCH))
-    return [*_even(session, SESSIONS, seconds), *_even(rest, others, seconds)]
+    first = _even(session, SESSIONS, seconds)
+    for batch in first:
+        batch.session = True
+    return [*first, *_even(rest, others, seconds)]
 
 
 def kept_together(names: Iterable[str]) -> list[list[str]]:
@@ -184,6 +200,7 @@ def start(batch: Batch, pytest: list[str], place: Path) -> int:
             os.dup2(sink.fileno(), 2)
             os.environ.clear()
             os.environ.update(given)
+            os.nice(0 if batch.session else STAND_BACK)
             _run([*pytest, *batch.files])
     return pid
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,5 +60,5 @@ def test_without_java_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pyt
         find_java()
 
 
-def test_the_session_is_quiet_and_reused(spark: object) -> None:
+def test_the_session_is_quiet_and_reused(spark: Any) -> None:
     assert session() is spark
