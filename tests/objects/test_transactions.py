@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headwater import Event, Node
+from headwater import Event, Node, Queue
 from headwater.channel.objects.service import Computed, Objects
 from headwater.errors import ObjectError, ServiceError, TransactionError
 from headwater.objects.operations import Update, pack, unpack
@@ -267,6 +267,23 @@ def test_a_handler_may_submit_and_wait(node: Node) -> None:
         with objects.transaction() as t:
             t.update("car", speed=5.0, event=True)
         eventually(lambda: objects["shadow.speed"] == 5.0)
+
+
+def test_a_sink_that_takes_nothing_holds_up_no_turn_and_no_other_channel(node: Node) -> None:
+    objects = node.objects
+    objects.type("Lamp", "on: bool")
+    full = objects.changes("Vehicle").subscribe(queue=Queue(limit=1, policy="fail"))  # nobody pulls
+    seen: Recorder[Any] = Recorder()
+    objects.changes("Lamp").subscribe(seen)
+    for name in ("car", "van", "bus"):
+        car(objects, name)
+    with objects.transaction() as t:
+        t.create("lamp", "Lamp", on=True)
+    seen.wait(1)
+    eventually(lambda: bool(objects.report()["unsent"]))
+    assert [full.get(timeout=GUARD).object for _ in range(3)] == ["//plant/car", "//plant/van", "//plant/bus"]
+    assert objects.engine.outbox.wait(GUARD)
+    assert not objects.report()["unsent"]
 
 
 def test_many_clients_share_commits_and_nothing_is_lost(node: Node) -> None:

@@ -14,6 +14,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from headwater.errors import ClosedError
@@ -61,7 +62,9 @@ class Outbox:
         self._behind = set(self._channels)  # read from the file; all are open from the start, so that others know them
         self._untidy: list[LeavingChannel] = []  # of which it is worth writing how far they are
         self._stopped = self._busy = self._doubtful = False
-        self._trouble = ""
+        self._troubled: set[str] = set()  # channels that could not be sent to, and are tried
+        self._again = 0.0  # at this time
+        self._trouble: dict[str, str] = {}  # what was said then
         self._thread = Supervised(self._send_all, f"headwater-{name}-outbox", crashes, again=lambda: not self._stopped)
 
     def start(self) -> None:
@@ -178,30 +181,26 @@ class Outbox:
             self._behind.update(name for name in self._channels if name.startswith(CHANNEL))
         while True:
             with self._wake:
-                while not self._ready and not self._behind and not self._stopped:
+                while not self._ready and not self._due() and not self._stopped:
                     self._busy = False
                     self._wake.notify_all()
-                    self._wake.wait()
+                    self._wake.wait(self._again - monotonic() if self._troubled else None)
                 if self._stopped:
                     return
                 self._busy = True
                 ready = list(self._ready)
                 self._ready.clear()
                 behind, self._behind = self._behind, set()
-            try:
-                for name in sorted(behind):
-                    self._catch_up(self._channels[name])
-                self._send(ready)
-            except Exception as error:
-                if not isinstance(error, ClosedError) and str(error) != self._trouble:
-                    self._trouble = str(error)
-                    log.error("objects: what leaves could not be sent, and is tried again: %s", error, exc_info=error)
-                with self._wake:
-                    self._behind |= behind | {channel.name for channel, _ in ready}
-                    if not self._stopped:
-                        self._wake.wait(RETRY_SECONDS)
-            else:
-                self._trouble = ""
+            for name in sorted(behind):
+                self._try(self._channels[name], None)
+            self._send(ready)
+
+    def _due(self) -> bool:
+        """Whether something is to be read from the file: also what could not be sent a while ago."""
+        if self._troubled and monotonic() >= self._again:
+            self._behind |= self._troubled
+            self._troubled.clear()
+        return bool(self._behind)
 
     def _send(self, ready: list[tuple[LeavingChannel, Leaving]]) -> None:
         """In order; those of one channel that come one after the other, together."""
@@ -210,8 +209,27 @@ class Outbox:
             channel, end = ready[at][0], at + 1
             while end < len(ready) and ready[end][0] is channel:
                 end += 1
-            self._hand_over(channel, [leaving for _, leaving in ready[at:end]])
+            if channel.name not in self._troubled:  # else it is read from the file later
+                self._try(channel, [leaving for _, leaving in ready[at:end]])
             at = end
+
+    def _try(self, channel: LeavingChannel, leaving: list[Leaving] | None) -> None:
+        """Send this, or what is in the file. A channel that cannot be sent to is tried again, and holds up no other."""
+        try:
+            if leaving is None:
+                self._catch_up(channel)
+            else:
+                self._hand_over(channel, leaving)
+        except Exception as error:
+            if not isinstance(error, ClosedError) and self._trouble.get(channel.name) != str(error):
+                log.error("objects: what leaves on %s is sent later: %s", channel.name, error, exc_info=error)
+            with self._wake:
+                if not self._troubled:
+                    self._again = monotonic() + RETRY_SECONDS
+                self._troubled.add(channel.name)
+            self._trouble[channel.name] = str(error)
+        else:
+            self._trouble.pop(channel.name, None)
 
     def _catch_up(self, channel: LeavingChannel) -> None:
         """Send what is in the file."""
@@ -245,12 +263,12 @@ class Outbox:
     @property
     def busy(self) -> bool:
         """Whether something is to be sent."""
-        return bool(self._ready or self._behind or self._busy)
+        return bool(self._ready or self._behind or self._busy or self._troubled)
 
     def wait(self, timeout: float) -> bool:
         """Until everything that was committed is sent; whether it is."""
         with self._wake:
-            return self._wake.wait_for(lambda: not (self._ready or self._behind or self._busy), timeout)
+            return self._wake.wait_for(lambda: not self.busy, timeout)
 
     def stop(self, write: Callable[[Callable[[Execute], None]], None] | None = None) -> None:
         """Send no more. With `write`, how far channels are is written; else some is sent again next time."""
@@ -266,7 +284,7 @@ class Outbox:
         """How far each channel is."""
         return {
             "channels": {each.name: {"given": each.given, "sent": each.sent} for each in list(self._channels.values())},
-            "trouble": self._trouble,
+            "unsent": dict(self._trouble),
         }
 
 
