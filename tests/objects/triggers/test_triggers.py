@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import msgpack
 
 from headwater import Config, Log, Node, Reliable
 from headwater.channel.objects.service import Objects
@@ -491,3 +492,63 @@ def test_faulty_bytes_are_no_trigger() -> None:
     for bad in (b"", b"\xc1", pack(made)[:-1], b"\x81\xa4name\xa1x"):
         with pytest.raises((ObjectError, InterestError)):
             unpack(bad)
+
+
+def test_a_trigger_outlives_its_object_and_a_restart(tmp_path: Path) -> None:
+    heard = Recorder[Any]()
+    with Node("again", state=tmp_path / "state") as node:
+        node.objects.type("P", "x: f64, n: i64, note: text?")
+        create(node.objects, "a", "b")
+        node.objects.trigger("high", on="a", when="becomes", inputs={"b": "b"}, where="new.x > b.x", notify=["new.x"])
+        move(node.objects, "a", 1.0)
+        with node.objects.transaction() as t:
+            t.destroy("a")
+            t.destroy("b")
+    with Node("again", state=tmp_path / "state") as node:
+        node.objects.triggers["high"].subscribe(heard)
+        create(node.objects, "a", "b")
+        move(node.objects, "a", 2.0)  # of a new object it was not known to hold
+        assert [event.x for event in heard.wait(1)] == [2.0]
+
+
+def test_what_never_changes_is_unchanged_since_the_trigger_was_installed(
+    objects: Objects, room: str, clock: ManualClock
+) -> None:
+    create(objects, f"{room}/a")
+    heard = Recorder[Any]()
+    objects.trigger("idle", on=f"unchanged 30 s {room}/a", when="each", notify=True).subscribe(heard)
+    clock.advance(31)
+    assert [event.op for event in heard.wait(1)] == ["unchanged 30 seconds"]
+
+
+def test_errands_from_faulty_bytes_are_refused_and_the_queue_goes_on(objects: Objects, room: str) -> None:
+    create(objects, f"{room}/a")
+    objects.trigger("well", on=f"{room}/a", when="each", notify=True)
+    packed = msgpack.encode({"name": "t", "on": [{"kind": "change", "name": f"//plant/{room}/a"}], "when": "each",
+                             "where": "new.x in :s", "notify": {}, "params": {"s": {"set": [[1], {}]}}})  # fmt: skip
+    for what, body in (
+        ("install trigger", packed),
+        ("install trigger", b"\xc1"),
+        ("change trigger", b"\x81\xa6params\x01"),
+        ("change trigger", msgpack.encode({"params": {"d": {}}})),
+        ("subscribe", b"\xff"),
+        ("due", b"\x01"),
+        ("due", msgpack.encode([{}, []])),
+        ("received", b"\x00"),
+        ("conquer", b""),
+    ):
+        with pytest.raises(TransactionError), objects.transaction() as t:
+            t.administer(what, "well", body)
+    move(objects, f"{room}/a", 1.0)
+    assert objects.triggers["well"].report()["fired"] == 1
+
+
+def test_a_condition_that_an_index_cannot_take_is_asked_all_the_same(objects: Objects, room: str) -> None:
+    heard = Recorder[Any]()
+    objects.type(f"L{room}", "many: f64[100000], x: f64")
+    with objects.transaction() as t:
+        t.create(f"{room}/a", f"L{room}", many=[0.0] * 100_000, x=0.0)
+    objects.trigger("long", on=f"{room}/a", when="becomes", where="sum(new.many) = 0 and new.x > 1", notify=True,
+                    ).subscribe(heard)  # fmt: skip
+    move(objects, f"{room}/a", 2.0, 3.0, 0.0, 2.0)
+    assert len(heard.wait(2)) == 2

@@ -13,7 +13,8 @@ All of it is undone with the transaction that it is in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -32,6 +33,7 @@ from headwater.spelling import did_you_mean
 if TYPE_CHECKING:
     from headwater.types import EventType
 
+T = TypeVar("T")
 Named = Callable[[str], "EventType | None"]
 _unpack = msgspec.msgpack.Decoder().decode
 _pack = msgspec.msgpack.Encoder().encode
@@ -40,12 +42,17 @@ _pack = msgspec.msgpack.Encoder().encode
 class _Types:
     """What a trigger is checked against, at one moment of a turn."""
 
-    def __init__(self, moment: Moment, named: Named, channel: Named) -> None:
-        self._moment, self.type_named, self.channel_type = moment, named, channel
+    def __init__(self, moment: Moment, named: Named, channel: Named, kept: Mapping[str, EventType]) -> None:
+        self._moment, self.type_named, self._channel, self._kept = moment, named, channel, kept
 
     def type_of(self, object: str) -> EventType | None:
+        """As it is or, while there is no such object, as it was when a trigger was installed."""
         found = self._moment.value(object)
-        return None if found is None else found[0]
+        return self._kept.get(f"//{self._moment.node}/{object}") if found is None else found[0]
+
+    def channel_type(self, name: str) -> EventType | None:
+        """The same of a channel, which need not be there again after a restart."""
+        return self._channel(name) or self._kept.get(name)
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -63,7 +70,7 @@ class Triggers(Firing):
         super().__init__(node)
         self._named, self._channel_type = named, channel
         self.subscribers: dict[int, dict[str, None]] = {}
-        self._forms: dict[str, EventType] = {}  # of channels that triggers listen to
+        self._kept: dict[str, EventType] = {}  # of channels and objects that triggers are about
         self.lost: dict[str, str] = {}  # triggers of the file that cannot be installed any more, and why
         self._errands: dict[str, Callable[[Administer, Moment], Any]] = {
             "install trigger": self._install,
@@ -80,21 +87,20 @@ class Triggers(Firing):
     def open(self, moment: Moment) -> None:
         """What the file has, before the first turn. A trigger whose types are gone is kept, and told of in `lost`."""
         execute = moment.execute
-        self._forms = {name: unpacked(form) for name, form in tables.channels(execute)}
-        types = _Types(moment, self._named, self._type_of_channel)
-        for number, body in tables.triggers(execute):
+        self._kept = {name: unpacked(form) for name, form in tables.types(execute)}
+        types = self._types(moment)
+        for number, name, body in tables.triggers(execute):
             try:
                 made = definition.unpack(body)
-                self._start(install(made, types, self.node, number), moment.at, 1)
+                self._start(_sound(partial(install, made, types, self.node, number)), moment.at, 1)
             except HeadwaterError as error:
-                self.lost[f"number {number}"] = str(error)
+                self.lost[name] = str(error)
         for number, who in tables.subscribers(execute):
             self.subscribers.setdefault(number, {})[who] = None
         self.load(execute)
 
-    def _type_of_channel(self, name: str) -> EventType | None:
-        """As it is now or, before the channel is there again, as it was when a trigger began to listen to it."""
-        return self._channel_type(name) or self._forms.get(name)
+    def _types(self, moment: Moment) -> _Types:
+        return _Types(moment, self._named, self._channel_type, self._kept)
 
     def administer(self, operation: Administer, moment: Moment) -> Any:
         """One of the errands."""
@@ -102,7 +108,7 @@ class Triggers(Firing):
         if errand is None:
             hint = did_you_mean(operation.what, self._errands) or f"there are {', '.join(self._errands)}"
             raise ObjectError(f"expected something that triggers can do, found {operation.what!r}; {hint}")
-        found = errand(operation, moment)
+        found = _sound(lambda: errand(operation, moment))
         self.write(moment.execute)
         return found
 
@@ -117,6 +123,8 @@ class Triggers(Firing):
     # ── errands ──
 
     def _install(self, operation: Administer, moment: Moment) -> dict[str, Any]:
+        """A trigger, checked and at work from the next event on; an equal one that is there already is that one. One
+        of its name in the file that is not at work was lost, and makes room."""
         trigger = definition.unpack(operation.body)
         known = self.registry.by_fingerprint.get(trigger.fingerprint)
         if known is not None:
@@ -126,16 +134,40 @@ class Triggers(Firing):
                 f"trigger {trigger.name!r}: expected a new name, or an equal trigger, found another of that name; "
                 "change it, or remove it first"
             )
-        types = _Types(moment, self._named, self._type_of_channel)
+        types = self._types(moment)
         checked = install(trigger, types, self.node, 0)
         self._check_channel(checked)
+        for number in tables.clashing(moment.execute, trigger.name, trigger.fingerprint):
+            tables.remove(moment.execute, number)  # it is lost: what is at work was found above
         checked.number = tables.add(moment.execute, trigger.name, trigger.fingerprint, definition.pack(trigger))
-        for entry in checked.condition.entries:
-            if entry.listened.kind == "channel":
-                self._forms[entry.listened.name] = entry.subject
-                tables.keep_channel(moment.execute, entry.listened.name, packed(entry.subject))
+        self._keep_types(checked, types, moment)
         self.start(checked, moment.at)
+        self._wait(checked, moment)
+        lost = self.lost.pop(trigger.name, None)
+        if lost is not None:
+            self.journal.did(lambda: self.lost.__setitem__(trigger.name, lost))
         return self._said(checked, new=True)
+
+    def _keep_types(self, installed: Installed, types: _Types, moment: Moment) -> None:
+        """Of channels and objects, which may be gone when the node is opened again."""
+        found = {each.listened.name: each.subject for each in installed.condition.entries if each.listened.name}
+        for each in installed.trigger.inputs.values():
+            name = each.name.partition(".")[0] if "{" not in each.name else ""
+            type = types.type_of(name[2:].partition("/")[2]) if name.startswith(f"//{self.node}/") else None
+            if type is not None:
+                found[name] = type
+        for name, type in found.items():
+            if "*" not in name and self._kept.get(name) != type:
+                self._kept[name] = type
+                self.journal.did(partial(self._kept.pop, name, None))
+                tables.keep_type(moment.execute, name, packed(type))
+
+    def _wait(self, installed: Installed, moment: Moment) -> None:
+        """Objects that are there are unchanged since now, as far as is known."""
+        for listened in installed.trigger.on:
+            named = listened.kind == "unchanged" and not listened.is_pattern
+            if named and moment.value(listened.name[2:].partition("/")[2]) is not None:
+                self.deadlines.begin(listened.name, listened, moment.at)
 
     def _check_channel(self, installed: Installed) -> None:
         """What is told cannot be of another type than the channel has: it would never leave."""
@@ -181,8 +213,7 @@ class Triggers(Firing):
             raise ObjectError(
                 f"trigger {before.name!r}: expected another than there is, found that {known.name!r} is so"
             )
-        types = _Types(moment, self._named, self._type_of_channel)
-        made = install(after, types, self.node, installed.number)
+        made = install(after, self._types(moment), self.node, installed.number)
         made.counts = installed.counts
         self.start(installed, moment.at, -1)
         self.start(made, moment.at)
@@ -246,10 +277,23 @@ class Triggers(Firing):
 
     def _received(self, operation: Administer, moment: Moment) -> None:
         """An event of a channel."""
-        type = self._type_of_channel(operation.name)
+        type = self._types(moment).channel_type(operation.name)
         if type is None:
             raise ObjectError(f"expected a channel that a trigger listens to, found {operation.name!r}")
         moment.happened(*received(operation.name, type, operation.body))
+
+
+def _sound(errand: Callable[[], T]) -> T:
+    """What an errand returns. It may be made of bytes that hold anything: whatever that leads to is a fault of it, and
+    none of the turn's."""
+    try:
+        return errand()
+    except HeadwaterError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+        raise ObjectError(
+            f"expected an errand in its form, found one that leads to {type(error).__name__}: {error}"
+        ) from error
 
 
 def installing(trigger: Trigger, alias: str = "installed") -> Administer:

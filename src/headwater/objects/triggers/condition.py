@@ -127,6 +127,9 @@ def condition_of(scope: Scope) -> Condition | None:
     if any("{" in each.name for each in scope.trigger.inputs.values()):
         apart = True
     entries = tuple(_entry(each, subject, alone, decls, values) for each, subject in scope.subjects.items())
+    if not all(each.interest.needs_only_a_moment for each in entries):  # too long for an index
+        alone, rest = [], asked
+        entries = tuple(_entry(each, subject, [], decls, values) for each, subject in scope.subjects.items())
     return Condition(entries, _rest(scope, rest, decls, values), apart, len(alone), len(asked))
 
 

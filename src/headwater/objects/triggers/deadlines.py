@@ -85,6 +85,11 @@ class Deadlines:
         """It has changed: what is waited for begins anew."""
         self._move(Deadline(object, what(listened)), now)
 
+    def begin(self, object: str, listened: Listened, now: int) -> None:
+        """Someone waits for it from now on, unless someone did before."""
+        if self._since.get(Deadline(object, what(listened))) is None:
+            self.changed(object, listened, now)
+
     def end(self, object: str) -> None:
         """The object is no more."""
         for listened in self.waited(object):

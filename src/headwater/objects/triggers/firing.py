@@ -210,7 +210,7 @@ class Firing:
             return ask(seen)
         except StoreError:
             raise
-        except HeadwaterError as error:
+        except (HeadwaterError, TypeError, ValueError, LookupError, ArithmeticError) as error:
             installed.counts.failed += 1
             installed.counts.failure = " ".join(str(error).split())
             return None

@@ -7,7 +7,7 @@ trigger_pasts       which histories are kept, of which object
 trigger_values      what they have, in order
 trigger_previous    of objects that are inputs: their values before the last change
 trigger_deadlines   since when what is waited for has not happened
-trigger_channels    the types of channels that are listened to
+trigger_types       of channels and objects that triggers are about, which need not be there
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TRIGGERS = Tables(
             "CREATE TABLE trigger_previous (object TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
             "CREATE TABLE trigger_deadlines (object TEXT NOT NULL, what TEXT NOT NULL, since INTEGER NOT NULL, "
             "PRIMARY KEY (object, what)) WITHOUT ROWID",
-            "CREATE TABLE trigger_channels (channel TEXT PRIMARY KEY, form BLOB NOT NULL) WITHOUT ROWID",
+            "CREATE TABLE trigger_types (name TEXT PRIMARY KEY, form BLOB NOT NULL) WITHOUT ROWID",
         ),
     ),
 )
@@ -47,9 +47,9 @@ TRIGGERS = Tables(
 # ── triggers ──
 
 
-def triggers(execute: Execute) -> list[tuple[int, bytes]]:
-    """All of them, in the order of installation."""
-    return list(execute("SELECT id, body FROM triggers ORDER BY id"))
+def triggers(execute: Execute) -> list[tuple[int, str, bytes]]:
+    """Number, name and definition of all, in the order of installation."""
+    return list(execute("SELECT id, name, body FROM triggers ORDER BY id"))
 
 
 def add(execute: Execute, name: str, fingerprint: bytes, body: bytes) -> int:
@@ -159,11 +159,17 @@ def write_deadline(execute: Execute, key: tuple[str, str], since: int | None) ->
         execute("INSERT OR REPLACE INTO trigger_deadlines (object, what, since) VALUES (?, ?, ?)", (*key, since))
 
 
-def channels(execute: Execute) -> list[tuple[str, bytes]]:
-    """Channels that triggers listen to, and their types."""
-    return list(execute("SELECT channel, form FROM trigger_channels"))
+def types(execute: Execute) -> list[tuple[str, bytes]]:
+    """Channels and objects that triggers are about, and their types."""
+    return list(execute("SELECT name, form FROM trigger_types"))
 
 
-def keep_channel(execute: Execute, channel: str, form: bytes) -> None:
-    """A trigger listens to a channel of this type."""
-    execute("INSERT OR REPLACE INTO trigger_channels (channel, form) VALUES (?, ?)", (channel, form))
+def keep_type(execute: Execute, name: str, form: bytes) -> None:
+    """A trigger is about a channel, or an object, of this type."""
+    execute("INSERT OR REPLACE INTO trigger_types (name, form) VALUES (?, ?)", (name, form))
+
+
+def clashing(execute: Execute, name: str, fingerprint: bytes) -> list[int]:
+    """Triggers of this name, or that are equal."""
+    rows = execute("SELECT id FROM triggers WHERE name = ? OR fingerprint = ?", (name, fingerprint))
+    return [number for (number,) in rows]
