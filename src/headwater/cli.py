@@ -19,6 +19,7 @@ from headwater.completion import SHELLS, script
 from headwater.errors import ConfigError, HeadwaterError, HeadwaterWarning, InterestError
 from headwater.explanation import explain, explain_pattern
 from headwater.extras import extra_of, how_to_install
+from headwater.federation.command.objects import add_objects
 from headwater.federation.command.replay import add_replay
 from headwater.interest import NOTATIONS, Interest, as_event_type
 from headwater.late import pa, pq
@@ -84,6 +85,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_certificates(commands)
     add_log(commands)
     add_replay(commands, _add_joining, _joining)
+    add_objects(commands, _add_joining, _joining)
     add_infer(commands)
     add_ingest(commands)
     add_backtest(commands)

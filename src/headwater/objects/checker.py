@@ -74,7 +74,7 @@ class _Look:
     def create(self, operation: Create) -> None:
         object = self._execution.whole(operation.name)
         if self._permits is not None:
-            self._permits.check(operation.type, "change")
+            self._permits.check_type(operation.type)
         there = self._there[object] if object in self._there else self._world.get(object)
         type = self._world.types.named(operation.type)
         self._there[object] = type

@@ -151,7 +151,7 @@ class _Run:
     def create(self, operation: Create) -> None:
         object = self.of.whole(operation.name)
         if self.permits is not None:
-            self.permits.check(operation.type, "change")
+            self.permits.check_type(operation.type)
         if self.world.get(object) is not None:
             raise ObjectError("expected no such object, found one; destroy it first, or update it")
         type = self.world.types.named(operation.type)

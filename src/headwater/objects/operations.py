@@ -133,6 +133,11 @@ class Permits(msgspec.Struct, frozen=True, array_like=True):
             what = f"of type {type}, which it may not {deed}" if known else "none"
             raise ObjectError(f"expected an object of that name that it may {deed}, found {what}")
 
+    def check_type(self, type: str) -> None:
+        """Of an object that is made."""
+        if type not in self.change:
+            raise ObjectError(f"expected a type of objects that it may change, found {type!r}")
+
     def check_channel(self, channel: str) -> None:
         """Of an event that is raised."""
         if channel not in self.channels:
