@@ -64,6 +64,7 @@ PROMISES = {
         "and so the driver is still Ada\n",
         "refuelled: True\n//depot/fleet/truck has 30 l\n//depot/fleet/van has 12 l",
     ],
+    "tanks_elsewhere.py": ["made in turn 1\nit is nearly full at 9\nand now 10, after 12 turns"],
     "tanks.py": [
         "raven and bison meet among the mines at (98, 79)\na new minefield, from event 7\nrhino and badger meet",
         "2 meetings in 14 moves",
@@ -113,6 +114,7 @@ PLAIN = (
     "interests.py",
     "service.py",
     "service_asyncio.py",
+    "tanks_elsewhere.py",
     "typed.py",
     "vehicles.py",
 )
