@@ -386,3 +386,31 @@ def test_what_is_open_is_said_as_far_as_it_is_known() -> None:
             clock.advance(1)
         assert (shared.report().runs, apart.report().runs) == (3, 3)
         assert "shared runs of at most 3 events" in str(shared.report()) and "3 runs in" in str(apart.report())
+
+
+class Sudden(ManualClock):
+    """A clock of which the time is later than its timers have noticed, as on a busy machine."""
+
+    ahead = 0  # microseconds
+
+    def time(self) -> int:
+        return super().time() + self.ahead
+
+
+@pytest.mark.filterwarnings("ignore:.*log:headwater.HeadwaterWarning")
+def test_what_a_kept_pattern_decides_when_it_is_closed_is_decided_once(tmp_path: Path) -> None:
+    """Its state is the last that it does: who goes on from there would find again what came after."""
+    clock, seen = Sudden(), list[int]()
+    with Node("lab", clock=clock, state=tmp_path / "state") as node:
+        source = node.channel("x", "k: i64").source("east")
+        node.channel("y", "k: i64")
+        text = "a: x; without y within 10 seconds measures a.k as k"
+        made = node.pattern("lone", text)
+        node.channel("lone").subscribe(lambda found: seen.append(found.k))
+        source.publish(k=1)
+        clock.advance(1)
+        clock.ahead = 60_000_000
+        made.close()
+        node.pattern("lone", text)
+        clock.advance(60)
+        assert seen == [1]

@@ -339,18 +339,23 @@ class KeptPattern(NamedPattern):
         self._keeping.changed(pattern)
         self.keep()
 
-    def finish(self, timeout: float = CLOSE_SECONDS) -> None:
-        """Write its state for the last time."""
+    def finish(self, timeout: float = CLOSE_SECONDS, *, stop: bool = False) -> None:
+        """Write its state for the last time. With `stop` nothing is decided after that: who goes on from there does."""
         self._note_reached()
         reached = self._reached or {}
         self._reached = None
-        self._in_turn(lambda: self._write({} if self._stage.mailbox.items else reached), timeout)
+
+        def write() -> None:
+            self._write({} if self._stage.mailbox.items else reached)
+            self._stage.stopped = stop
+
+        self._in_turn(write, timeout)
 
     def cancel(self, *, drain: bool = False, forget: bool = False) -> None:
         """End it, and its source. What was kept of it stays, for when it is made again; unless it is to `forget`."""
         if not self.cancelled:
             if not forget and not self.node.closed:
-                self.finish()
+                self.finish(stop=True)
             super().cancel(drain=drain)
             if self._timer is not None:
                 self._timer.cancel()
