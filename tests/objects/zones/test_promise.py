@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headwater.objects.zones.explanation import explain
 from headwater.objects.zones.ranges import Value
 from tests.effort import rounds
 from tests.objects.zones.conditions import Opaque, Product, Weighted
@@ -91,3 +92,15 @@ def test_what_is_unknown_is_said_and_who_is_not_heard_of() -> None:
     world.check()
     said = [happening for _, happening in world.told if type(happening).__name__ == "Unknown"]
     assert said and all("nothing is heard of" in one.why for one in said)  # type: ignore[union-attr]
+
+
+def test_it_can_be_explained() -> None:
+    """Who evaluates what, where everybody may be, and what it costs."""
+    world = World(1, Weighted({"a": 1, "b": 1}, 30.0, gates=True), (True, 0.0), walk, Weather())
+    world.run(100)
+    assert world.home is not None
+    text = explain(world.home)
+    assert "fires when it becomes true; safe zones" in text
+    assert "does not hold" in text
+    assert "a is silent; messages expected" in text
+    assert "    gate: " in text

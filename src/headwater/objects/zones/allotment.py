@@ -17,7 +17,8 @@ from headwater.objects.zones.peer import Peer
 from headwater.objects.zones.ranges import Anything, Area, Range, hull
 
 ROOM_FOR_ONE = 2.0  # steps to every side of a zone that is worth a message, where one owner needs one
-ROOM_FOR_ALL = 4.0  # where several do: it ends when the first of them leaves
+ROOM_FOR_ALL = 4.0  # where all do: it ends when the first of them leaves
+FIRST_ASKED = 2  # owners, for room; twice as many each time that it was not enough
 
 
 class Plan(NamedTuple):
@@ -34,6 +35,7 @@ class Allotment:
         self._condition = condition
         self._peers = peers
         self._hints: dict[Side, float] = {}
+        self._batch = FIRST_ASKED
 
     def plan(self, now: int, retry: int) -> Plan:
         """What is best to do for those who report everything, if there are any."""
@@ -44,8 +46,11 @@ class Allotment:
             return Plan()
         zones = self._zones(wanting)
         if zones is not None:
+            self._batch = FIRST_ASKED
             return Plan(zones=zones)
-        return Plan(questions=[peer for peer in self._peers if _has_room(peer) and peer not in wanting])
+        others = sorted((p for p in self._peers if _has_room(p) and p not in wanting), key=lambda p: p.sent_at)
+        asked, self._batch = others[: self._batch], 2 * self._batch
+        return Plan(questions=asked)
 
     def _zones(self, wanting: Sequence[Peer]) -> list[tuple[Peer, Area]] | None:
         """The largest zones for these, with all others where they may be; None where they would be too small."""
@@ -68,7 +73,7 @@ class Allotment:
             ]
             return self._condition.decide(whole) is outcome
 
-        room = ROOM_FOR_ONE if len(wanting) == 1 else ROOM_FOR_ALL
+        room = ROOM_FOR_ONE if len(wanting) < len(self._peers) else ROOM_FOR_ALL
         grown = Growth(row, motions, certain, room, self._hints).grown()
         return None if grown is None else [(peer, tuple(grown[places[peer.name]])) for peer in wanting]
 

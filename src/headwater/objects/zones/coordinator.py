@@ -182,6 +182,11 @@ class Coordinator:
         return self._unknown_since if self._declared else None
 
     @property
+    def gives_zones(self) -> bool:
+        """Whether owners may be silent; else every change crosses."""
+        return self._allotment is not None
+
+    @property
     def peers(self) -> Sequence[Peer]:
         """What is known of each owner."""
         return list(self._peers.values())

@@ -16,8 +16,10 @@ from typing import NamedTuple
 from headwater.objects.zones.ranges import ANYTHING, Bounds, Number, Only, Range, is_number
 
 COARSE, FINE = 2, 5  # halvings of the interval in which a width is looked for, once known within a factor of two
-DOUBLINGS = 1100  # from the smallest number to the largest
-SPARE = 0.97  # of the room is given away: whoever leaves by a step leaves the outcome certain
+DOUBLINGS = 12  # of a width that is still too small: the next zones begin where these end
+FEWEST_BITS = 1100  # halvings of a width that is too large: from the largest number to the smallest
+LOPSIDED = 8  # times the room to the other side of a value: more is not needed, and would be taken from others
+SPARE = 0.9  # of the room is given away: whoever leaves by a step leaves the outcome certain
 
 Certain = Callable[[Sequence[Range]], bool]
 
@@ -105,6 +107,9 @@ class Growth:
         for side in sides:
             alone[side] = self._largest(_only(side), self._start(side), COARSE)
             self._hints[side] = alone[side] or self._start(side)
+        for side, most in alone.items():
+            across = self._hints.get(Side(side.place, not side.up), math.inf)
+            alone[side] = min(most, LOPSIDED * across)
         spreads = self._spreads(alone)
         shares = {side: (spreads[side.place] ** 2 * most) ** (1 / 3) for side, most in alone.items()}
 
@@ -143,7 +148,7 @@ class Growth:
                 if not math.isfinite(high) or not self._certain(self._wide(widths(high))):
                     break
         else:
-            for _ in range(DOUBLINGS):
+            for _ in range(FEWEST_BITS):
                 high, tried = high / 2, high
                 if high == 0.0:
                     return 0.0
