@@ -17,8 +17,8 @@ def explain(coordinator: Coordinator) -> str:
         f"decided through {coordinator.decided}: it {state}"
         + (f"; declared unknown since {unknown}" if unknown is not None else ""),
         f"{counts.messages:,} messages: {counts.received:,} of owners, {counts.sent:,} to them "
-        f"({counts.zones:,} zones, {counts.questions:,} questions), {counts.saved:,} saved; fired {counts.fired:,} times; "
-        f"{counts.unknown / SECOND:g} s were unknown",
+        f"({counts.zones:,} zones, {counts.questions:,} questions), {counts.saved:,} saved",
+        f"fired {counts.fired:,} times; {counts.unknown / SECOND:g} s were unknown",
     ]
     for peer in coordinator.peers:
         lines += _owner(peer, coordinator.condition.owners[peer.name])
