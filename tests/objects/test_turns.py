@@ -188,6 +188,23 @@ def test_what_is_decoupled_is_not_queued_if_the_turn_is_undone(plant: Node) -> N
     assert plant.objects["b.text"] == ""
 
 
+def test_what_nobody_expects_ends_one_turn_and_no_other(plant: Node) -> None:
+    class Broken(Scripted):
+        def judge(self, occurrence: Occurrence, moment: Moment) -> Sequence[Fired]:
+            if occurrence.object == "b":
+                raise RuntimeError("a fault")
+            return super().judge(occurrence, moment)
+
+    told = reacting(plant, Broken({}))
+    engine = plant.objects.engine
+    items = [engine.submit(does(put("a", "1"))), engine.submit(does(put("b", "2"))), engine.submit(does(put("a", "3")))]
+    outcomes = [item.wait() for item in items]
+    assert [each.done for each in outcomes] == [True, False, True]
+    assert outcomes[1].problems[0].text == "RuntimeError: a fault"
+    assert told.told == ["1", "3"]
+    assert plant.objects["b.text"] == ""
+
+
 def test_events_without_a_change_cause_as_much(plant: Node) -> None:
     told = reacting(plant, Scripted({"": fires(does(put("b", "1")))}))
     plant.objects.submit(does(Raise("//plant/a")))

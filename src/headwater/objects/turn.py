@@ -9,12 +9,13 @@ The turn is the unit of commit: whoever calls `run` opens the SQLite transaction
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal
 
-from headwater.errors import ConfigError, ConfigProblem, ObjectError
+from headwater.errors import ConfigError, ConfigProblem, ObjectError, StoreError
 from headwater.objects import tables
 from headwater.objects.execution import Execution, Refused, TurnMoment
 from headwater.objects.operations import TICKET, Failure, Outcome, Problem, Transaction, check_form, pack
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from headwater.objects.world import World
     from headwater.store.migrations import Execute
 
+log = logging.getLogger("headwater")
 FAILURES_TOLD = 64  # of one turn; how many more there were is said in the last
 
 
@@ -99,13 +101,18 @@ class Turns:
         try:
             self._cascade(transaction, moment, outcome)
             self._outbox.write(execute)
-        except (Refused, TooFar) as error:
+        except StoreError:
+            raise
+        except Exception as error:  # also what nobody expects: it ends this turn, and no other
             wrong = error
+            if not isinstance(error, (Refused, TooFar)):
+                log.error("objects: turn %d was undone: %s: %s", turn, type(error).__name__, error, exc_info=error)
         if wrong is not None:
             self.undone += 1
             self._undo(execute, "turn_", marks)
             del self.queued[queued:]
-            problems: tuple[Problem, ...] = (Problem(0, str(wrong)),)
+            said = str(wrong) if isinstance(wrong, TooFar) else f"{type(wrong).__name__}: {wrong}"
+            problems: tuple[Problem, ...] = (Problem(0, said),)
             if isinstance(wrong, Refused):
                 problems = self._problems(transaction, wrong)
             outcome = Outcome(False, turn, at, problems=problems, failures=outcome.failures)
