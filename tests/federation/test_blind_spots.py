@@ -267,6 +267,8 @@ def test_what_was_lost_of_events_that_say_their_own_times_is_not_known() -> None
         door.publish(n=1, at=0)
         assert not ring(1, 10).uncertain
         (source,) = [each for each in desk.channel("door").sources.values() if not each.local]
+        runner = watch._stage.operator.runner
+        eventually(lambda: runner.promised("door", "door", "east") == 16_000_000)  # nothing is on its way
         source.missed += 1
         assert ring(2, 20).uncertain
         assert not ring(3, 40).uncertain
