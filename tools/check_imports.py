@@ -136,6 +136,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("execution",),
         ("checker",),
         ("turn",),
+        ("line",),
         ("queue",),
         ("triggers", "zones"),
         ("engine",),

@@ -11,12 +11,13 @@ from headwater.errors import ObjectError
 from headwater.objects import tables
 from headwater.objects.checker import Checker
 from headwater.objects.execution import ChannelType, Execution, TurnMoment
+from headwater.objects.line import Item
 from headwater.objects.methods import Method, Methods
 from headwater.objects.names import NamePattern, ObjectName, object_name
 from headwater.objects.object_types import CHANNEL, ObjectType, ObjectTypes, change_type, member_of, plain_value
 from headwater.objects.operations import Outcome, Transaction
 from headwater.objects.outbox import Outbox
-from headwater.objects.queue import Item, Queue
+from headwater.objects.queue import Queue
 from headwater.objects.reactions import Outlets, Told
 from headwater.objects.triggers.administration import Triggers
 from headwater.objects.triggers.tables import TRIGGERS
@@ -158,9 +159,11 @@ class ObjectEngine:
 
     # ── transactions ──
 
-    def submit(self, transaction: Transaction, *, waits: bool = True, told: Told | None = None) -> Item:
-        """In line, in the order of arrival."""
-        return self.queue.submit(transaction, waits=waits, told=told)
+    def submit(
+        self, transaction: Transaction, *, waits: bool = True, told: Told | None = None, here: bool = False
+    ) -> Item:
+        """In line, in the order of arrival. `here`: by who would do nothing but wait, and may run it himself."""
+        return self.queue.submit(transaction, waits=waits, told=told, here=here)
 
     def outcome(self, ticket: bytes) -> Outcome | None:
         """Of a transaction with a ticket; None while it waits."""

@@ -140,12 +140,25 @@ class Outbox:
         for channel, leaving in self._unsent:
             channel.given = leaving.seq
         with self._wake:
-            self._ready.extend(self._unsent)
-            if len(self._ready) > HELD:
-                self._behind.update(channel.name for channel, _ in self._ready)
-                self._ready.clear()
-            self._wake.notify()
+            rest = self._unsent if self._ready or self._behind or self._busy else self._heard()
+            if rest:
+                self._ready.extend(rest)
+                if len(self._ready) > HELD:
+                    self._behind.update(channel.name for channel, _ in self._ready)
+                    self._ready.clear()
+                self._wake.notify()
         self._unsent.clear()
+
+    def _heard(self) -> list[tuple[LeavingChannel, Leaving]]:
+        """What has to be handed over: from the first on that somebody takes. What nobody takes has left at once, which
+        spares a thread its waking. Nothing else is being sent."""
+        unsent = self._unsent
+        for at, (channel, leaving) in enumerate(unsent):
+            if leaving.seq > channel.sent:
+                if not channel.opened or not self._outlets.unheard(leaving):
+                    return unsent[at:]
+                channel.sent = leaving.seq
+        return []
 
     def forget(self) -> None:
         """What was written was not committed, or it is not known whether it was: the file will say."""

@@ -1,4 +1,8 @@
-"""The external queue: transactions in the order of arrival, run turn by turn in a thread of its own.
+"""The external queue: transactions in the order of arrival, run turn by turn, by one thread at a time.
+
+That is a thread of its own; but who comes alone, finds nobody in line and would only wait runs his turn himself, since
+to hand it over and back takes longer than the turn. A signal (Ctrl-C) may interrupt him anywhere: then the queue's own
+thread, which none reaches, finds out what has become of it, and brings it to its end.
 
 Who waits for the outcome is answered when it is committed. Who does not is answered when the transaction is durable:
 because it has run already, or because it is in the file until its turn comes, also after a restart. Turns that wait at
@@ -16,6 +20,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from threading import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +28,7 @@ import msgspec
 
 from headwater.errors import ClosedError, HeadwaterError, ObjectError, StoreError
 from headwater.objects import tables
+from headwater.objects.line import Group, Item
 from headwater.objects.operations import (
     TICKET,
     Outcome,
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from headwater.objects.turn import Turns
     from headwater.store.migrations import Execute
     from headwater.store.state import RoomTables
+    from headwater.store.transactions import Transaction as FileTransaction
 
 log = logging.getLogger("headwater")
 GROUP = 256  # turns that share a commit, at most
@@ -51,49 +58,6 @@ CLOSE_SECONDS = 10.0  # that an end waits for the turn under way
 FORGET_EVERY = 4096  # commits between two looks for outcomes that were kept long enough
 
 
-class Item:
-    """A transaction in the queue. `number`: its place in the file, 0 if it is not there; `kept`: its outcome is."""
-
-    __slots__ = ("_done", "errand", "kept", "number", "outcome", "ticket", "told", "transaction", "waits")
-
-    def __init__(self, transaction: Transaction | None, *, waits: bool, kept: bool, number: int = 0) -> None:
-        self.transaction, self.waits, self.kept, self.number = transaction, waits, kept, number
-        self.ticket = b"" if transaction is None else transaction.ticket
-        self.errand: Callable[[Execute], Any] | None = None  # something else that is done between two turns
-        self.outcome: Any = None
-        self.told: list[Told] = []
-        self._done = threading.Lock()
-        self._done.acquire()
-
-    def accept(self) -> None:
-        """It is durable: who does not wait for the outcome goes on."""
-        if not self.waits and self._done.locked():
-            self._done.release()
-
-    def finish(self, outcome: Any) -> None:
-        """What has become of it: an outcome, or why there is none."""
-        if self.outcome is None:
-            self.outcome = outcome
-            if self._done.locked():
-                self._done.release()
-            for told in self.told:
-                told(outcome)
-
-    @property
-    def settled(self) -> bool:
-        """Whether who has submitted it may go on: it has run or, if that is enough, it is durable."""
-        return not self._done.locked()
-
-    def wait(self, timeout: float | None = None) -> Any:
-        """The outcome, if there is one by then; without waiting for it, None as soon as it is durable. What was raised
-        is raised."""
-        if self._done.acquire(timeout=-1 if timeout is None else timeout):
-            self._done.release()
-        if isinstance(self.outcome, BaseException):
-            raise self.outcome
-        return self.outcome
-
-
 class Queue:
     """Of one node; threads may share it."""
 
@@ -101,7 +65,7 @@ class Queue:
         self,
         name: str,
         turns: Turns,
-        begin: Callable[[], AbstractContextManager[Execute]],
+        begin: Callable[[], AbstractContextManager[FileTransaction]],
         crashes: Crashes,
         *,
         last: int,
@@ -116,26 +80,32 @@ class Queue:
         self._name, self._turns, self._begin, self._now, self._keep = name, turns, begin, now, keep_seconds
         self._committed, self._forget, self._tidy, self._adopt = committed, forget, tidy, adopt
         self._ready, self._held_until = ready, monotonic() + READY_SECONDS if last else 0.0
+        self._crashes = crashes
         self._wake = threading.Condition(threading.Lock())
         self._line: deque[Item] = deque()  # in the order of arrival
         self._old, self._upto = 0, last  # of a life before: where it is, and the last one
         self._page: deque[Item] = deque()  # of those, the next ones
         self._tickets: dict[bytes, Item] = {}  # of those in line
         self._closed = self._stopped = False
+        self._runner = 0  # the thread that runs turns now
+        self._group: Group | None = None  # that it runs, or has left to its end to the queue's own thread
+        self._alone = False  # whether who came last has found nobody, and nobody came meanwhile
         self._commits = 0
         self._trouble = ""
-        self._idle = threading.Event()
+        self._watched = 0  # how many wait until nothing is in line
         self.turns = self.groups = 0  # counts, for reports
         self._thread = Supervised(self._run, f"headwater-{name}-turns", crashes, again=lambda: not self._stopped)
 
     def start(self) -> None:
         """Begin with what was left from a life before."""
         self._thread.start()
+        self._alone = True
 
     # ── submitting ──
 
-    def submit(self, transaction: Transaction, *, waits: bool, told: Told | None = None) -> Item:
-        """In line; the item says what becomes of it."""
+    def submit(self, transaction: Transaction, *, waits: bool, told: Told | None = None, here: bool = False) -> Item:
+        """In line; the item says what becomes of it. `here`: who submits it would do nothing but wait, and may be kept
+        until it has run."""
         check_form(transaction)
         own = bool(transaction.ticket)
         if not own and not waits:
@@ -145,20 +115,52 @@ class Queue:
             pack(transaction)  # what cannot be kept is refused at once
         if told is not None:
             item.told.append(told)
-        with self._wake:
-            self._must_be_open()
-            if own:
-                known = self._tickets.get(transaction.ticket)
-                if known is not None:
-                    return self._join(known, item)
-                self._tickets[transaction.ticket] = item
-            self._put(item)
+        mine = False
+        try:
+            with self._wake:
+                self._must_be_open()
+                if own:
+                    known = self._tickets.get(transaction.ticket)
+                    if known is not None:
+                        return self._join(known, item)
+                    self._tickets[transaction.ticket] = item
+                if here and self._is_free:
+                    mine = True
+                    self._runner = get_ident()
+                    self._line.append(item)
+                else:
+                    self._put(item)
+            if mine:
+                self._run_group(1)
+        except Exception as error:
+            if not mine:
+                raise
+            self._crashes.note(self._thread.name, error)  # it is told by the item, too
+        finally:
+            if mine:
+                self._runner = 0  # at once: a signal may come with each call
+                self._hand_on()
         return item
 
+    @property
+    def _is_free(self) -> bool:
+        """Whether nobody is in line, nobody runs a turn, and it has been so for a while."""
+        return self._alone and not (self._runner or self._line or self._has_rest)
+
+    @property
+    def _has_rest(self) -> bool:
+        """Whether something of a life before, or that was interrupted, comes before all that is in line."""
+        return bool(self._old < self._upto or self._page or (self._group is not None and not self._runner))
+
     def _put(self, item: Item) -> None:
-        self._idle.clear()
         self._line.append(item)
         self._wake.notify()
+
+    def _hand_on(self) -> None:
+        """Who has run his turn himself is done: others go on."""
+        if self._line or self._stopped or self._watched or self._has_rest:
+            with self._wake:
+                self._wake.notify_all()
 
     def _join(self, known: Item, item: Item) -> Item:
         """The same ticket again, while the first is in line."""
@@ -179,7 +181,7 @@ class Queue:
     def _must_be_open(self) -> None:
         if self._closed:
             raise ClosedError(f"objects: node {self._name!r} is closed; open another")
-        if threading.current_thread() is self._thread:
+        if self._runner == get_ident():
             raise ObjectError(
                 "objects: expected a transaction from outside, found one from within a turn, which it would wait for; "
                 "have a method change its object only, and a trigger's action do the rest"
@@ -202,51 +204,80 @@ class Queue:
     def _nothing_to_do(self) -> bool:
         if self._held():
             return not any(item.errand for item in self._line)
-        return not self._line and self._old >= self._upto and not self._page
+        return not (self._line or self._has_rest)
+
+    def _rest(self) -> None:
+        """Until there may be something to do. Who runs a turn himself says when he is done, unless a signal hinders."""
+        if self._held_until:
+            self._wake.wait(max(0.0, self._held_until - monotonic()))
+            return
+        if self._watched and not self._runner:
+            self._wake.notify_all()
+        self._wake.wait(RETRY_SECONDS if self._runner and self._line else None)
 
     def _run(self) -> None:
         while True:
             with self._wake:
-                while self._nothing_to_do() and not self._stopped:
-                    if self._held_until:
-                        self._wake.wait(max(0.0, self._held_until - monotonic()))
-                        continue
-                    self._idle.set()
-                    self._wake.wait()
-                self._idle.clear()
-                if self._stopped:
+                while not self._stopped and (self._runner or self._nothing_to_do()):
+                    self._rest()
+                if self._stopped and (self._runner or self._group is None):
                     return
-            self._group()
+                self._runner = get_ident()
+            try:
+                if self._group is not None:
+                    self._bring_to_its_end(self._group)
+                else:
+                    self._run_group(GROUP)
+            finally:
+                self._runner = 0
 
-    def _group(self) -> None:
+    def _run_group(self, most: int) -> None:
         """Some turns in one transaction of the file. If that fails nothing of it has happened."""
-        ran: list[Item] = []
-        accepted: list[Item] = []
-        outcomes: list[Any] = []
+        group = self._group = Group()
         try:
             with self._begin() as execute:
+                group.transaction = execute
                 self._adopt(execute)
-                self._run_some(execute, ran, outcomes)
-                self._accept(execute, accepted)
-                decoupled = self._decoupled(execute)
+                self._run_some(execute, group, most)
+                if self._line:
+                    self._accept(execute, group.accepted)
+                if self._turns.queued:
+                    group.decoupled = self._decoupled(execute)
                 self._tidy(execute)
                 self._commits += 1
                 if self._commits % FORGET_EVERY == 1:
                     tables.forget_outcomes(execute, self._now() // 1_000_000)
         except BaseException as error:
-            self._failed(error, ran, accepted)
-            if not isinstance(error, StoreError):
-                raise
-            return
-        self._trouble = ""
-        self._finish(ran, outcomes, accepted, decoupled)
+            group.error = error
+            if isinstance(error, StoreError):
+                self._failed(error, group)
+                return
+            if threading.current_thread() is self._thread:
+                self._failed(error, group)
+            raise  # else it may be a signal, after the commit or before: `_bring_to_its_end` looks
+        self._finish(group)
 
-    def _run_some(self, execute: Execute, ran: list[Item], outcomes: list[Any]) -> None:
+    def _bring_to_its_end(self, group: Group) -> None:
+        """A group whose thread was interrupted: if it was committed everybody is told, else it has not happened."""
+        if group.transaction is None or not group.transaction.committed:
+            self._failed(group.error if isinstance(group.error, Exception) else _interrupted(), group)
+            return
+        try:
+            with self._begin():  # when this is on the disk, so is what was written before
+                pass
+        except StoreError as error:
+            self._failed(error, group)
+            return
+        there = {id(item) for item in self._line}
+        group.decoupled = [item for item in group.decoupled if id(item) not in there]
+        self._finish(group)
+
+    def _run_some(self, execute: Execute, group: Group, most: int) -> None:
         until = monotonic() + GROUP_SECONDS
-        while len(ran) < GROUP and (item := self._next(execute)) is not None:
-            ran.append(item)
-            outcomes.append(self._turn(execute, item))
-            if monotonic() > until:
+        while len(group.ran) < most and (item := self._next(execute)) is not None:
+            group.ran.append(item)
+            group.outcomes.append(self._turn(execute, item))
+            if most > 1 and monotonic() > until:
                 return
 
     def _next(self, execute: Execute) -> Item | None:
@@ -326,41 +357,45 @@ class Queue:
         self._turns.queued.clear()
         return made
 
-    def _finish(self, ran: list[Item], outcomes: list[Any], accepted: list[Item], decoupled: list[Item]) -> None:
-        """It is committed: tell everybody."""
+    def _finish(self, group: Group) -> None:
+        """It is committed: tell everybody. If it is interrupted it may be done again."""
+        self._trouble = ""
         self._committed()
         self.groups += 1
         with self._wake:
-            if decoupled:
-                self._line.extend(decoupled)
+            if group.decoupled:
+                self._line.extend(group.decoupled)
             many = len(self._line) > BODIES
-            for item in ran:
+            self._alone = len(group.ran) == 1 and not self._line
+            for item in group.ran:
                 if item.kept:
                     self._tickets.pop(item.ticket, None)
-        for item in accepted:
+        for item in group.accepted:
             item.accept()
         if many:
-            for item in (*accepted, *decoupled):
+            for item in (*group.accepted, *group.decoupled):
                 item.transaction = None
-        for item, outcome in zip(ran, outcomes, strict=True):
+        for item, outcome in zip(group.ran, group.outcomes, strict=True):
             item.finish(outcome)
+        self._group = None
 
-    def _failed(self, error: BaseException, ran: list[Item], accepted: list[Item]) -> None:
+    def _failed(self, error: BaseException, group: Group) -> None:
         """Nothing of the group has happened: who waits is told, what is in the file stays there and is tried again."""
         self._forget()
         self._turns.queued.clear()
         self._turns.forget_numbers()
-        for item in accepted:
+        for item in group.accepted:
             item.number = 0
         stays = isinstance(error, StoreError)
-        again = [item for item in ran if item.number and stays]
+        again = [item for item in group.ran if item.number and stays]
         for item in again:
             item.transaction = None  # whether it has run, in spite of all, is in the file
-        lost = [item for item in ran if not (item.number and stays)]
+        lost = [item for item in group.ran if not (item.number and stays)]
         with self._wake:
             for item in lost:
                 self._tickets.pop(item.ticket, None)
             self._page.extendleft(reversed(again))
+        self._group = None
         for item in lost:
             item.finish(error)
         if str(error) != self._trouble:
@@ -390,7 +425,7 @@ class Queue:
     @property
     def busy(self) -> bool:
         """Whether anything is in line."""
-        return not self._idle.is_set() and not self._stopped
+        return bool(self._runner or self._line or self._has_rest) and not self._stopped
 
     @property
     def waiting(self) -> int:
@@ -402,17 +437,23 @@ class Queue:
         with self._wake:
             if self._held():
                 return False
-        return self._idle.wait(timeout)
+            self._watched += 1
+            try:
+                return self._wake.wait_for(lambda: not self.busy, timeout)
+            finally:
+                self._watched -= 1
 
     def close(self) -> None:
         """Take no more. What waits in the file is run in the next life."""
         with self._wake:
             self._closed = self._stopped = True
             self._wake.notify_all()
+            self._wake.wait_for(lambda: self._runner in (0, get_ident(), self._thread.ident), CLOSE_SECONDS)
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_SECONDS)
         error = ClosedError(f"objects: node {self._name!r} was closed before this transaction ran; submit it again")
-        for item in (*self._page, *self._line):
+        left = [] if self._group is None or self._runner else self._group.ran
+        for item in (*left, *self._page, *self._line):
             item.finish(error)
         self._line.clear()
 
@@ -421,4 +462,10 @@ class Queue:
         return {"turns": self.turns, "commits": self.groups, "waiting": self.waiting, "trouble": self._trouble}
 
 
-__all__ = ["GROUP", "Item", "Queue"]
+def _interrupted() -> ObjectError:
+    return ObjectError(
+        "objects: a signal has interrupted this transaction, and nothing of it was done; submit it again"
+    )
+
+
+__all__ = ["GROUP", "Queue"]

@@ -195,6 +195,10 @@ class Outlets(Protocol):
         """Of one channel, in the order of their numbers, without a gap. What is raised here has them sent again."""
         ...
 
+    def unheard(self, leaving: Leaving) -> bool:
+        """Send it if nobody takes it, which is only to count it; whether that was so. It waits for nobody."""
+        ...
+
 
 # Who is to know what has become of a transaction.
 Told = Callable[[Outcome | BaseException], None]

@@ -297,10 +297,9 @@ class NodeState:
         if durable:
             self._durability.must_be_possible()
         with self._lock:
-            self._run("BEGIN IMMEDIATE")
-            self._holder = threading.get_ident()
             transaction = Transaction(self, self._place)
             try:
+                self._begin()
                 yield transaction
                 transaction.commit()
             except BaseException:
@@ -311,6 +310,13 @@ class NodeState:
             commit = self._durability.written() if durable else 0
         if durable:
             self._durability.reach(commit)
+
+    def _begin(self) -> None:
+        """A transaction of this thread, under the lock. One whose end a signal has interrupted is undone first."""
+        if self._running().in_transaction:
+            self._run("ROLLBACK")
+        self._run("BEGIN IMMEDIATE")
+        self._holder = threading.get_ident()
 
     @contextmanager
     def reading(self) -> Iterator[Snapshot]:

@@ -20,6 +20,8 @@ from typing import Any, Protocol
 
 from headwater.errors import StoreError
 
+ENDED = "it has ended"
+
 
 class Writer(Protocol):
     """Whoever has the connection that writes, and keeps it to one thread meanwhile."""
@@ -58,15 +60,21 @@ class Transaction:
     def commit(self) -> None:
         """At the end of the block."""
         self("COMMIT")
-        self._over = "it has ended"
+        self._over = ENDED
 
     def undo(self) -> None:
-        """All of it, if that has not been done yet."""
+        """All of it, if that has not been done yet. A signal may have come when it was committed: then it stays so."""
         connection = self._writer._connection
         if connection is not None and connection.in_transaction:
             self._over = None
             self("ROLLBACK")
-        self._over = self._over or "it has ended"
+            self._over = "it has ended: it was undone"
+        self._over = self._over or ENDED
+
+    @property
+    def committed(self) -> bool:
+        """Whether it has come to its end, for who was interrupted by a signal."""
+        return self._over is ENDED
 
     def _undo_to_savepoint(self) -> None:
         if self._over is not None:

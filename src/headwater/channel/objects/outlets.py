@@ -65,6 +65,14 @@ class ChannelOutlets:
                 raise ObjectError(f"{source}: expected number {source.seq + 1:,} next, found {each.seq:,}")
             source.publish(decode(each.record))
 
+    def unheard(self, leaving: Leaving) -> bool:
+        """Count it, if nobody takes what is published there, nor keeps it."""
+        source = self._sources[leaving.channel]
+        if source.log is not None or source.ring is not None or source.closed or len(source.flows) != 1:
+            return False
+        with source.lock:
+            return source._flow.seen == leaving.seq - 1 and source._flow.pass_unheard()
+
     def type_of(self, channel: str) -> EventType | None:
         """That of a channel of the node."""
         found: Channel[Any] | None = next((each for each in self._node.channels(channel)), None)

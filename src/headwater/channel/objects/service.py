@@ -184,7 +184,7 @@ class Objects(HasTriggers, Service):
     def submit(self, transaction: Transaction | TransactionBuilder, *, wait: bool = True) -> Outcome | bytes:
         """Have it run. With `wait`, its outcome when that is durable (TransactionError if it was not done); else its
         ticket, as soon as it is certain to run, whatever happens: `outcome(ticket)` says later what came of it."""
-        item = self.engine.submit(_built(transaction), waits=wait)
+        item = self.engine.submit(_built(transaction), waits=wait, here=True)
         found = item.wait()
         if not wait:
             return item.ticket

@@ -220,7 +220,7 @@ class HasTriggers:
         return self._run(Administer("disable group", group))
 
     def _run(self, operation: Administer) -> Outcome:
-        found: Outcome = self.engine.submit(Transaction((operation,)), waits=True).wait()
+        found: Outcome = self.engine.submit(Transaction((operation,)), waits=True, here=True).wait()
         return found.check()
 
 

@@ -474,6 +474,15 @@ class Flow(FlowSlots):
         self._evaluated -= more * self.route.width
         self.base, self.seen, self.spread = self.base + more, seq, self.spread + more
 
+    def pass_unheard(self) -> bool:
+        """One event that nobody takes: it is counted, and not made. Whether that is so."""
+        route = self.route
+        if self.bypass is not None or route.always or route.matching is not None or route.alone:
+            return False
+        self.seen += 1
+        self.spread += 1
+        return True
+
     @property
     def direct(self) -> int:
         """Events that took the fast path to a function."""

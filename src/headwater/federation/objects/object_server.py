@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headwater.federation.context import Context
     from headwater.federation.peers.request_registry import Caller
     from headwater.federation.security.policy import Action
-    from headwater.objects.queue import Item
+    from headwater.objects.line import Item
 
 WAITING = 10_000  # outcomes of which is known that somebody waits
 
