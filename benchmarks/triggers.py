@@ -1,9 +1,13 @@
 """Objects and triggers: what a turn costs, what a trigger costs, and what crosses a federation for it.
 
-    python benchmarks/triggers.py [--quick] [messages]
+    python benchmarks/triggers.py [--quick] [turns clients flat thresholds recovery notification messages]
 
-`messages`: conditions over values of several owners, by safe zones, beside the simple scheme in which every change
-crosses; in the same run a central evaluator sees everything. Every case runs by itself.
+`turns`: durable turns of one client, beside SQLite alone with the same statements and syncs; `clients`: of many that
+share a sync. `flat`, `thresholds`: an update beside triggers that do not depend on it, and that all do. `recovery`:
+until a node with a million objects runs the first of its queued transactions. `notification`: to a durable subscriber
+at another node, beside a durable event. `messages`: conditions over values of several owners, by safe zones, beside the
+simple scheme in which every change crosses; in the same run a central evaluator sees everything. Every case runs by
+itself.
 """
 
 from __future__ import annotations
@@ -12,6 +16,10 @@ import argparse
 from collections.abc import Callable
 from importlib import import_module
 
+import triggers_many
+import triggers_recovery
+import triggers_remote
+import triggers_turns
 from headwater_studies.harness.benchmark import Report
 
 ZONES = "headwater_studies.zones"
@@ -23,6 +31,12 @@ def messages(report: Report, quick: bool) -> None:
 
 
 CASES: dict[str, Callable[[Report, bool], None]] = {
+    "turns": triggers_turns.turns,
+    "clients": triggers_turns.clients,
+    "flat": triggers_many.flat,
+    "thresholds": triggers_many.thresholds,
+    "recovery": triggers_recovery.recovery,
+    "notification": triggers_remote.notification,
     "messages": messages,
 }
 
