@@ -31,7 +31,7 @@ $(VENV)/.package: $(VENV)/.dependencies $(SOURCES) README.md
 
 # Tests run without it as well, more slowly.
 $(VENV)/java.jsa: $(VENV)/.dependencies tools/java_archive.py tools/spark_home.py | $(VENV)/.package
-	@echo "writing down what Java loads for Spark (half a minute, once)"
+	@echo "writing down what Java loads for Spark (a minute, once)"
 	@$(PY) tools/java_archive.py || echo "that did not work: tests start Java without it"
 
 env: $(VENV)/.package ## make the environment and install Headwater and its studies into it

@@ -20,9 +20,10 @@ SILENT = "-Xlog:cds*=off"  # else Java says on its standard output why it does w
 GUARD = 600.0  # seconds, against hanging
 LITTLE_OF_EVERYTHING = """
 import sys
+import subprocess
 from headwater.spark.session import session
 folder = sys.argv[1]
-spark = session("archive", master="local[2]")
+spark = session("archive", master="local[2]", **{"spark.connect.grpc.binding.port": "0"})
 rows = spark.range(200).selectExpr("id", "id % 7 as k", "cast(id as string) as s", "array(id, 1) as a",
                                    "timestamp_micros(id) as t", "named_struct('x', id / 2) as r")
 rows.write.partitionBy("k").parquet(f"{folder}/p")
@@ -37,7 +38,45 @@ spark.sql("select k, percentile_approx(id, 0.5) from v where s like '1%' group b
 stream = spark.readStream.schema(read.schema).parquet(f"{folder}/p")
 query = stream.writeStream.foreachBatch(lambda frame, _: frame.count())
 query.option("checkpointLocation", f"{folder}/c").trigger(availableNow=True).start().awaitTermination()
+for name in ("master.Master", "master.ui.MasterWebUI", "worker.Worker", "worker.ExecutorRunner",
+             "worker.ui.WorkerWebUI", "client.StandaloneAppClient", "PythonRunner", "SparkPipelines"):
+    spark._jvm.java.lang.Class.forName(f"org.apache.spark.deploy.{name}")
+server = getattr(getattr(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$"), "MODULE$")
+server.start(spark._jsc.sc())
+subprocess.run([sys.executable, "-c", sys.argv[2], f"sc://127.0.0.1:{server.localPort()}", folder])
 spark.stop()
+"""
+# The same of a server that others connect to, and of a pipeline.
+CONNECTED = """
+import os, sys
+from pathlib import Path
+from pyspark.pipelines import cli
+from pyspark.sql import SparkSession
+remote, folder = sys.argv[1:]
+os.environ["SPARK_REMOTE"] = remote
+spark = SparkSession.builder.remote(remote).getOrCreate()
+rows = spark.read.parquet(f"{folder}/p")
+rows.groupBy("k").agg({"id": "sum"}).orderBy("k").collect()
+spark.createDataFrame(rows.mapInArrow(lambda batches: batches, rows.schema).toArrow()).selectExpr("id + 1").count()
+query = spark.readStream.schema(rows.schema).parquet(f"{folder}/p").writeStream.format("parquet")
+query = query.options(path=f"{folder}/o", checkpointLocation=f"{folder}/d").trigger(availableNow=True)
+query.start().awaitTermination()
+project = Path(folder) / "project"
+project.mkdir()
+(project / "flows.py").write_text(f'''
+from pyspark import pipelines as dp
+
+@dp.table
+def taken():
+    return spark.readStream.schema("id bigint, s string").parquet("{folder}/p")
+
+@dp.materialized_view
+def counted():
+    return spark.read.table("taken").groupBy("s").count()
+''')
+spec = project / "spark-pipeline.yaml"
+spec.write_text(f"name: archive\\nstorage: {project.as_uri()}/storage\\nlibraries: [glob: {{include: flows.py}}]\\n")
+cli.run(spec, [], False, [], False)
 """
 
 
@@ -63,7 +102,7 @@ def make(archive: Path) -> None:
     try:
         with tempfile.TemporaryDirectory(prefix="headwater-archive-") as folder:
             subprocess.run(
-                [sys.executable, "-c", LITTLE_OF_EVERYTHING, folder],
+                [sys.executable, "-c", LITTLE_OF_EVERYTHING, folder, CONNECTED],
                 env={**os.environ, "JDK_JAVA_OPTIONS": writing, **_where()},
                 cwd=folder,
                 check=True,
