@@ -27,7 +27,7 @@ DELAY = 100  # of a message, one way
 BEAT = 10 * STEP_TIME
 TEN = [f"o{number}" for number in range(10)]
 REACH = 0.10
-WALKS = {30: 10, 200: 4, 1_000: 1}  # by steps to the threshold, nearest first
+WALKS = {30: 10, 200: 10, 1_000: 1}  # by steps to the threshold, nearest first
 MOST_CHANGES = 100_000  # of a walk
 
 Point = tuple[float, ...]
@@ -143,9 +143,10 @@ class Run:
             if left:
                 self._at(STEP_TIME, step)
             self.values[name] = self._stepped(self.values[name])
+            messages = self.owners[name].changed(self._measured(name), self.time)
             flat = tuple(x for point in self.values.values() for x in point)
-            self.truth.append((self.time, flat))
-            for message in self.owners[name].changed(self._measured(name), self.time):
+            self.truth.append((self.owners[name].stamp, flat))
+            for message in messages:
                 self._to_home(name, message)
 
         return step
