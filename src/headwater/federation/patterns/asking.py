@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,6 +38,19 @@ class Federation(Protocol):
     peers: Peers
     requester: Requester
     dialogue: Dialogue
+
+
+@dataclass(frozen=True, eq=False)
+class Debt:
+    """Values of which a node may have published something that is still to be read back, when it is there. `resent`:
+    what comes after the position that was kept is sent again in any case. Until it is read, or was waited for long
+    enough, the watermark is held by `key`."""
+
+    node: str
+    values: Values
+    resent: bool
+    until: float  # by the node's clock
+    key: Any
 
 
 class OtherPattern(Exception):
@@ -124,18 +138,24 @@ class Asking:
         known: Mapping[str, Iterable[Any]],
         *,
         resent: bool = False,
-    ) -> None:
-        """What the nodes of that name, if they are there, have published of the values up to these points; or up to
-        where they send again what is asked for now (`resent`). `known` are those that are open beside them."""
+    ) -> bool:
+        """What the nodes of that name have published of the values up to these points; or up to where they send again
+        what is asked for now (`resent`). `known` are those that are open beside them. Whether they were there, and
+        stayed: else something may be missing."""
         since = earliest([values])
-        for peer in [each for each in self._peers.everyone() if each.name == node and each.gone is None]:
+        peers = [each for each in self._peers.everyone() if each.name == node and each.gone is None]
+        for peer in peers:
             upto = self._before_floor(peer, points) if resent else points
             for channel in self.bindings.channels if since is not None else ():
                 interest = self.past(channel, asked(values), known)
                 if interest is not None:
                     at = self._asked(channel)
                     about = at.target, interest, (since or 0) * 1000, upto, self._question, at.marking
-                    read_missed(found, peer, *about)
+                    try:
+                        read_missed(found, peer, *about)
+                    except Unreachable:
+                        return False
+        return bool(peers)
 
     def _before_floor(self, peer: Peer, points: Points) -> Points:
         upto = dict(points)
@@ -158,4 +178,4 @@ class Asking:
                 self._context.scheduler.until(lambda: peer.gone is not None, PAUSE_SECONDS)
 
 
-__all__ = ["Asking", "OtherPattern"]
+__all__ = ["Asking", "Debt", "OtherPattern"]

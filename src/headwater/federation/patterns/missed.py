@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from headwater.channel.queues.forms import fitting
-from headwater.errors import ClosedError, FederationError, FrameError, HeadwaterError
+from headwater.errors import ClosedError, FederationError, FrameError, HeadwaterError, Unreachable
 from headwater.federation.arrive.record_check import check_of
 from headwater.federation.patterns.sources import Points
 from headwater.federation.wire.past_requests import MAX_SOURCES, Past, PastOf, PastPage, PastPart
@@ -82,7 +82,7 @@ def read_missed(
         found.offences.append((peer.id, str(error)))
         found.lost += 1
         found.problems[peer.name] = str(error)
-    except ClosedError:
+    except (ClosedError, Unreachable):  # it may come back with it
         raise
     except HeadwaterError as error:
         found.lost += 1

@@ -22,7 +22,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.channel.patterns.stage import Errand, letters_of
 from headwater.channel.routing.letter import Chunk, Letter
 from headwater.errors import ClosedError
-from headwater.federation.patterns.asking import Asking, OtherPattern
+from headwater.federation.patterns.asking import Asking, Debt, OtherPattern
 from headwater.federation.patterns.crossed import Crossed
 from headwater.federation.patterns.missed import Missed, MissedEvent
 from headwater.federation.patterns.narrow_nodes import NarrowNodes
@@ -62,19 +61,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.federation")
 PAUSE_SECONDS = 0.25  # before a round that failed is tried again
 SEEN = 4_096  # events, from which on those that were released are forgotten
-
-
-@dataclass(frozen=True, eq=False)
-class Debt:
-    """Values of which a node may have published something that is still to be read back, when it is there. `resent`:
-    what comes after the position that was kept is sent again in any case. Until it is read, or was waited for long
-    enough, the watermark is held by `key`."""
-
-    node: str
-    values: Values
-    resent: bool
-    until: float  # by the node's clock
-    key: Any
 
 
 class Narrowings:
@@ -381,9 +367,10 @@ class Narrowing:
             open = asked(self._open)
         try:
             points = self._ask(open, names) if new or names != before else self._asking.settle()
-            found = Missed() if since is None else self._missed(new, before, points, open)
-            for debt in owed:
-                self._asking.read_again(found, debt.node, debt.values, points, open, resent=debt.resent)
+            found = Missed()
+            if since is not None:
+                self._missed(found, new, before & there, points, open)
+            unread = [debt for debt in owed if not self._read_debt(found, debt, points, open)]
             positions = self._asking.positions(points)
         except OtherPattern:
             raise
@@ -400,8 +387,10 @@ class Narrowing:
                 self._hold_pending()
             self._let_go(key)
             raise
+        with self._lock:
+            self._owed += unread
         self._note(found, earliest([new, *(debt.values for debt in owed)]))
-        keys = [*([key] if new else []), *(debt.key for debt in owed)]
+        keys = [*([key] if new else []), *(debt.key for debt in owed if debt not in unread)]
         self.subscription._stage.do(Errand(partial(self.offer_missed, keys, found, positions)))
         return True
 
@@ -457,12 +446,23 @@ class Narrowing:
         self.subscription._keep_narrow(names)
         return points
 
-    def _missed(self, new: Values, nodes: frozenset[str], points: Points, open: Mapping[str, Iterable[Any]]) -> Missed:
-        """What these nodes have published of the values before they were asked for them."""
-        found = Missed()
+    def _missed(
+        self, found: Missed, new: Values, nodes: Iterable[str], points: Points, open: Mapping[str, Iterable[Any]]
+    ) -> None:
+        """What these nodes have published of the values before they were asked for them. One that has gone meanwhile
+        owes it, if it is waited for; else it is lost."""
         for name in sorted(nodes):
-            self._asking.read_again(found, name, new, points, open)
-        return found
+            if self._asking.read_again(found, name, new, points, open):
+                continue
+            if self._patience:
+                with self._lock:
+                    self._owe([name], new, resent=False)
+            else:
+                found.lost += 1
+                found.problems[name] = "it was gone before it had said what it had of open values"
+
+    def _read_debt(self, found: Missed, debt: Debt, points: Points, open: Mapping[str, Iterable[Any]]) -> bool:
+        return self._asking.read_again(found, debt.node, debt.values, points, open, resent=debt.resent)
 
     # ── for people ──
 
