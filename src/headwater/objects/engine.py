@@ -109,8 +109,8 @@ class ObjectEngine:
 
     def _committed(self) -> None:
         self._world.committed()
+        self.outbox.committed()  # first: what follows may fail, and changes leave all the same
         self.turns.reactions.committed()
-        self.outbox.committed()
 
     def _forget(self) -> None:
         self._world.forget()

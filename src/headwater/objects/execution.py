@@ -12,6 +12,8 @@ from headwater.objects.expressions import Named
 from headwater.objects.names import ObjectName, object_name
 from headwater.objects.object_types import CHANNEL, CODES, ObjectType, member_of, plain_value, with_member
 from headwater.objects.operations import (
+    MAX_RESULTS,
+    MAX_TOUCHED,
     Administer,
     AnyOperation,
     Create,
@@ -22,6 +24,7 @@ from headwater.objects.operations import (
     Read,
     Transaction,
     Update,
+    packed_size,
 )
 from headwater.objects.reactions import Moment, Notice, Occurrence, Op, Reactions
 from headwater.objects.world import Value, World
@@ -136,7 +139,19 @@ class TurnMoment(Moment):
 class _Run:
     """Of one transaction."""
 
-    __slots__ = ("depth", "moment", "occurrences", "of", "params", "permits", "reads", "results", "world")
+    __slots__ = (
+        "depth",
+        "moment",
+        "occurrences",
+        "of",
+        "params",
+        "permits",
+        "reads",
+        "results",
+        "told",
+        "touched",
+        "world",
+    )
 
     def __init__(self, of: Execution, world: World, transaction: Transaction, moment: TurnMoment, depth: int) -> None:
         self.of, self.world, self.moment, self.depth = of, world, moment, depth
@@ -145,6 +160,7 @@ class _Run:
         self.reads: dict[str, Named] = {}
         self.results: dict[str, Any] = {}
         self.occurrences: list[Occurrence] = []
+        self.touched = self.told = 0  # bytes, of a transaction of another node: many small operations may be about much
 
     # ── the operations ──
 
@@ -218,6 +234,8 @@ class _Run:
             self.world.update(object, value, self.moment.turn, self.moment.at)
             self.happened(object, "updated", old, value, (), method.event)
         if operation.alias:
+            if method.changes and self.permits is not None:
+                self.permits.check(old.type.name, "read")  # its result is the object
             result = method.result
             if result is None:
                 raise ObjectError(f"expected a method with a result for {operation.alias!r}, found one without")
@@ -281,7 +299,11 @@ class _Run:
         """What later operations, and whoever has submitted it, may use."""
         self.check_alias(alias)
         self.reads[alias] = named
-        self.results[alias] = plain_value(named.type, named.raw)
+        found = self.results[alias] = plain_value(named.type, named.raw)
+        if self.permits is not None:
+            self.told += packed_size(found)
+            if self.told > MAX_RESULTS:
+                raise ObjectError(f"expected at most {MAX_RESULTS:,} bytes of results, found more; read fewer at once")
 
     def computed(
         self, text: str, type: ObjectType, path: str, raw: Mapping[str, Any] | None, of: ObjectType | None = None
@@ -304,6 +326,10 @@ class _Run:
         moment = self.moment
         type = (new or old).type  # type: ignore[union-attr]
         old_raw, new_raw = None if old is None else old.raw, None if new is None else new.raw
+        if self.permits is not None:
+            self.touched += sum(len(each.record) for each in (old, new) if each is not None)
+            if self.touched > MAX_TOUCHED:
+                raise ObjectError(f"expected to change at most {MAX_TOUCHED:,} bytes of objects, found more")
         self.occurrences.append(
             Occurrence(
                 object,

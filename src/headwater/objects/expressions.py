@@ -90,7 +90,8 @@ def _scope(used: Iterable[str], names: Mapping[str, Named]) -> Record:
 
 def _found(text: str, scope: Record, target: Type | None, params: Mapping[str, Any]) -> Compiled:
     try:
-        return _kept(text, scope, target, tuple(sorted(params.items())))
+        typed = tuple((name, value.__class__, value) for name, value in sorted(params.items()))
+        return _kept(text, scope, target, typed)  # True, 1 and 1.0 are equal, and compiled otherwise
     except TypeError:  # a value that cannot be looked up
         return _compile(text, scope, target, params)
 
@@ -124,8 +125,8 @@ def type_of_builder(output: Record) -> type[_Result]:
 
 
 @lru_cache(COMPILED)
-def _kept(text: str, scope: Record, target: Type | None, params: tuple[tuple[str, Any], ...]) -> Compiled:
-    return _compile(text, scope, target, dict(params))
+def _kept(text: str, scope: Record, target: Type | None, params: tuple[tuple[str, type, Any], ...]) -> Compiled:
+    return _compile(text, scope, target, {name: value for name, _, value in params})
 
 
 def _record(scope: EventType, names: Mapping[str, Named]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from headwater.objects.reactions import Told
     from headwater.store.migrations import Execute
     from headwater.store.transactions import Transaction as FileTransaction
+
+log = logging.getLogger("headwater")
 
 
 class Item:
@@ -39,7 +42,11 @@ class Item:
         if self._done.locked():
             self._done.release()
         while self.told:
-            self.told.pop(0)(self.outcome)
+            told = self.told.pop(0)
+            try:
+                told(self.outcome)
+            except Exception as error:  # others wait to be told too
+                log.error("objects: who submitted a transaction could not be told: %s", error, exc_info=error)
 
     @property
     def settled(self) -> bool:

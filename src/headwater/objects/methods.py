@@ -73,7 +73,7 @@ class Method:
         """The raw form of what it returns, which is the object's new value if it changes it."""
         try:
             found = self.function(object, **arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ObjectError(f"it raised {type(error).__name__}: {error}") from error
         try:
             if self.changes:

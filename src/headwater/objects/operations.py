@@ -26,6 +26,8 @@ from headwater.errors import ObjectError, TransactionError, TransactionProblem
 MAX_OPERATIONS = 10_000  # of one transaction
 MAX_COMPUTED = 1000  # conditions and computed values of one that comes as bytes: each may have to be compiled
 MAX_BYTES = 4 << 20  # of one transaction, as it is queued
+MAX_TOUCHED = 32 << 20  # bytes of objects that one of another node may change, all operations together
+MAX_RESULTS = 2 << 20  # bytes that it may be told
 TICKET = 16  # bytes
 
 
@@ -234,6 +236,11 @@ def check_form(transaction: Transaction) -> None:
         raise ObjectError(f"transaction: expected a ticket of {TICKET} bytes, or none, found {len(ticket)}")
 
 
+def packed_size(value: Any) -> int:
+    """Bytes of a plain value as it is kept and sent."""
+    return len(_ENCODER.encode(value))
+
+
 def pack_outcome(outcome: Outcome) -> bytes:
     """As it is kept and sent."""
     return _ENCODER.encode(outcome)
@@ -273,6 +280,8 @@ def plain(value: Any) -> Any:
 __all__ = [
     "MAX_BYTES",
     "MAX_OPERATIONS",
+    "MAX_RESULTS",
+    "MAX_TOUCHED",
     "TICKET",
     "Administer",
     "AnyOperation",
@@ -292,6 +301,7 @@ __all__ = [
     "check_form",
     "pack",
     "pack_outcome",
+    "packed_size",
     "plain",
     "unpack",
     "unpack_outcome",

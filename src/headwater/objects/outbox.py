@@ -178,6 +178,9 @@ class Outbox:
             if channel is None:
                 channel = self._channels[name] = LeavingChannel(number, name, unpacked(form), sent, given)
             channel.written, channel.staged = sent, given
+            if channel.sent - sent >= SENT_EVERY:
+                with self._wake:
+                    self._untidy.append(channel)  # that it was written is undone, and nothing else would say so again
             if given > channel.given:
                 channel.given = given
                 with self._wake:

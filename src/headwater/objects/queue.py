@@ -55,7 +55,7 @@ BODIES = 8192  # transactions in the file that are held in memory too
 READY_SECONDS = 10.0  # for which what was queued in a life before waits for the methods that there were then
 RETRY_SECONDS = 0.5  # after which it is tried again to write, where that failed and nobody waits
 CLOSE_SECONDS = 10.0  # that an end waits for the turn under way
-FORGET_EVERY = 4096  # commits between two looks for outcomes that were kept long enough
+FORGET_EVERY = 64  # commits between two looks for outcomes that were kept long enough
 
 
 class Queue:
@@ -111,7 +111,7 @@ class Queue:
         if not own and not waits:
             transaction = msgspec.structs.replace(transaction, ticket=os.urandom(TICKET))
         item = Item(transaction, waits=waits, kept=own or not waits)
-        if not waits:
+        if item.kept:
             pack(transaction)  # what cannot be kept is refused at once
         if told is not None:
             item.told.append(told)
@@ -246,7 +246,8 @@ class Queue:
                 self._tidy(execute)
                 self._commits += 1
                 if self._commits % FORGET_EVERY == 1:
-                    tables.forget_outcomes(execute, self._now() // 1_000_000)
+                    # More than there can have come since: whatever came, they become fewer.
+                    tables.forget_outcomes(execute, self._now() // 1_000_000, 2 * FORGET_EVERY * GROUP)
         except BaseException as error:
             group.error = error
             if isinstance(error, StoreError):
@@ -322,10 +323,12 @@ class Queue:
             if body is None:
                 return unpack_outcome(tables.outcome_of(execute, item.ticket) or b"")
             transaction = unpack(body)
-        if item.kept and not item.number:
+        if item.kept:
             body = tables.outcome_of(execute, transaction.ticket)
-            if body is not None:
-                return unpack_outcome(body)  # those of a life before have run: it is not among them
+            if body is not None:  # those of a life before have run: it is not among them
+                if item.number:
+                    tables.dequeue(execute, item.number)
+                return unpack_outcome(body)
         outcome = self._turns.run(transaction)
         self.turns += 1
         if item.kept:
@@ -360,7 +363,10 @@ class Queue:
     def _finish(self, group: Group) -> None:
         """It is committed: tell everybody. If it is interrupted it may be done again."""
         self._trouble = ""
-        self._committed()
+        try:
+            self._committed()
+        except Exception as error:  # it is committed all the same, and those that wait must hear of it
+            log.error("objects: a commit could not be followed up: %s", error, exc_info=error)
         self.groups += 1
         with self._wake:
             if group.decoupled:

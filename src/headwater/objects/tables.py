@@ -176,12 +176,16 @@ def keep_outcome(execute: Execute, ticket: bytes, until: int, body: bytes) -> No
     execute("INSERT INTO outcomes (ticket, until, body) VALUES (?, ?, ?)", (ticket, until, body))
 
 
-def forget_outcomes(execute: Execute, now: int) -> None:
-    """A page of those that were kept long enough: the oldest come first."""
-    rows = list(execute("SELECT id, until FROM outcomes ORDER BY id LIMIT ?", (PAGE,)))
-    over = [number for number, until in rows if until <= now]
-    if over:
-        execute("DELETE FROM outcomes WHERE id <= ? AND until <= ?", (over[-1], now))
+def forget_outcomes(execute: Execute, now: int, most: int) -> None:
+    """Up to so many that were kept long enough: the oldest come first. It is looked no further where a page has none;
+    some that are younger may be among the older, since clocks are set back."""
+    last = younger = 0
+    for number, until in execute("SELECT id, until FROM outcomes ORDER BY id LIMIT ?", (most,)):
+        last, younger = (number, 0) if until <= now else (last, younger + 1)
+        if younger == PAGE:
+            break
+    if last:
+        execute("DELETE FROM outcomes WHERE id <= ? AND until <= ?", (last, now))
 
 
 # ── what leaves ──

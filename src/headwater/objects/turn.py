@@ -100,7 +100,6 @@ class Turns:
         wrong: Exception | None = None
         try:
             self._cascade(transaction, moment, outcome)
-            self._outbox.write(execute)
         except StoreError:
             raise
         except Exception as error:  # also what nobody expects: it ends this turn, and no other
@@ -116,6 +115,8 @@ class Turns:
             if isinstance(wrong, Refused):
                 problems = self._problems(transaction, wrong)
             outcome = Outcome(False, turn, at, problems=problems, failures=outcome.failures)
+        else:
+            self._outbox.write(execute)  # what fails here undoes the whole commit: numbers are given by then
         execute("RELEASE turn_")
         return outcome
 

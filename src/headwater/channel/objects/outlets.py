@@ -75,7 +75,7 @@ class ChannelOutlets:
 
     def type_of(self, channel: str) -> EventType | None:
         """That of a channel of the node."""
-        found: Channel[Any] | None = next((each for each in self._node.channels(channel)), None)
+        found = next((each for each in self._node.channels(channel) if each.name == channel), None)
         return None if found is None else found.type
 
 
