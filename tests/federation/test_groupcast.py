@@ -424,6 +424,33 @@ def test_a_slow_sink_holds_the_publisher_and_not_other_channels() -> None:
         assert lab.flush(GUARD)
 
 
+def test_what_is_published_while_a_node_goes_back_to_a_group_that_has_its_interest_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with nodes() as make:
+        lab, (desk, cafe) = lab_and(make, 2)
+        source, log = lab.channel(CHANNEL, Sighting).source("east"), Log()
+        desk.channel(CHANNEL, Sighting).subscribe(log)
+        cafe.channel(CHANNEL, Sighting).subscribe(Log())
+        zoned = desk.channel(CHANNEL).subscribe(Log(), zones={"lab"})
+        make.ready(desk, cafe)
+        move, threads = lab._wiring.move, list[threading.Thread]()
+
+        def slowly(*args: Any, **options: Any) -> None:
+            move(*args, **options)
+            if not threads:
+                threads.append(threading.Thread(target=source.publish, kwargs={"badge": 0, "level": 1.0}))
+                threads[0].start()
+                eventually(lambda: source.seq == 1)
+
+        monkeypatch.setattr(lab._wiring, "move", slowly)
+        zoned.cancel()
+        assert desk.until(lambda: bool(desk._engine.multicast.joined), GUARD)
+        make.ready(desk)
+        threads[0].join(GUARD)
+        badges(log, 1)
+
+
 class Meanwhile(set[Any]):
     """A set from which nothing is removed before something else has happened."""
 

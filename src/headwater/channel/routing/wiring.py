@@ -80,8 +80,8 @@ class Wiring:
             found = channel.known[key] = Entry(interest, key, zones=zones)
         return found
 
-    def move(self, moves: Iterable[Move]) -> None:
-        """Members join and leave, all at one point of each source's sequence."""
+    def move(self, moves: Iterable[Move], *, at_point: Callable[[], None] | None = None) -> None:
+        """Members join and leave, all at one point of each source's sequence; `at_point` is called there."""
         with self.lock:
             todo = self._with_stages(list(moves))
             members: dict[Entry, list[Member]] = {}
@@ -112,6 +112,8 @@ class Wiring:
                     self._renew(channel, entries)
                 for member in {id(move.member): move.member for move in todo if move.joins}.values():
                     member.started()
+                if at_point is not None:
+                    at_point()
                 for entry in members:
                     entry.fresh = False
             # Other nodes need not be told at that very point: a barrier says to them where it was.

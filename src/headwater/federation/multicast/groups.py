@@ -133,12 +133,18 @@ class Groups:
             self._at_point(peer, crossing, shared, group is not None)
             todo()
 
+        def started() -> None:
+            """Where nobody joins, since others have what it wants already, a peer that leaves its link for the group
+            begins there at the very point."""
+            if crossing.to_start is not None:
+                crossing.started()
+
         crossing.to_start = point
         with outlet.building:
             shared.starting = crossing
             try:
                 if moves:
-                    wiring.move(moves)
+                    wiring.move(moves, at_point=started)
                 if crossing.to_start is not None:
                     with wiring.still([crossing.channel]):
                         crossing.started()
