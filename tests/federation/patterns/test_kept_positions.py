@@ -41,7 +41,13 @@ def test_sources_that_are_closed_for_good_are_forgotten(tmp_path: Path, logged: 
         eventually(lambda: made.report().rows == 11 and len(node.remote_sources("door")) == 1, timeout=GUARD)
         for _ in range(2):  # what is dropped was written as it is, and acknowledged
             made.keep()
-        eventually(lambda: len(node.state.positions(NAME)) == (6 if logged else 1), timeout=GUARD)
+
+        def forgotten() -> bool:
+            """Each time it is written: its node may not have heard yet, the first times, that they are no more."""
+            made.keep()
+            return len(node.state.positions(NAME)) == (6 if logged else 1)
+
+        eventually(forgotten, timeout=GUARD)
         node.close()
         make.opened.remove(node)
         node, made = home(make, tmp_path, east)
