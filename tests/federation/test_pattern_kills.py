@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from headwater.logs import LogFiles
@@ -88,3 +89,67 @@ def test_every_match_comes_once_through_kills_of_either_side() -> None:
         assert {(maker, n) for maker, n, _ in came} == there
         doubled = len(came) - len(set(came))
         assert doubled <= victims.count("desk")  # what the handler had when its process was killed
+
+
+# After every second x nothing of the kind comes, after the others something does, unless their process was killed.
+ABSENT = """
+    x: test.count{n % 20 = 1}; without test.count{n = x.n + 6 and n % 40 = 7 and maker = x.maker} within 300 ms
+    measures x.maker as maker, x.n as n
+"""
+
+
+def open_absence(made: World, name: str) -> None:
+    if name == "mill":
+        made.open("mill", log={"channels": "test.**"})
+        made["mill"]("flow", channel="test.count", source="mill", maker=f"m{made.life(name)}", path=made.path("flow"))
+    else:
+        made.open("home", seeds=["mill"], state=True, log={"channels": NAME})
+        made["home"]("matches", name=NAME, text=ABSENT, path=made.path("home.log"), durable=False)
+        made["home"]("pattern", name=NAME, text=ABSENT, at="home")
+
+
+def absent(folder: Path) -> dict[tuple[str, int], datetime]:
+    """After which x nothing came, and when those were, by the log of their source."""
+    rows = [row for batch in LogFiles(folder).read("test.count") for row in batch.to_pylist()]
+    times = {(row["maker"], row["n"]): row["event_time"] for row in rows}
+
+    def followed(maker: str, n: int) -> bool:
+        later = times.get((maker, n + 6))
+        return later is not None and n % 40 == 1 and later - times[maker, n] <= timedelta(milliseconds=300)
+
+    return {at: time for at, time in times.items() if at[1] % 20 == 1 and not followed(*at)}
+
+
+def test_absence_is_said_once_and_truly_through_kills_of_either_side() -> None:
+    """Nothing is said to be absent while its source is away, though time is over: what that had logged comes first."""
+    pick = random.Random(5)
+    with world() as made:
+        for name in ("home", "mill"):
+            made.start(name)
+        open_absence(made, "mill")
+        open_absence(made, "home")
+        assert made["home"]("sees", channel="test.count", sources=["mill@mill"]) is True
+        assert made["home"]("ready") is True
+        for victim in ["home", "mill"] * rounds(1, 5):
+            assert made["home"]("more", sink=NAME, count=3) is True
+            if pick.random() < 0.5:
+                made["home"]("keep", name=NAME)
+            made.kill(victim)
+            made.start(victim)
+            open_absence(made, victim)
+        assert made["home"]("more", sink=NAME, count=3) is True
+        ((maker, last),) = made["mill"]("stop").items()
+        last -= (last - 21) % 40  # nothing came after this one, for sure
+        assert made["home"]("came", sink=NAME, wanted={maker: last}) is True
+        for name in ("home", "mill"):
+            made[name]("close")
+        folder = Path(made.path("events"))
+        rows = [row for batch in LogFiles(folder).read(NAME) for row in batch.to_pylist()]
+        found = {(row["maker"], row["n"]): bool(row["match"]["uncertain"]) for row in rows}
+        assert len(found) == len(rows)  # each once
+        there = absent(folder)
+        since = min(there[at] for at in found if at in there)
+        upto = there[maker, last]
+        assert {at for at, time in there.items() if since <= time <= upto} <= found.keys()
+        assert [at for at, uncertain in found.items() if not uncertain and at not in there] == []
+        assert sum(found.values()) < len(found) / 2  # what was logged is known
