@@ -14,7 +14,7 @@ from headwater import Event, Interest
 from headwater.errors import FederationError, ObjectError, TransactionError, Unreachable
 from headwater.federation.objects import remote
 from headwater.federation.wire.object_requests import SubmitTransaction
-from headwater.objects.operations import Administer, Permits, Transaction, Update, pack
+from headwater.objects.operations import Administer, Invoke, Permits, Raise, Transaction, Update, pack
 from headwater.security import Deny, Restrict
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 from tests.federation.objects.plant import Plant, Rights
@@ -230,3 +230,31 @@ def test_hostile_transactions_are_refused(make: Nodes, tmp_path: Path, data: byt
         assert "refused" in str(error)
     with plant.remote.transaction() as t:  # it goes on
         t.create("tank", "Tank", level=1.0)
+
+
+def test_many_that_wait_share_the_time_that_a_node_waits_for_them(make: Nodes, tmp_path: Path) -> None:
+    plant = Plant(make, tmp_path)
+    go = threading.Event()
+
+    def block(tank: Any) -> float:
+        go.wait(GUARD)
+        return 1.0
+
+    block.__annotations__ = {"tank": plant.objects.types["Tank"].binding.cls, "return": float}
+    plant.objects.method("Tank", block)
+    with plant.objects.transaction() as t:
+        t.create("tank", "Tank", level=0.0)
+    server = plant.owner.services.get("objects for others")._opened()[0]  # type: ignore[union-attr, attr-defined]
+    plant.objects.engine.submit(Transaction((Invoke("tank", "block"),)), waits=True)
+    clients = [
+        threading.Thread(target=lambda: plant.remote.submit(Transaction((Raise("tank"),)), timeout=GUARD))
+        for _ in range(8)
+    ]
+    for client in clients:
+        client.start()
+    eventually(lambda: len(server._waiting) == 8)
+    assert server._patience(0.25) <= 0.25 / 8
+    go.set()
+    for client in clients:
+        client.join(GUARD)
+    assert not server._waiting

@@ -148,3 +148,11 @@ def test_an_input_that_is_of_another_type_by_now_is_missing(make: Nodes, tmp_pat
         t.create("limit", "Tank", level=1.0)
     levels(plant, 8.0)
     assert len(told.wait(2)) == 2 and plant.objects.report()["failed"] == 0
+
+
+def test_triggers_of_another_node_do_not_listen_to_each_other(make: Nodes, tmp_path: Path) -> None:
+    plant = Plant(make, tmp_path)
+    tank(plant)
+    first = plant.remote.trigger("first", on="tank", when="each", notify={"level": "new.level"})
+    with pytest.raises(FederationError, match="go round for ever"):
+        plant.remote.trigger("second", on=f"channel {first.channel.name}", when="each", notify={"level": "new.level"})

@@ -62,16 +62,29 @@ class ObjectServer:
         transaction = msgspec.structs.replace(
             sent, ticket=ticket, caller=caller.peer.id, permits=self._permits(caller, sent)
         )
-        item = self._objects.engine.submit(transaction, waits=not request.durable)
+        item = self._objects.engine.submit(
+            transaction, waits=not request.durable, told=lambda outcome: self._settled(ticket)
+        )
         self.submitted += 1
         if request.durable:
-            item.wait(request.wait)
+            item.wait(self._patience(request.wait))
             return TransactionIs(item.settled)
         with self._lock:
             self._waiting[ticket] = item
             while len(self._waiting) > WAITING:
                 del self._waiting[next(iter(self._waiting))]
-        return self._waited(ticket, item, request.wait)
+        if item.settled:
+            self._settled(ticket)
+        return self._waited(item, request.wait)
+
+    def _settled(self, ticket: bytes) -> None:
+        """It has run: from now on the file knows its outcome."""
+        with self._lock:
+            self._waiting.pop(ticket, None)
+
+    def _patience(self, seconds: float) -> float:
+        """All who wait share it, since one thread answers all questions to this node: in turn, all are heard."""
+        return seconds / max(1, len(self._waiting))
 
     def _permits(self, caller: Caller, transaction: Transaction) -> Permits:
         """What it may touch, by the policy as it is now."""
@@ -96,21 +109,17 @@ class ObjectServer:
         with self._lock:
             item = self._waiting.get(ticket)
         if item is not None:
-            return self._waited(ticket, item, request.wait)
+            return self._waited(item, request.wait)
         try:
             found = self._objects.outcome(ticket)
         except ObjectError:
             return TransactionIs(False)
         return TransactionIs(True, b"" if found is None else pack_outcome(found))
 
-    def _waited(self, ticket: bytes, item: Item, seconds: float) -> TransactionIs:
+    def _waited(self, item: Item, seconds: float) -> TransactionIs:
         """Its outcome, if there is one after so many seconds."""
-        outcome = item.wait(seconds)
-        if outcome is None:
-            return TransactionIs(True)
-        with self._lock:
-            self._waiting.pop(ticket, None)
-        return TransactionIs(True, pack_outcome(outcome))
+        outcome = item.wait(self._patience(seconds))
+        return TransactionIs(True) if outcome is None else TransactionIs(True, pack_outcome(outcome))
 
     # ── reading ──
 

@@ -20,6 +20,7 @@ from headwater.federation.wire.requests import Accepted, pack_type, unpack_param
 from headwater.objects.operations import Outcome, Transaction
 from headwater.objects.triggers import definition
 from headwater.objects.triggers.administration import changing, installing, removing
+from headwater.objects.triggers.firing import CHANNEL as NOTIFICATIONS
 
 if TYPE_CHECKING:
     from headwater.channel.objects.service import Objects
@@ -56,7 +57,13 @@ class TriggerServer:
         found = []
         open = self._open_types(caller)
         for each in trigger.on:
-            if each.kind == "channel" and not self._may_watch(caller, each.name):
+            if each.kind == "channel" and each.name.startswith(
+                f"{NOTIFICATIONS}.{self._context.name}.{_group(caller)}."
+            ):
+                found.append(
+                    f"on: {each}: expected no notifications of its own triggers, which could go round for ever"
+                )
+            elif each.kind == "channel" and not self._may_watch(caller, each.name):
                 found.append(f"on: {each}: expected a channel that it may subscribe to and install code on")
         if any(each.kind not in ("channel", "every") for each in trigger.on) and trigger.type not in open:
             found.append(
