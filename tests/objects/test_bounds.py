@@ -136,3 +136,13 @@ def test_a_ticket_that_has_run_is_not_run_from_the_file(tmp_path: Path) -> None:
         node.objects.drain(monotonic() + 60.0)
         assert node.objects["tank.level"] == 1.0
         assert not tables.is_queued(node.objects.engine._tables, ticket)
+
+
+def test_a_state_that_is_older_than_its_log_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for life in range(2):
+        with Node("plant", state=tmp_path / f"state{life}", log=tmp_path / "log") as node:
+            node.channel("c.one", "v: i64")
+            for number in range(3 - life):
+                node.objects.submit(Transaction((Raise("", "c.one", {"v": number}),)))
+            node.objects.drain(monotonic() + 60.0)
+        assert ("older than" in caplog.text) == (life == 1)

@@ -271,6 +271,14 @@ class Outbox:
     def _be_open(self, channel: LeavingChannel) -> None:
         if not channel.opened:
             went = self._outlets.open(channel.name, channel.type, channel.sent)
+            if went > channel.given:
+                log.error(
+                    "objects: %s: expected at most number %d there, by the state, found %d: the state is older than "
+                    "what has left, and as many that follow are taken for those; keep the state with its log",
+                    channel.name,
+                    channel.given,
+                    went,
+                )
             channel.sent = max(channel.sent, min(went, channel.given))
             channel.opened = True
 
