@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.errors import ObjectError, TransactionError, TransactionProblem
 
 MAX_OPERATIONS = 10_000  # of one transaction
@@ -197,8 +198,8 @@ class Outcome(msgspec.Struct, array_like=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_TRANSACTION = msgspec.msgpack.Decoder(Transaction)
-_OUTCOME = msgspec.msgpack.Decoder(Outcome)
+_TRANSACTION = msgpack_decoder(Transaction)
+_OUTCOME = msgpack_decoder(Outcome)
 
 
 def pack(transaction: Transaction) -> bytes:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.errors import HeadwaterError, ObjectError
 from headwater.objects.object_types import packed, shape, unpacked
 from headwater.objects.operations import Administer
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Named = Callable[[str], "EventType | None"]
-_unpack = msgspec.msgpack.Decoder().decode
+_unpack = msgpack_decoder(list[Any]).decode
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -61,6 +62,9 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     params: dict[str, Any] | None = None
     enabled: bool | None = None
     priority: int | None = None
+
+
+_CHANGE = msgpack_decoder(Change)
 
 
 class Triggers(Firing):
@@ -189,7 +193,7 @@ class Triggers(Firing):
     def _change(self, operation: Administer, moment: Moment) -> dict[str, Any]:
         installed = self.found(operation.name)
         try:
-            change = msgspec.msgpack.decode(operation.body, type=Change)
+            change = _CHANGE.decode(operation.body)
         except (msgspec.DecodeError, ValueError) as error:
             raise ObjectError(
                 f"trigger {operation.name!r}: expected a change of it, found other bytes: {error}"

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.errors import ObjectError
 from headwater.ir.params import MapOf, SetOf
 from headwater.objects.names import object_name
@@ -91,7 +92,7 @@ class Trigger(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 _SORTED = msgspec.msgpack.Encoder(order="deterministic")
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Trigger)
+_DECODER = msgpack_decoder(Trigger)
 
 
 def pack(trigger: Trigger) -> bytes:

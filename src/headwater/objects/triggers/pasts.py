@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headwater.decoders import msgpack_decoder
 from headwater.objects.triggers import tables
 from headwater.objects.triggers.events import pattern_of
 from headwater.objects.triggers.history import Over, Past, Row
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from headwater.store.migrations import Execute
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder().decode
+_unpack = msgpack_decoder(Any).decode
 
 
 @dataclass
