@@ -36,6 +36,14 @@ def plant(tmp_path: Path) -> Iterator[Node]:
         yield node
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """As in a program at a terminal: what is started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def once(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same, but with Ctrl-C at its first call in this thread, before it has done anything."""
     left, me = [None], threading.get_ident()
