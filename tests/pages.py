@@ -15,7 +15,6 @@ import doctest
 import io
 import re
 import shlex
-import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
@@ -25,6 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from headwater.cli import main, make_parser
+from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -74,10 +74,8 @@ def run_page(page: str, folder: Path, *, written: Mapping[str, str] | None = Non
     `written`: what is in the place of some texts. On the pages nodes listen at 7447, and at all addresses of a machine
     where there is security: here at a free port of this machine."""
     assert Path.cwd() == folder.resolve()
-    with _module(page) as module, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-        free.close()
+    port = str(free_port())
+    with _module(page) as module:
         for block in blocks(page):
             if block.language == "toml" and block.more:
                 (folder / block.more).write_text(block.text, encoding="utf-8")

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from headwater.signals import End
 from headwater.types import EventType, event_type
 from tests.federation.nodes import Log
 from tests.federation.nursery import Popen, run
+from tests.ports import free_port
 
 GUARD = 240
 TYPE = "level: f64, network: text?, at: timestamp?, raw: bytes?"
@@ -285,20 +285,13 @@ def test_what_is_no_line_of_an_event() -> None:
             from_line(kind, bad)
 
 
-def closed_port() -> int:
-    """One at which nobody listens."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def publish_one(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     monkeypatch.setattr(sys, "stdin", io.StringIO('{"level": 1.0}\n'))
     return main(["publish", "ie.tcd.level", "--type", TYPE, *arguments])
 
 
 def test_publishing_to_nobody_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    port = closed_port()
+    port = free_port()
     assert publish_one(monkeypatch, "--connect", str(port), "--wait", "0.1") != 0
     said = capsys.readouterr().err
     assert "no other node is there" in said and str(port) in said and "nothing is published" in said
@@ -324,7 +317,7 @@ def test_publishing_to_nodes_that_have_not_subscribed_fails_unless_that_is_meant
 def test_replaying_to_nobody_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Node("lab", log=tmp_path / "log") as lab:
         lab.channel("ie.tcd.level", "level: f64").source().publish(level=1.0)
-    arguments = ["replay", str(tmp_path / "log"), "--wait", "0.1", "--connect", str(closed_port())]
+    arguments = ["replay", str(tmp_path / "log"), "--wait", "0.1", "--connect", str(free_port())]
     assert main(arguments) != 0
     said = capsys.readouterr()
     assert "nothing is published" in said.err and "replayed" not in said.out

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "examples" / "two_processes"
@@ -21,9 +22,7 @@ def test_what_readme_shows_is_what_the_files_say() -> None:
 
 
 def test_what_passes_at_one_is_printed_by_the_other_until_they_are_told_to_end(tmp_path: Path) -> None:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    port = free_port()
     processes = []
     try:
         for name in ("desk.py", "hall.py"):  # who connects may come first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,7 @@ from headwater.federation.node import Node
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.security.settings import Security
 from tests.federation.nodes import GUARD, Log, nodes
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as found:
-        found.bind((host, 0))
-        return int(found.getsockname()[1])
-
+from tests.ports import free_port
 
 FORMS = [
     ("127.0.0.1:{}", "tcp/127.0.0.1:{}"),

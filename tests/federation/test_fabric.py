@@ -19,6 +19,7 @@ from headwater.federation.security.settings import Security
 from headwater.federation.security.tls import zenoh_settings
 from tests.federation.fabric_support import PATIENCE, Child, Witness, closing, fabric
 from tests.federation.nodes import eventually
+from tests.ports import free_endpoint
 
 LOOP = ["tcp/127.0.0.1:0"]
 
@@ -30,12 +31,6 @@ def pair(**kwargs: Any) -> tuple[Fabric, Witness, Fabric, Witness]:
     seen_a.until_saw(("join", "b", 1))
     seen_b.until_saw(("join", "a", 1))
     return a, seen_a, b, seen_b
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp/127.0.0.1:{probe.getsockname()[1]}"
 
 
 def test_two_nodes_meet_talk_and_part() -> None:
@@ -122,7 +117,7 @@ def test_federations_do_not_hear_each_other() -> None:
 
 
 def test_a_seed_that_starts_later_is_found() -> None:
-    seed = free_port()
+    seed = free_endpoint()
     b, seen_b = fabric("b", connect=[seed])
     a, seen_a = fabric("a", listen=[seed])
     with closing(a, b):
@@ -314,7 +309,7 @@ def test_nodes_without_their_seed_find_each_other_again() -> None:
 
 
 def test_clients_reach_each_other_through_a_router_that_dies_and_returns() -> None:
-    seed = free_port()
+    seed = free_endpoint()
     with Child("r", listen=[seed], mode="router") as router:
         b, seen_b = fabric("b", connect=[seed], mode="client")
         c, seen_c = fabric("c", connect=[seed], mode="client")
@@ -343,7 +338,7 @@ def test_clients_reach_each_other_through_a_router_that_dies_and_returns() -> No
 
 
 def test_a_client_opens_before_its_router() -> None:
-    seed = free_port()
+    seed = free_endpoint()
     b, seen_b = fabric("b", connect=[seed], mode="client")
     with closing(b):
         with pytest.raises(Unreachable, match="not connected yet: no answer from tcp/127"):
@@ -354,12 +349,12 @@ def test_a_client_opens_before_its_router() -> None:
         with closing(r):
             seen_b.until_saw(("join", "r", 1))
             assert b.ask("r", b"x", 5.0) == b"r:x"
-    unheard, _ = fabric("u", connect=[free_port()], mode="client")
+    unheard, _ = fabric("u", connect=[free_endpoint()], mode="client")
     unheard.close()  # also when it never connected
 
 
 def test_routers_in_a_ring_pass_on_once() -> None:
-    seeds = [free_port() for _ in range(3)]
+    seeds = [free_endpoint() for _ in range(3)]
     routers = [fabric(f"r{n}", listen=[seeds[n]], connect=[seeds[(n + 1) % 3]], mode="router") for n in range(3)]
     leaves = [fabric(f"c{n}", connect=[seeds[n]], mode="client") for n in range(3)]
     everyone = [*routers, *leaves]
@@ -654,7 +649,7 @@ def test_nothing_arrives_after_close() -> None:
 
 
 def test_nothing_is_written_to_standard_error() -> None:
-    with Child("a", listen=LOOP, lease=1.0) as a, Child("b", connect=[*a.endpoints, free_port()], lease=1.0) as b:
+    with Child("a", listen=LOOP, lease=1.0) as a, Child("b", connect=[*a.endpoints, free_endpoint()], lease=1.0) as b:
         assert b.do("until", ["join", "a", 1]) is True
         assert b.do("ask", "a", "x") == "a:x"
         assert a.do("post", "nobody", "x").startswith("Unreachable: there is no node")

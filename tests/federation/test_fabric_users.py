@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from headwater.federation.fabric.fabric import Fabric
 from headwater.federation.fabric.settings import check, matchmaker_config, session_config
 from tests.federation.fabric_support import Child, Witness, closing, fabric
+from tests.ports import free_endpoint
 
 LOOP = ["tcp/127.0.0.1:0"]
 
@@ -27,12 +27,6 @@ def users(tmp_path: Path) -> dict[str, Any]:
             "dictionary_file": str(tmp_path / "users"),
         }
     }
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp/127.0.0.1:{probe.getsockname()[1]}"
 
 
 @pytest.mark.parametrize("_", range(4))  # each had about two chances in five to part two of them for good
@@ -58,8 +52,8 @@ def test_nodes_that_join_at_once_all_meet(users: dict[str, Any], _: int) -> None
 
 
 def test_nodes_that_nobody_can_reach_dial_those_that_were_told_where_to_listen(users: dict[str, Any]) -> None:
-    seed, _ = fabric("seed", listen=[free_port()], settings=users)
-    told, seen_told = fabric("told", listen=[free_port()], connect=seed.endpoints, settings=users)
+    seed, _ = fabric("seed", listen=[free_endpoint()], settings=users)
+    told, seen_told = fabric("told", listen=[free_endpoint()], connect=seed.endpoints, settings=users)
     nowhere = {**users, "listen/endpoints": []}
     hidden = [fabric(f"hidden{number}", connect=seed.endpoints, settings=nowhere) for number in range(6)]
     with closing(seed, told, *(one for one, _ in hidden)):
@@ -84,7 +78,7 @@ def test_nodes_without_their_seed_find_each_other_again(users: dict[str, Any]) -
 
 
 def test_nodes_that_all_know_each_other_beforehand_meet(users: dict[str, Any]) -> None:
-    endpoints = [free_port() for _ in range(3)]
+    endpoints = [free_endpoint() for _ in range(3)]
     made = [
         fabric(f"n{number}", listen=[mine], connect=[each for each in endpoints if each != mine], settings=users)
         for number, mine in enumerate(endpoints)

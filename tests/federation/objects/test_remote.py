@@ -18,6 +18,7 @@ from headwater.objects.operations import Administer, Invoke, Permits, Raise, Tra
 from headwater.security import Deny, Restrict
 from tests.federation.nodes import GUARD, Log, Nodes, eventually, nodes
 from tests.federation.objects.plant import Plant, Rights
+from tests.ports import free_endpoint
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ def test_the_same_ticket_runs_once_and_is_its_senders_own(make: Nodes, tmp_path:
 
 
 def test_an_owner_that_was_away_runs_it_once_when_it_is_back(make: Nodes, tmp_path: Path) -> None:
-    plant = Plant(make, tmp_path, listen="tcp/127.0.0.1:0")
+    plant = Plant(make, tmp_path, listen=free_endpoint())
     with plant.objects.transaction() as t:
         t.create("tank", "Tank", level=0.0)
     hub = plant.owner.endpoints[0]

@@ -16,6 +16,7 @@ from headwater.objects.triggers import definition
 from headwater.security import Deny
 from tests.federation.nodes import GUARD, Log, Nodes, nodes
 from tests.federation.objects.plant import Plant, Rights
+from tests.ports import free_endpoint
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_an_equal_one_of_the_same_node_is_that_one(make: Nodes, tmp_path: Path) 
 
 
 def test_it_survives_the_owner(make: Nodes, tmp_path: Path) -> None:
-    plant = Plant(make, tmp_path, listen="tcp/127.0.0.1:0")
+    plant = Plant(make, tmp_path, listen=free_endpoint())
     tank(plant)
     high = plant.remote.trigger("high", on="tank", when="each", where="new.level > 5", notify="new.level")
     told: Log[Event] = Log()
