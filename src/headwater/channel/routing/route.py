@@ -188,6 +188,7 @@ class Lineup:
         self._how: dict[Entry, How] = {}
         self._keys: dict[Entry, int] = {}
         self._matched_width = 0  # subscriptions of matched entries
+        self.matched_apart = 0  # matched entries that other nodes run in another way
         self.past = Tally()  # of flows that have ended
         self._always: dict[Entry, None] = {}
         self._alone: dict[Entry, None] = {}
@@ -299,6 +300,7 @@ class Lineup:
             assert self.matcher is not None
             keys = self.matcher.add_many([(entry, entry.here) for entry in matched if entry.here is not None])
             self._keys.update(zip(matched, keys, strict=True))
+            self.matched_apart += sum(entry.apart for entry in matched)
             for entry, key in zip(matched, keys, strict=True):
                 self._matched_width += entry.width
                 self.matcher.weigh(key, entry.width)
@@ -310,6 +312,7 @@ class Lineup:
         if self._how.pop(entry) == "matched":
             assert self.matcher is not None
             self.matcher.remove(self._keys.pop(entry))
+            self.matched_apart -= entry.apart
 
     def _judge(self, entry: Entry) -> How:
         interest = entry.here

@@ -49,7 +49,7 @@ class RemoteFlow(Flow):
 
     def take(self, route: Route) -> None:
         """Another route from here on: those that want everything are looked at one by one, if some are apart."""
-        if route.matching is not None and any(entry.apart for entry in self.lineup.matched):
+        if route.matching is not None and self.lineup.matched_apart:
             route = replace(route, matching=Parted(route.matching, self.source))  # type: ignore[arg-type]
         if any(entry.apart for entry in route.always):
             always = tuple(entry for entry in route.always if not entry.apart)
