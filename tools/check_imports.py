@@ -129,9 +129,9 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("program",),
     ),
     "objects": (
-        ("expressions", "names", "operations", "tables"),
+        ("expressions", "journal", "names", "operations", "tables"),
         ("builder", "reactions"),
-        ("object_types",),
+        ("object_types", "observers"),
         ("methods", "outbox", "world"),
         ("execution",),
         ("checker",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import time_ns
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from headwater.objects.line import Item
 from headwater.objects.methods import Method, Methods
 from headwater.objects.names import NamePattern, ObjectName, object_name
 from headwater.objects.object_types import CHANNEL, ObjectType, ObjectTypes, change_type, member_of, plain_value
+from headwater.objects.observers import Observed, Observer
 from headwater.objects.operations import Outcome, Transaction
 from headwater.objects.outbox import Outbox
 from headwater.objects.queue import Queue
@@ -61,7 +62,9 @@ class ObjectEngine:
         now: Callable[[], int] | None = None,
         cascades: Cascades | None = None,
         keep_seconds: float = KEEP_SECONDS,
+        observers: Sequence[Observer] = (),
     ) -> None:
+        """`observers` see every change within its turn, also those of what was queued in a life before."""
         object_name("x", node)  # a node whose name has a / in it can own none
         if "/" in node:
             raise ObjectError(f"objects: expected a node without / in its name, found {node!r}; name it otherwise")
@@ -75,11 +78,15 @@ class ObjectEngine:
             self.outbox = Outbox(self._tables, execute, outlets, crashes, node)
             last = tables.last_queued(execute)
         self._world = World(self.types, execute)
-        self.triggers = reactions = Triggers(node, self._type_named, channel_type)
-        state.tables(TRIGGERS)
+        self.triggers = Triggers(node, self._type_named, channel_type)
+        reactions = Observed(self.triggers, self.triggers.journal, observers)
+        for each in (TRIGGERS, *(each.tables for each in observers if each.tables is not None)):
+            state.tables(each)
         with self._tables.transaction() as execute:
             self._world.execute = execute
-            reactions.open(TurnMoment(node, 0, self._now(), self._world, self.outbox.stage))
+            moment = TurnMoment(node, 0, self._now(), self._world, self.outbox.stage)
+            self.triggers.open(moment)
+            reactions.open(moment)
         execution = Execution(node, self._world, self.methods, channel_type, reactions)
         checker = Checker(self._world, execution)
         self.turns = Turns(

@@ -7,8 +7,8 @@ from math import inf, nan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.objects.journal import Journal
 from headwater.objects.triggers.history import Count, Over, Past, Was
-from headwater.objects.triggers.memory import Journal
 from tests.effort import examples
 
 SECOND = 1_000_000

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from headwater.objects.journal import Journal, Kept
 from headwater.objects.triggers import tables
 from headwater.objects.triggers.events import Listened, operations, pattern_of
-from headwater.objects.triggers.memory import Journal, Kept
 
 if TYPE_CHECKING:
     from headwater.store.migrations import Execute

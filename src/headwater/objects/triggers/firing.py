@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import HeadwaterError, StoreError
+from headwater.objects.journal import Journal, Kept
 from headwater.objects.reactions import Fired, Moment, Notice, Occurrence
 from headwater.objects.triggers import tables
 from headwater.objects.triggers.deadlines import Deadlines, NoTimer, Timer
 from headwater.objects.triggers.events import operations
 from headwater.objects.triggers.installed import Installed
-from headwater.objects.triggers.memory import Journal, Kept
 from headwater.objects.triggers.pasts import Pasts
 from headwater.objects.triggers.registry import Registry, is_other, meant
 from headwater.objects.triggers.seen import Seen, World

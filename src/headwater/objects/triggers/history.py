@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headwater.objects.triggers.memory import Journal
+from headwater.objects.journal import Journal
 from headwater.types.model import BOOL, F64, TIMESTAMP, U64, Field, Record, Type
 
 MOST = 4_096  # values of a window, unless said

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headwater.decoders import msgpack_decoder
+from headwater.objects.journal import Journal
 from headwater.objects.triggers import tables
 from headwater.objects.triggers.events import pattern_of
 from headwater.objects.triggers.history import Over, Past, Row
 from headwater.objects.triggers.installed import Installed, Remembered
-from headwater.objects.triggers.memory import Journal
 
 if TYPE_CHECKING:
     from headwater.store.migrations import Execute

@@ -9,9 +9,9 @@ from headwater.objects.triggers.definition import NAME, OBJECT
 from headwater.objects.triggers.registry import reached
 
 if TYPE_CHECKING:
+    from headwater.objects.journal import Kept
     from headwater.objects.reactions import Moment, Occurrence
     from headwater.objects.triggers.installed import Installed
-    from headwater.objects.triggers.memory import Kept
     from headwater.objects.triggers.pasts import Pasts
     from headwater.objects.triggers.variables import Variables
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import TYPE_CHECKING, NamedTuple
 
+from headwater.objects.journal import Journal
 from headwater.objects.triggers import tables
-from headwater.objects.triggers.memory import Journal
 
 if TYPE_CHECKING:
     from headwater.store.migrations import Execute

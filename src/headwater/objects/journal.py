@@ -1,4 +1,4 @@
-"""What triggers remember, as one place from which a turn can be taken back.
+"""The journal of a turn: what triggers and observers remember, as one place from which a turn can be taken back.
 
 A turn changes what is remembered as it goes: that a condition holds, the value at the last firing, values of a history.
 If the turn, or a part of it, is rolled back, so is this: `mark()` before, `back_to(mark)` after. Each change notes how
