@@ -43,6 +43,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("store",),
     ("objects",),
     ("channel",),
+    ("services",),
     ("federation",),
     # What users import beside the names at the top: each of these modules gathers one subject.
     ("correlation", "dispatch", "logs", "network", "reports", "security", "testing", "timers"),

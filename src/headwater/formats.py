@@ -21,3 +21,4 @@ WRITE_AHEAD = 1  # a segment of a log that is not at rest yet: `store/log/wal.py
 STATE = 2  # a node's state in SQLite: `store/state.py`
 SNAPSHOT = 1  # the state of a run, with its position in each source: `runnable.py`
 OFFSET = 1  # of a stream in Spark's checkpoint: `spark/live/offsets.py`
+DOCUMENT = 1  # a signed policy, delegation of names or named interest: `services/documents.py`

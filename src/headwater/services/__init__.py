@@ -1,0 +1,1 @@
+"""Services that federations of nodes offer, as values and rules: documents, policies; no network and no keys."""
