@@ -3,7 +3,7 @@ and no network."""
 
 from headwater.objects.builder import Computed, TransactionBuilder
 from headwater.objects.operations import Outcome, Transaction
-from headwater.objects.triggers.definition import count, over, was
+from headwater.objects.triggers.definition import count, over, result_of, was
 from headwater.objects.turn import Cascades
 
-__all__ = ["Cascades", "Computed", "Outcome", "Transaction", "TransactionBuilder", "count", "over", "was"]
+__all__ = ["Cascades", "Computed", "Outcome", "Transaction", "TransactionBuilder", "count", "over", "result_of", "was"]

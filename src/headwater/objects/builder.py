@@ -150,14 +150,14 @@ class TransactionBuilder:
 
     def create(self, name: str, type: str, value: Any = None, /, **members: Any) -> str:
         """A new object of a declared type: its value as an event or dict, or its members as keywords. Its full name."""
-        given, computed = _members(value, members)
+        given, computed = members_of(value, members)
         full = self._name(name)
         self._operations.append(Create(full, type, given, computed))
         return full
 
     def update(self, name: str, value: Any = None, /, *, event: bool = False, **members: Any) -> None:
         """Give members (paths such as `position.x` in a dict, or keywords) values; silently, or with an event."""
-        given, computed = _members(value, members)
+        given, computed = members_of(value, members)
         self._operations.append(Update(self._name(name), given, computed, event))
 
     def read(self, name: str, as_: str | None = None) -> Computed:
@@ -170,7 +170,7 @@ class TransactionBuilder:
 
     def invoke(self, name: str, method: str, as_: str = "", /, **arguments: Any) -> Computed | None:
         """A registered method of an object; its result, under this name, if one is given."""
-        given, computed = _members(None, arguments)
+        given, computed = members_of(None, arguments)
         self._operations.append(Invoke(self._name(name), method, given, computed, as_))
         return Computed(as_) if as_ else None
 
@@ -180,7 +180,7 @@ class TransactionBuilder:
 
     def publish(self, channel: str, value: Any = None, /, **fields: Any) -> None:
         """An event of a channel of the owner, after the commit."""
-        given, computed = _members(value, fields)
+        given, computed = members_of(value, fields)
         self._operations.append(Raise("", channel, given, computed))
 
     def destroy(self, name: str) -> None:
@@ -208,7 +208,7 @@ class TransactionBuilder:
         return len(self._operations)
 
 
-def _members(value: Any, members: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def members_of(value: Any, members: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """What is given, and what is computed, by path."""
     given: dict[str, Any] = {}
     computed: dict[str, str] = {}

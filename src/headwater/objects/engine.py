@@ -78,7 +78,7 @@ class ObjectEngine:
             self.outbox = Outbox(self._tables, execute, outlets, crashes, node)
             last = tables.last_queued(execute)
         self._world = World(self.types, execute)
-        self.triggers = Triggers(node, self._type_named, channel_type)
+        self.triggers = Triggers(node, self._type_named, channel_type, self.methods)
         reactions = Observed(self.triggers, self.triggers.journal, observers)
         for each in (TRIGGERS, *(each.tables for each in observers if each.tables is not None)):
             state.tables(each)

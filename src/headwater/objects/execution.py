@@ -124,6 +124,10 @@ class TurnMoment(Moment):
         found = self._world.get(object)
         return None if found is None else (found.type.type, found.record, found.raw)
 
+    def type_name(self, object: str) -> str | None:
+        found = self._world.get(object)
+        return None if found is None else found.type.name
+
     def notify(self, notice: Notice) -> None:
         self._notify(notice)
 

@@ -122,6 +122,10 @@ class Methods:
         self.missing.discard(key)
         return key not in self.known
 
+    def get(self, type: str, name: str) -> Method | None:
+        """By the name of its type; None if there is none."""
+        return self._all.get((type, name))
+
     def find(self, type: ObjectType, name: str) -> Method:
         """ObjectError if there is none."""
         found = self._all.get((type.name, name))

@@ -94,6 +94,10 @@ class Moment(Protocol):
         """The type and the present value of an object, as a record and decoded; None if there is none."""
         ...
 
+    def type_name(self, object: str) -> str | None:
+        """The name under which the type of an object is declared; None if there is no such object."""
+        ...
+
     def notify(self, notice: Notice) -> None:
         """Have something leave after the commit."""
         ...

@@ -12,6 +12,7 @@ import pytest
 from headwater import Event
 from headwater.errors import FederationError, ObjectError
 from headwater.federation.wire.object_requests import InstallTrigger, RemoveTrigger
+from headwater.objects import result_of
 from headwater.objects.triggers import definition
 from headwater.security import Deny
 from tests.federation.nodes import GUARD, Log, Nodes, nodes
@@ -114,6 +115,7 @@ def test_it_does_nothing_and_sees_only_what_its_node_may(make: Nodes, tmp_path: 
         ({"on": "channel alarms"}, "channel that it may subscribe to"),
         ({"on": "tank", "inputs": {"s": "secret"}, "where": "s.key > 1"}, "inputs: s"),
         ({"on": "every 50 ms"}, "at least 100 ms"),
+        ({"on": "tank", "inputs": {"r": result_of("tank", "room")}, "where": "r > 1"}, "only its owner may have it"),
     ]
     for about, message in refused:
         with pytest.raises((FederationError, ObjectError), match=message):

@@ -215,7 +215,7 @@ class RemoteObjects:
         found = {}
         for key, given in trigger.inputs.items():
             kept = None if given.type or given.name.startswith("{") else self.get(given.name)
-            found[key] = Input(given.name, kept.type) if kept is not None else given
+            found[key] = structs.replace(given, type=kept.type) if kept is not None else given
         return found
 
     # ── asking ──

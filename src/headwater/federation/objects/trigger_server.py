@@ -130,6 +130,11 @@ def _harmful(trigger: Trigger) -> list[str]:
         found.append("do, veto, coupling: expected a trigger of another node to notify and to do nothing else")
     if trigger.notify is None:
         found.append("notify: expected what it tells, found nothing")
+    for name, given in trigger.inputs.items():
+        if given.method:
+            found.append(
+                f"inputs: {name}: expected an object or member, found a method: only its owner may have it called"
+            )
     for each in trigger.on:
         if each.kind in ("every", "unchanged") and each.length < SHORTEST:
             found.append(f"on: {each}: expected at least {SHORTEST // 1000} ms in a trigger of another node")

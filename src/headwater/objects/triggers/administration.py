@@ -25,13 +25,14 @@ from headwater.objects.operations import Administer
 from headwater.objects.reactions import Moment
 from headwater.objects.triggers import definition, graph, tables
 from headwater.objects.triggers.deadlines import Deadline
-from headwater.objects.triggers.definition import Trigger
+from headwater.objects.triggers.definition import OBJECT, Trigger
 from headwater.objects.triggers.firing import Firing
 from headwater.objects.triggers.happening import Brought, received, ticked, unchanged
 from headwater.objects.triggers.installed import Installed, install
 from headwater.spelling import did_you_mean
 
 if TYPE_CHECKING:
+    from headwater.objects.methods import Method, Methods
     from headwater.types import EventType
 
 T = TypeVar("T")
@@ -43,8 +44,11 @@ _pack = msgspec.msgpack.Encoder().encode
 class _Types:
     """What a trigger is checked against, at one moment of a turn."""
 
-    def __init__(self, moment: Moment, named: Named, channel: Named, kept: Mapping[str, EventType]) -> None:
+    def __init__(
+        self, moment: Moment, named: Named, channel: Named, kept: Mapping[str, EventType], methods: Methods
+    ) -> None:
         self._moment, self.type_named, self._channel, self._kept = moment, named, channel, kept
+        self._methods = methods
 
     def type_of(self, object: str) -> EventType | None:
         """As it is or, while there is no such object, as it was when a trigger was installed."""
@@ -54,6 +58,37 @@ class _Types:
     def channel_type(self, name: str) -> EventType | None:
         """The same of a channel, which need not be there again after a restart."""
         return self._channel(name) or self._kept.get(name)
+
+    def method(self, type: str, name: str) -> Method | None:
+        """One that is registered."""
+        return self._methods.get(type, name)
+
+    def result(self, type: str, name: str) -> EventType | None:
+        """What it returns or, until it is registered again after a restart, what it returned then."""
+        found = self._methods.get(type, name)
+        return self._kept.get(_method_key(type, name)) if found is None else found.gives
+
+    def settled(self, trigger: Trigger) -> Trigger:
+        """With the types of the objects whose methods it has called: methods are of declared types."""
+        inputs = {}
+        for name, given in trigger.inputs.items():
+            if given.method and not given.type:
+                mine = given.name == OBJECT
+                names = [each.name for each in trigger.on] if mine else [given.name]
+                type = (mine and trigger.type) or self._type_name(names)
+                inputs[name] = msgspec.structs.replace(given, type=type)
+        return msgspec.structs.replace(trigger, inputs={**trigger.inputs, **inputs}) if inputs else trigger
+
+    def _type_name(self, names: list[str]) -> str:
+        """The declared type of the first of these objects that there is."""
+        owned = f"//{self._moment.node}/"
+        mine = (name.removeprefix(owned) for name in names if name.startswith(owned))
+        return next((type for name in mine if (type := self._moment.type_name(name))), "")
+
+
+def _method_key(type: str, name: str) -> str:
+    """Under which the type of what a method returns is kept, among those of objects and channels."""
+    return f"method {type}.{name}"
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -70,8 +105,8 @@ _CHANGE = msgpack_decoder(Change)
 class Triggers(Firing):
     """The triggers of a node: they meet `Reactions`. `named` and `channel` know the types of objects and channels."""
 
-    def __init__(self, node: str, named: Named, channel: Named) -> None:
-        super().__init__(node)
+    def __init__(self, node: str, named: Named, channel: Named, methods: Methods) -> None:
+        super().__init__(node, methods)
         self._named, self._channel_type = named, channel
         self.subscribers: dict[int, dict[str, None]] = {}
         self._kept: dict[str, EventType] = {}  # of channels and objects that triggers are about
@@ -104,7 +139,7 @@ class Triggers(Firing):
         self.load(execute)
 
     def _types(self, moment: Moment) -> _Types:
-        return _Types(moment, self._named, self._channel_type, self._kept)
+        return _Types(moment, self._named, self._channel_type, self._kept, self.methods)
 
     def administer(self, operation: Administer, moment: Moment) -> Any:
         """One of the errands."""
@@ -129,7 +164,8 @@ class Triggers(Firing):
     def _install(self, operation: Administer, moment: Moment) -> dict[str, Any]:
         """A trigger, checked and at work from the next event on; an equal one that is there already is that one. One
         of its name in the file that is not at work was lost, and makes room."""
-        trigger = definition.unpack(operation.body)
+        types = self._types(moment)
+        trigger = types.settled(definition.unpack(operation.body))
         known = self.registry.by_fingerprint.get(trigger.fingerprint)
         if known is not None:
             return self._said(known, new=False)
@@ -138,7 +174,6 @@ class Triggers(Firing):
                 f"trigger {trigger.name!r}: expected a new name, or an equal trigger, found another of that name; "
                 "change it, or remove it first"
             )
-        types = self._types(moment)
         checked = install(trigger, types, self.node, 0)
         self._check_channel(checked)
         for number in tables.clashing(moment.execute, trigger.name, trigger.fingerprint):
@@ -160,6 +195,8 @@ class Triggers(Firing):
             type = types.type_of(name[2:].partition("/")[2]) if name.startswith(f"//{self.node}/") else None
             if type is not None:
                 found[name] = type
+            if each.method and (gives := types.result(each.type, each.method)) is not None:
+                found[_method_key(each.type, each.method)] = gives
         for name, type in found.items():
             if "*" not in name and self._kept.get(name) != type:
                 self._kept[name] = type

@@ -95,7 +95,8 @@ class Condition:
     """All of a condition. `apart`: it is one of its own for each object, not for the trigger as a whole."""
 
     entries: tuple[Entry, ...]
-    rest: Asked | None
+    rest: Asked | None  # what reads no results of methods
+    called: Asked | None  # what does: it is asked last, since methods are called for it
     apart: bool
     indexed: int  # parts that the matcher decides
     parts: int
@@ -103,7 +104,11 @@ class Condition:
     @property
     def reads(self) -> frozenset[str]:
         """Members of the scope that the rest reads."""
-        return frozenset(self.rest.members if self.rest is not None else ())
+        return frozenset(each for asked in (self.rest, self.called) if asked is not None for each in asked.members)
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Whether what the matcher has not decided is true."""
+        return (self.rest is None or self.rest.holds(values)) and (self.called is None or self.called.holds(values))
 
 
 def condition_of(scope: Scope) -> Condition | None:
@@ -124,13 +129,16 @@ def condition_of(scope: Scope) -> Condition | None:
     rest = [each for each in asked if not _of_change(each)]
     read = roots(asked)
     apart = bool(read & {"event", "old", "new", "last", *scope.trigger.history}) or not read
-    if any("{" in each.name for each in scope.trigger.inputs.values()):
+    if any("{" in each.name or each.computed for each in scope.trigger.inputs.values()):
         apart = True
     entries = tuple(_entry(each, subject, alone, decls, values) for each, subject in scope.subjects.items())
     if not all(each.interest.needs_only_a_moment for each in entries):  # too long for an index
         alone, rest = [], asked
         entries = tuple(_entry(each, subject, [], decls, values) for each, subject in scope.subjects.items())
-    return Condition(entries, _rest(scope, rest, decls, values), apart, len(alone), len(asked))
+    calling = [each for each in rest if roots([each]) & scope.results.keys()]
+    quiet = [each for each in rest if each not in calling]
+    quietly, called = (_rest(scope, each, decls, values) for each in (quiet, calling))
+    return Condition(entries, quietly, called, apart, len(alone), len(asked))
 
 
 def _of_change(expr: Expr) -> bool:

@@ -5,8 +5,9 @@ A trigger listens to events (`on`); at each of them its condition (`where`) is j
     event       object, op, time, turn of what happened
     old, new    the object before and after; missing where there is none
     last        the object as it was when this trigger last fired
-    NAME        each of `inputs`: objects or members that are no events by themselves, as they are now
-    previous    the same before they last changed: previous.NAME
+    NAME        each of `inputs`: objects or members that are no events by themselves, as they are now, or what a
+                method of an object returns
+    previous    objects and members among them before they last changed: previous.NAME
     NAME        each of `history`: what is remembered of the object's events
     :NAME       parameters
 
@@ -25,6 +26,7 @@ import msgspec
 from headwater.decoders import msgpack_decoder
 from headwater.errors import ObjectError
 from headwater.ir.params import MapOf, SetOf
+from headwater.objects.builder import members_of
 from headwater.objects.names import object_name
 from headwater.objects.operations import (
     AnyOperation,
@@ -55,10 +57,14 @@ OBJECT, NAME = "{object}", "{name}"  # in the names of an action and of inputs: 
 
 
 class Input(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An object or member that a condition reads. `type` is needed where the object need not be there yet."""
+    """An object or member that a condition reads, or what a `method` of an object returns: of arguments that are given
+    or computed. `type`, that of the object, is needed where it need not be there yet."""
 
     name: str
     type: str = ""
+    method: str = ""
+    value: dict[str, Any] = {}
+    computed: dict[str, str] = {}
 
 
 class Trigger(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -182,7 +188,7 @@ def _input(key: str, given: str | tuple[str, str] | Input, node: str, problems: 
     except ValueError as error:
         problems.append(f"inputs: {key}: {error}")
         return found
-    return Input(f"{name}.{member}" if member else name, found.type)
+    return msgspec.structs.replace(found, name=f"{name}.{member}" if member else name)
 
 
 def _owned(operation: AnyOperation, node: str, problems: list[str]) -> AnyOperation:
@@ -231,6 +237,19 @@ def _given(value: Any) -> Any:
     if isinstance(value, dict):
         return set(value["set"]) if "set" in value else dict(value.get("map", {}))
     return value
+
+
+# ── what methods return, as people write it ──
+
+
+def result_of(object: str, method: str, arguments: Mapping[str, Any] | None = None, *, type: str = "") -> Input:
+    """For `inputs`: what a registered method of an object returns, which must not change it. Arguments are values, or
+    `Computed` from all that the condition reads but the results of methods. `type` is that of the object, where it need
+    not be there yet."""
+    if not isinstance(method, str) or not method:
+        raise ObjectError(f"result_of: expected the name of a method, found {method!r}")
+    given, computed = members_of(None, dict(arguments or {}))
+    return Input(object, type, method, given, computed)
 
 
 # ── histories, as people write them ──
@@ -297,6 +316,7 @@ def _form_of_events(trigger: Trigger) -> list[str]:
 
 
 def _form_of_names(trigger: Trigger) -> list[str]:
+    """Names that texts may use, and how many there are."""
     found = []
     if not trigger.name or not all(part.isidentifier() for part in trigger.name.replace("-", "_").split(".")):
         found.append(f"name: expected letters, digits, _ and - in parts joined by dots, found {trigger.name!r}")
@@ -304,6 +324,9 @@ def _form_of_names(trigger: Trigger) -> list[str]:
     for name in both:
         if not name.isidentifier() or name in RESERVED:
             found.append(f"{name!r}: expected a name of letters, digits and _ that is none of {', '.join(RESERVED)}")
+    for name, each in trigger.inputs.items():
+        if not each.method and (each.value or each.computed):
+            found.append(f"inputs: {name}: expected a method for its arguments, found none")
     for name in sorted({name for name in both if both.count(name) > 1}):
         found.append(f"{name!r}: expected a name for one thing, found an input and a history of that name")
     for what, many in (("inputs", trigger.inputs), ("history", trigger.history), ("notify", trigger.notify or {})):
@@ -361,6 +384,7 @@ __all__ = [
     "kept",
     "over",
     "pack",
+    "result_of",
     "trigger",
     "unpack",
     "was",

@@ -6,6 +6,7 @@ from typing import Any
 
 from headwater.durations import shown
 from headwater.objects.operations import Guard
+from headwater.objects.triggers.definition import Input
 from headwater.objects.triggers.history import Count, History, Over
 from headwater.objects.triggers.installed import Installed
 
@@ -21,7 +22,7 @@ def explain(installed: Installed, channel: str = "") -> str:
     trigger, condition = installed.trigger, installed.condition
     state = "" if trigger.enabled else " (disabled)"
     lines = [f"trigger {trigger.name}{state}", *(f"  on {each}" for each in trigger.on)]
-    lines += [f"  reads {name}: {each.name}" for name, each in trigger.inputs.items()]
+    lines += [f"  reads {name}: {_input(each)}" for name, each in trigger.inputs.items()]
     lines += [f"  remembers {name}: {_history(each)}" for name, each in trigger.history.items()]
     when = "each time" if trigger.when == "each" else "when it becomes true that"
     lines.append(f"  fires {when}{f' {trigger.where.strip()}' if trigger.where.strip() else ''}")
@@ -30,6 +31,9 @@ def explain(installed: Installed, channel: str = "") -> str:
         lines.append(f"    {condition.indexed} of {condition.parts} parts decided by the index over the change")
         if rest:
             lines.append(f"    {rest} over {', '.join(sorted(condition.reads))}, for the triggers that it finds")
+        if condition.called is not None:
+            names = ", ".join(sorted(set(condition.called.members) & installed.calls.keys()))
+            lines.append(f"    {names} called when all else holds, once at an event")
         lines.append(f"    one condition {'for each object' if condition.apart else 'for the trigger as a whole'}")
     lines += [f"    :{name} = {value!r}" for name, value in trigger.params.items()]
     if trigger.veto:
@@ -47,6 +51,14 @@ def explain(installed: Installed, channel: str = "") -> str:
     lines.append(f"  so far: {counts.evaluated} evaluated, {counts.fired} fired, {counts.vetoed} vetoed, "
                  f"{counts.failed} failed{f' ({counts.failure})' if counts.failure else ''}")  # fmt: skip
     return "\n".join(lines)
+
+
+def _input(given: Input) -> str:
+    if not given.method:
+        return given.name
+    values = [f"{name}={value!r}" for name, value in given.value.items()]
+    values += [f"{name}={text}" for name, text in given.computed.items()]
+    return f"{given.method}({', '.join(values)}) of {given.name}"
 
 
 def _history(history: History) -> str:

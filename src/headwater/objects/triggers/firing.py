@@ -23,6 +23,7 @@ from headwater.objects.triggers.seen import Seen, World
 from headwater.objects.triggers.variables import WHOLE, Variables
 
 if TYPE_CHECKING:
+    from headwater.objects.methods import Methods
     from headwater.objects.operations import Outcome
     from headwater.store.migrations import Execute
     from headwater.types import EventType
@@ -46,8 +47,8 @@ CHANNEL = "triggers"  # notifications of a trigger are on `triggers.NODE.NAME`
 class Firing:
     """The triggers of a node at work; only the thread that runs turns is here."""
 
-    def __init__(self, node: str) -> None:
-        self.node = node
+    def __init__(self, node: str, methods: Methods) -> None:
+        self.node, self.methods = node, methods
         self.journal = Journal()
         self.registry = Registry()
         self.variables = Variables(self.journal)
@@ -56,7 +57,7 @@ class Firing:
         self.deadlines = Deadlines(self.journal, NoTimer())
         self._listening: Listening | None = None
         self._heard: dict[str, EventType] = {}  # channels, as far as whoever listens was told
-        self._world = World(self.pasts, self.variables, self.previous)
+        self._world = World(self.pasts, self.variables, self.previous, methods)
         self._inputs: dict[str, int] = {}  # objects whose previous values are asked for, and by how many
         self._taken: set[tuple[int, int]] = set()  # what histories have already, of this turn
 
@@ -95,7 +96,7 @@ class Firing:
         for listened in installed.trigger.on:
             self.deadlines.ask(listened, times, now)
         if "previous" in installed.reads:
-            for each in installed.trigger.inputs.values():
+            for each in (given for given in installed.trigger.inputs.values() if not given.method):
                 path = each.name[2:].partition("/")[2].partition(".")[0]
                 self._inputs[path] = self._inputs.get(path, 0) + times
                 if self._inputs[path] <= 0:
@@ -183,6 +184,7 @@ class Firing:
         """All conditions first, then what they cause."""
         object = self._whole(occurrence)
         self._take(occurrence, object, silent=False)
+        self._world.results.clear()
         found = self.registry.found(occurrence, object, within=within, held=self.variables.holding(object))
         firing = [(each, Seen(each, occurrence, object, object, moment, self._world), object) for each in found.begun]
         true: set[int] = set()
@@ -190,8 +192,7 @@ class Firing:
             key = object if installed.condition.apart else WHOLE
             seen = Seen(installed, occurrence, object, key, moment, self._world)
             installed.counts.evaluated += 1
-            rest = installed.condition.rest
-            if rest is not None and not self._asked(installed, rest.holds, seen):
+            if not self._asked(installed, installed.condition.holds, seen):
                 continue
             true.add(installed.number)
             if installed.trigger.when == "each" or not self.variables.get(installed.number, key).holds:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from headwater.ir import params as parameters
 from headwater.ir.nodes import Load, Return
 from headwater.objects.triggers.action import Action, Notification, action_of, notification_of
+from headwater.objects.triggers.calls import Call, call_of
 from headwater.objects.triggers.condition import Asked, Condition, asked, condition_of, values_of
 from headwater.objects.triggers.definition import Trigger
 from headwater.objects.triggers.history import History, Over
@@ -67,6 +69,7 @@ class Installed:
     histories: dict[str, Remembered]
     subject: EventType | None
     inputs: Mapping[str, EventType]  # types of the objects that inputs are of
+    calls: Mapping[str, Call]  # of methods, by the input that is their result
     warnings: tuple[str, ...] = ()
     counts: Counts = field(default_factory=Counts)
     keys: list[tuple[EventType, int]] = field(default_factory=list)  # of its entries in matchers
@@ -85,14 +88,15 @@ class Installed:
         """Members of the scope that anything of it reads."""
         action = self.action.reads if self.action is not None else frozenset()
         told = self.notification.asked.members if self.notification is not None else ()
-        return self.condition.reads | action | frozenset(told)
+        arguments = (each.computed.members for each in self.calls.values() if each.computed is not None)
+        return self.condition.reads | action | frozenset(told) | frozenset(chain.from_iterable(arguments))
 
     @cached_property
     def plain(self) -> str | None:
         """Where the index decides all of it, so that which conditions begin and cease to hold is a difference of sets:
         the member that it listens to, or the empty text. None where more is to be asked of each trigger."""
         condition, members = self.condition, {each.member for each in self.trigger.on}
-        if self.trigger.when != "becomes" or condition.rest is not None or not condition.apart or len(members) > 1:
+        if self.trigger.when != "becomes" or condition.reads or not condition.apart or len(members) > 1:
             return None
         if any(each.kind != "change" or each.is_pattern for each in self.trigger.on):
             return None
@@ -110,12 +114,15 @@ def install(trigger: Trigger, types: Types, node: str, number: int) -> Installed
     condition = condition_of(scope)
     action, notification = action_of(scope), notification_of(scope)
     histories = {name: made for name, each in trigger.history.items() if (made := _remembered(scope, name, each))}
+    calls = {name: call for name in scope.results if (call := call_of(scope, name)) is not None}
     _check_previous(scope, condition, action, notification)
     scope.check_params()
     scope.finish()
     assert condition is not None
     warnings = tuple(str(each) for entry in condition.entries[:1] for each in entry.interest.warnings)
-    return Installed(number, trigger, condition, action, notification, histories, scope.subject, scope.inputs, warnings)
+    return Installed(
+        number, trigger, condition, action, notification, histories, scope.subject, scope.inputs, calls, warnings
+    )
 
 
 def _check_previous(
@@ -128,7 +135,7 @@ def _check_previous(
     if "previous" not in read:
         return
     for name, each in scope.trigger.inputs.items():
-        if "{" in each.name:
+        if "{" in each.name and not each.method:
             hint = "give the object's own name, or read old"
             scope.problem("inputs", each.name, f"{name}: what was before is not kept of a name like this", hint=hint)
 

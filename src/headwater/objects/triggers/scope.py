@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import InterestError, ObjectError, ParameterError, Problem
 from headwater.interest import parse
@@ -26,6 +26,9 @@ from headwater.objects.triggers.history import Over
 from headwater.spelling import did_you_mean
 from headwater.types import EventType, event_type
 from headwater.types.model import BOOL, TEXT, TIMESTAMP, U64, Array, Field, List, Record, Scalar, Type, promote
+
+if TYPE_CHECKING:
+    from headwater.objects.methods import Method
 
 HAPPENING = Record("Event", (Field("object", TEXT), Field("op", TEXT), Field("time", TIMESTAMP), Field("turn", U64)))
 TICK = event_type(Record("Tick", (Field("time", TIMESTAMP), Field("count", U64))))
@@ -50,6 +53,14 @@ class Types(Protocol):
         """Of a channel of the node."""
         ...
 
+    def method(self, type: str, name: str) -> Method | None:
+        """A registered method of a declared type."""
+        ...
+
+    def result(self, type: str, name: str) -> EventType | None:
+        """What a method that is registered, or was, returns: as `value`."""
+        ...
+
 
 class TriggerProblem(InterestError):
     """A trigger is faulty; `problems` lists every place at once."""
@@ -68,6 +79,7 @@ class Scope:
     subjects: dict[Listened, EventType] = field(default_factory=dict)
     subject: EventType | None = None  # if all that is listened to is of one type
     inputs: dict[str, EventType] = field(default_factory=dict)  # types of the objects that inputs are of
+    results: dict[str, EventType] = field(default_factory=dict)  # of methods, by input
     record: Record = field(default_factory=lambda: Record("Trigger", ()))
     params: dict[str, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -167,16 +179,19 @@ def scope_of(trigger: Trigger, types: Types, node: str) -> Scope:
     fields = [Field("event", HAPPENING)]
     if made.subject is not None:
         fields += [Field(name, made.subject.record, optional=True) for name in ("old", "new", "last")]
-    inputs = []
+    inputs: list[Field] = []
+    results: list[Field] = []
     for name, given in trigger.inputs.items():
         stored = _input(made, name, given, types)
+        if stored is not None and given.method:
+            stored = _result(made, name, given, types)
         if stored is not None:
-            inputs.append(Field(name, stored, optional=True))
+            (results if given.method else inputs).append(Field(name, stored, optional=True))
     fields += inputs
     if inputs:
         fields.append(Field("previous", Record("Previous", tuple(inputs))))
     made.record = Record("Trigger", tuple(fields))
-    made.record = Record("Trigger", (*fields, *_histories(made)))
+    made.record = Record("Trigger", (*fields, *_histories(made), *results))
     return made
 
 
@@ -227,12 +242,43 @@ def _input(scope: Scope, name: str, given: Input, types: Types) -> Type | None:
         hint = "create it before, or give its type: (name, type)"
         scope.problem("inputs", given.name, f"{name}: the type of this object is not known", hint=hint)
         return None
+    if given.method and found.member:
+        scope.problem("inputs", given.name, f"{name}: methods are of objects, and this is a member of one")
+        return None
     stored: Type | None = _member(type.record, found.member) if found.member else type.record
     if stored is None:
         hint = f"its fields are: {', '.join(type.record.by_name)}"
         scope.problem("inputs", given.name, f"{name}: {type.name} has no member {found.member!r}", hint=hint)
     scope.inputs[name] = type
     return stored
+
+
+def _result(scope: Scope, name: str, given: Input, types: Types) -> Type | None:
+    """The type of what a method returns."""
+    method, place = types.method(given.type, given.method), f"{name}: method {given.method!r} of {given.type}"
+    gives = types.result(given.type, given.method)
+    if method is not None and method.gives is None:
+        does = "returns the object's new value" if method.changes else "returns nothing"
+        hint = "give it a return annotation of another type"
+        scope.problem("inputs", given.method, f"{place} {does}", expected="a result", hint=hint)
+        return None
+    if gives is None:
+        hint = "register it before the trigger"
+        scope.problem("inputs", given.method, f"{place} is not known", hint=hint)
+        return None
+    if method is not None:
+        known = method.takes.record.by_name if method.takes is not None else {}
+        for each in (*given.value, *given.computed):
+            if each not in known:
+                hint = did_you_mean(each, sorted(known)) or f"it takes {', '.join(known) or 'none'}"
+                scope.problem("inputs", each, f"{place} has no such argument", hint=hint)
+        if not given.computed and given.value.keys() <= known.keys():
+            try:
+                method.arguments(given.value)
+            except ObjectError as error:
+                scope.problem("inputs", given.method, f"{place}: {error}")
+    scope.results[name] = gives
+    return gives.record.fields[0].type
 
 
 def _member(record: Record, path: str) -> Type | None:

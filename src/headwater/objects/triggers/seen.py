@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headwater.objects.names import object_name
+from headwater.objects.triggers.calls import Results
 from headwater.objects.triggers.definition import NAME, OBJECT
 from headwater.objects.triggers.registry import reached
 
 if TYPE_CHECKING:
     from headwater.objects.journal import Kept
+    from headwater.objects.methods import Methods
     from headwater.objects.reactions import Moment, Occurrence
     from headwater.objects.triggers.installed import Installed
     from headwater.objects.triggers.pasts import Pasts
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
 class World:
     """What scopes are made of, besides the event."""
 
-    def __init__(self, pasts: Pasts, variables: Variables, previous: Kept[str, bytes]) -> None:
+    def __init__(self, pasts: Pasts, variables: Variables, previous: Kept[str, bytes], methods: Methods) -> None:
         self.pasts, self.variables, self.previous = pasts, variables, previous
+        self.results = Results(methods)
 
 
 class Seen(dict[str, Any]):
@@ -41,9 +44,11 @@ class Seen(dict[str, Any]):
             last = world.variables.get(installed.number, key).last
             made = None if last is None or installed.subject is None else installed.subject.decode_raw(last)
         elif name == "previous":
-            made = {each: self._previous(each) for each in installed.trigger.inputs}
+            made = {each: self._previous(each) for each in installed.trigger.inputs if each not in installed.calls}
         elif name in installed.histories:
             made = world.pasts.view(object, installed.histories[name], occurrence.at)
+        elif name in installed.calls:
+            made = self._result(name)
         else:
             made = self._input(name)
         self[name] = made
@@ -65,6 +70,15 @@ class Seen(dict[str, Any]):
         if found is None or found[0] != self._of[0].inputs[name]:
             return None
         return reached(found[2], member) if member else found[2]
+
+    def _result(self, name: str) -> Any:
+        """What a method of an object returns; missing, where there is no such object of that type."""
+        installed, _, _, _, moment, world = self._of
+        path, _ = self._place(name)
+        found, type = moment.value(path), moment.type_name(path)
+        if found is None or type is None or found[0] != installed.inputs[name]:
+            return None
+        return world.results.of(installed.calls[name], path, type, found[0].decode(found[1]), self)
 
     def _previous(self, name: str) -> Any:
         """As it was before it last changed."""
