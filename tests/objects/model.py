@@ -45,10 +45,16 @@ class Model:
             if not (rest[0] in reads and reads[rest[0]] < rest[1]):
                 raise Refused
             return
+        if what == "put" and there is None:
+            if "x" not in rest[0]:
+                raise Refused
+            objects[name] = {"note": None, **rest[0]}
+            changes.append((name, "created", None, dict(objects[name])))
+            return
         if there is None:
             raise Refused
         old = dict(there)
-        if what == "set":
+        if what in ("set", "put"):
             there.update(rest[0])
         elif what == "add":  # what was read, or x itself, and a number
             alias, more = rest[:2]
@@ -64,7 +70,7 @@ class Model:
             changes.append((name, "destroyed", old, None))
         elif what == "raise":
             changes.append((name, "raised", old, old))
-        if what in ("set", "add") and rest[-1]:
+        if what in ("set", "put", "add") and rest[-1]:
             changes.append((name, "updated", old, dict(there)))
 
 

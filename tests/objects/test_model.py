@@ -25,6 +25,7 @@ NOTES = st.none() | st.sampled_from(["", "it's"])
 OPERATIONS = st.one_of(
     st.tuples(st.just("create"), NAMES, NUMBERS, NOTES),
     st.tuples(st.just("set"), NAMES, st.fixed_dictionaries({}, optional={"x": NUMBERS, "note": NOTES}), st.booleans()),
+    st.tuples(st.just("put"), NAMES, st.fixed_dictionaries({}, optional={"x": NUMBERS, "note": NOTES}), st.booleans()),
     st.tuples(st.just("add"), NAMES, st.none() | ALIASES, NUMBERS, st.booleans()),
     st.tuples(st.just("read"), NAMES, ALIASES),
     st.tuples(st.just("guard"), st.just(""), ALIASES, NUMBERS),
@@ -53,6 +54,8 @@ def build(objects: Objects, operations: list[tuple[Any, ...]], world: str) -> An
                 t.create(full, "Thing", x=rest[0], note=rest[1])
             case "set":
                 t.update(full, rest[0], event=rest[1])
+            case "put":
+                t.put(full, "Thing", rest[0], event=rest[1])
             case "add":
                 t.update(full, x=Computed(f"{rest[0] or 'x'} + ({rest[1]})"), event=rest[2])
             case "read":

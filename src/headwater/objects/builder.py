@@ -26,6 +26,7 @@ from headwater.objects.operations import (
     Guard,
     Invoke,
     Outcome,
+    Put,
     Raise,
     Read,
     Transaction,
@@ -159,6 +160,11 @@ class TransactionBuilder:
         """Give members (paths such as `position.x` in a dict, or keywords) values; silently, or with an event."""
         given, computed = members_of(value, members)
         self._operations.append(Update(self._name(name), given, computed, event))
+
+    def put(self, name: str, type: str, value: Any = None, /, *, event: bool = False, **members: Any) -> None:
+        """Give members values, of an object that is made of them where there is none: that is an event always."""
+        given, computed = members_of(value, members)
+        self._operations.append(Put(self._name(name), type, given, computed, event))
 
     def read(self, name: str, as_: str | None = None) -> Computed:
         """The value of an object or member: for later operations, and in the results under this name, which is that of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import EncodeError, HeadwaterError, ObjectError
 from headwater.objects import expressions
-from headwater.objects.execution import ALIAS, Execution, check_apart, described, encoded, type_python
+from headwater.objects.execution import ALIAS, Execution, check_apart, check_put, described, encoded, type_python
 from headwater.objects.expressions import Named
 from headwater.objects.object_types import ObjectType
 from headwater.objects.operations import (
@@ -21,6 +21,7 @@ from headwater.objects.operations import (
     Guard,
     Invoke,
     Problem,
+    Put,
     Raise,
     Read,
     Transaction,
@@ -120,6 +121,16 @@ class _Look:
             self._computed(text, type, path, type)
         check_apart([*operation.value, *operation.computed])
 
+    def put(self, operation: Put) -> None:
+        object = self._execution.whole(operation.name)
+        value = None if object in self._there else self._world.get(object)
+        found = self._there.get(object, None if value is None else value.type)
+        if found is None:
+            self.create(Create(operation.name, operation.type, operation.value, operation.computed))
+        else:
+            self.update(Update(operation.name, operation.value, operation.computed, operation.event))
+            check_put(operation, found)
+
     def read(self, operation: Read) -> None:
         self._alias(operation.alias)
         name = self._execution.owned(operation.name)
@@ -177,6 +188,7 @@ class _Look:
 _STEPS: dict[type, Callable[[_Look, Any], None]] = {
     Create: _Look.create,
     Update: _Look.update,
+    Put: _Look.put,
     Read: _Look.read,
     Invoke: _Look.invoke,
     Raise: _Look.raise_,

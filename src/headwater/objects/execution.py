@@ -20,6 +20,7 @@ from headwater.objects.operations import (
     Destroy,
     Guard,
     Invoke,
+    Put,
     Raise,
     Read,
     Transaction,
@@ -212,6 +213,17 @@ class _Run:
         self.world.update(object, value, self.moment.turn, self.moment.at)
         self.happened(object, "updated", old, value, tuple(written), operation.event)
 
+    def put(self, operation: Put) -> None:
+        """An update, or where there is no such object, its creation, which is an event always."""
+        found = self.world.get(self.of.whole(operation.name))
+        if found is None:
+            self.create(Create(operation.name, operation.type, operation.value, operation.computed))
+            return
+        if self.permits is not None:
+            self.permits.check(found.type.name, "change")
+        check_put(operation, found.type)
+        self.update(Update(operation.name, operation.value, operation.computed, operation.event))
+
     def read(self, operation: Read) -> None:
         name = self.of.owned(operation.name)
         found = self.existing(name.object, "read")
@@ -364,6 +376,15 @@ class _Run:
             moment.notify(Notice(type.channel, type.change, type.change.encode(change)))
 
 
+def check_put(operation: Put, found: ObjectType) -> None:
+    """What is put is an object of its type, or there is none of that name."""
+    if found.name != operation.type:
+        raise ObjectError(
+            f"expected an object of type {operation.type!r}, or none, found one of type {found.name!r}; "
+            "put it under another name"
+        )
+
+
 def check_apart(paths: Iterable[str]) -> None:
     """Of what is written at once, nothing is a part of something else."""
     for path in (known := set(paths)):
@@ -393,6 +414,7 @@ def type_python(type: ObjectType, made: Mapping[str, Any]) -> dict[str, Any]:
 _STEPS: dict[type, Callable[[_Run, Any], None]] = {
     Create: _Run.create,
     Update: _Run.update,
+    Put: _Run.put,
     Read: _Run.read,
     Invoke: _Run.invoke,
     Raise: _Run.raise_,
@@ -401,4 +423,4 @@ _STEPS: dict[type, Callable[[_Run, Any], None]] = {
     Administer: _Run.administer,
 }
 
-__all__ = ["ChannelType", "Execution", "Refused", "TurnMoment", "check_apart", "described", "encoded"]
+__all__ = ["ChannelType", "Execution", "Refused", "TurnMoment", "check_apart", "check_put", "described", "encoded"]

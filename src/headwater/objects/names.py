@@ -64,6 +64,11 @@ def object_name(text: str, node: str = "") -> ObjectName:
     return ObjectName(owner, object, member)
 
 
+def is_segment(text: str) -> bool:
+    """Whether it may be one segment of a path, in composed form."""
+    return _SEGMENT.fullmatch(text) is not None and unicodedata.is_normalized("NFC", text)
+
+
 class NamePattern:
     """Which objects are meant: by `*` and `**` in the place of segments, and by a member that must be there.
 
@@ -166,4 +171,14 @@ def _bad(what: str, text: str, expected: str, found: str) -> ObjectError:
     return ObjectError(f"{what} {shown!r}: expected {expected}, found {found}")
 
 
-__all__ = ["ANY", "MAX_BYTES", "MAX_DEPTH", "MAX_SEGMENTS", "ONE", "NamePattern", "ObjectName", "object_name"]
+__all__ = [
+    "ANY",
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "MAX_SEGMENTS",
+    "ONE",
+    "NamePattern",
+    "ObjectName",
+    "is_segment",
+    "object_name",
+]

@@ -2,6 +2,7 @@
 
     Create     an object of a type, with its first value
     Update     members of an object get values, or what is computed; with an event, or silently
+    Put        the same, of an object that is made first where there is none
     Read       a value, under a name that later operations may use
     Invoke     a registered method of an object; what it returns has a name too
     Raise      an event about an object that is not changed, or an event of a channel
@@ -53,6 +54,17 @@ class Update(Operation, frozen=True, array_like=True, tag="update"):
 
     verb: ClassVar[str] = "update"
     name: str
+    value: dict[str, Any] = {}
+    computed: dict[str, str] = {}
+    event: bool = False
+
+
+class Put(Operation, frozen=True, array_like=True, tag="put"):
+    """Members of an object get values, or what is computed; where there is none of that name, one is made of them."""
+
+    verb: ClassVar[str] = "put"
+    name: str
+    type: str
     value: dict[str, Any] = {}
     computed: dict[str, str] = {}
     event: bool = False
@@ -116,7 +128,7 @@ class Administer(Operation, frozen=True, array_like=True, tag="administer"):
     alias: str = ""
 
 
-AnyOperation = Create | Update | Read | Invoke | Raise | Destroy | Guard | Administer
+AnyOperation = Create | Update | Put | Read | Invoke | Raise | Destroy | Guard | Administer
 
 
 class Permits(msgspec.Struct, frozen=True, array_like=True):

@@ -199,6 +199,43 @@ class HasTriggers:
         self._announce(said["name"])
         return Trigger(self, said["name"])
 
+    def map_channel(
+        self,
+        channel: str | Channel[Any],
+        to: str,
+        *,
+        type: str,
+        set: Mapping[str, str] | None = None,
+        where: str = "",
+        event: bool = True,
+        name: str = "",
+        params: Mapping[str, Any] | None = None,
+    ) -> Trigger:
+        """Have objects follow the events of a channel: each event puts its values into the object `to`, which is made
+        where there is none. Braces in its name are fields of the event: `stock/{new.symbol}`. `set` says members and
+        what they become, over `new`, the event; unless said, all fields that both have. With an `event`, or silently.
+
+        It is a trigger, by the name of `name` or of the channel, and is removed as one."""
+        found = self._node.channel(channel) if isinstance(channel, str) else channel
+        if set is None:
+            own = {each.name for each in self.engine.types.named(type).type.record.fields}
+            fields = () if found.type is None else found.type.record.fields
+            set = {each.name: f"new.{each.name}" for each in fields if each.name in own}
+        if not set:
+            raise ObjectError(
+                f"map_channel {found.name!r}: expected fields that its events and type {type!r} both have, found none; "
+                'say what members become: set={"price": "new.last_price"}'
+            )
+        put = {member: Computed(text) for member, text in set.items()}
+        return self.trigger(
+            name or f"{found.name}-to-{type}".replace(".", "-"),
+            on=f"channel {found.name}",
+            when="each",
+            where=where,
+            do=lambda t: t.put(to, type, put, event=event),
+            params=params,
+        )
+
     def _announce(self, name: str) -> None:
         """Its notifications, if it has any, can be asked for from now on."""
         triggers = self.engine.triggers

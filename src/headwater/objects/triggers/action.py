@@ -3,7 +3,7 @@
 A computed value of an action may read the scope of the trigger (`new.price`), what its own operations read before, and
 members of the object that it changes. What reads the scope only is computed at the firing, once for all: actions see
 what the condition saw. In a text that reads both, the scope's part stands as a parameter. `{object}` in a name is the
-event's object, `{name}` the last segment of it.
+event's object, `{name}` the last segment of it, and `{new.symbol}` a segment that is what was seen there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import msgspec
 
 from headwater.errors import ObjectError
 from headwater.ir.nodes import Load, Param, Path, SetOut, Stmt
+from headwater.objects.names import is_segment
 from headwater.objects.operations import AnyOperation, Guard, Transaction
 from headwater.objects.triggers.condition import Asked, values_of
-from headwater.objects.triggers.definition import NAME, OBJECT
+from headwater.objects.triggers.definition import NAME, OBJECT, PLACE
 from headwater.objects.triggers.scope import Scope, names_in
 from headwater.types import EventType, event_type
 from headwater.types.model import TEXT, TIMESTAMP, U64, Field, Type
@@ -62,6 +63,7 @@ class Action:
     values: list[tuple[int, str, str]] = field(default_factory=list)  # operation, member, field of that record
     texts: list[tuple[int, str, str]] = field(default_factory=list)  # operation, member or "", text with parameters
     seen: dict[str, str] = field(default_factory=dict)  # parameter -> field of that record
+    names: dict[str, str] = field(default_factory=dict)  # what stands in braces in a name -> field of that record
 
     def transaction(self, scope: dict[str, Any], object: str) -> Transaction:
         """For one firing; ObjectError if something that it needs is missing."""
@@ -81,7 +83,8 @@ class Action:
             operations[at] = _with_text(operations[at], member, text)
         for at, member, key in self.values:
             operations[at] = _with_value(operations[at], member, made.get(key))
-        return Transaction(tuple(_named(each, object) for each in operations), params=params)
+        segments = {text: _segment(text, made.get(key)) for text, key in self.names.items()}
+        return Transaction(tuple(_named(each, object, segments) for each in operations), params=params)
 
     def _text(self, name: str) -> str:
         found = next((text for _, _, text in self.texts if f":{name}" in text), name)
@@ -106,11 +109,19 @@ def _with_text(operation: AnyOperation, member: str, text: str) -> AnyOperation:
     return msgspec.structs.replace(operation, computed=computed)
 
 
-def _named(operation: AnyOperation, object: str) -> AnyOperation:
+def _named(operation: AnyOperation, object: str, segments: dict[str, str]) -> AnyOperation:
     if isinstance(operation, Guard) or "{" not in operation.name:
         return operation
     name = operation.name.replace(OBJECT, object).replace(NAME, object.rpartition("/")[2])
-    return msgspec.structs.replace(operation, name=name)
+    return msgspec.structs.replace(operation, name=PLACE.sub(lambda found: segments[found[1]], name))
+
+
+def _segment(text: str, value: Any) -> str:
+    """What was seen, as one segment of a name: never as several, or as a member, whoever has published it."""
+    found = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not is_segment(found):
+        raise ObjectError(f"{{{text}}}: expected 1 to 64 letters, digits, _ and - for a name, found {value!r}")
+    return found
 
 
 def action_of(scope: Scope) -> Action | None:
@@ -124,6 +135,10 @@ def action_of(scope: Scope) -> Action | None:
         for member, text in texts.items():
             place = f"do: operation {at + 1}{f': {member}' if member else ''}"
             _take(scope, made, wanted, (at, member, text), place)
+        for text in () if isinstance(operation, Guard) else PLACE.findall(operation.name):
+            if f"{{{text}}}" not in (OBJECT, NAME) and text not in made.names:
+                made.names[text] = f"v{len(wanted)}"
+                wanted[made.names[text]] = f"do: operation {at + 1}: {operation.name}", text
     before = len(scope.problems)
     made.computed = values_of(scope, wanted, "Computed")
     if len(scope.problems) > before:

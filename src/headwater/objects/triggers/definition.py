@@ -17,6 +17,7 @@ transaction of their own, and subscribers are notified. Equal triggers are one: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Literal
@@ -34,6 +35,7 @@ from headwater.objects.operations import (
     Destroy,
     Guard,
     Invoke,
+    Put,
     Raise,
     Read,
     Transaction,
@@ -54,6 +56,9 @@ MAX_BYTES = 1 << 20  # of a trigger as it is kept
 RESERVED = ("event", "old", "new", "last", "previous")
 PRIORITIES = (-(1 << 31), (1 << 31) - 1)
 OBJECT, NAME = "{object}", "{name}"  # in the names of an action and of inputs: the event's object, and its last segment
+PLACE = re.compile(
+    r"\{([^{}]*)\}"
+)  # the same, or a segment of an action's name that what the condition saw tells: {new.id}
 
 
 class Input(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -194,17 +199,17 @@ def _input(key: str, given: str | tuple[str, str] | Input, node: str, problems: 
 def _owned(operation: AnyOperation, node: str, problems: list[str]) -> AnyOperation:
     """With the whole name of its object."""
     name = "" if isinstance(operation, Guard) else getattr(operation, "name", "")
-    if not name or name.startswith("{"):
+    if not name or name.startswith(OBJECT):
         return operation
-    plain_name = name.replace(OBJECT, "x").replace(NAME, "x")
+    plain_name = PLACE.sub("x", name)
     try:
         whole = str(object_name(plain_name, node))
     except ObjectError as error:
         problems.append(f"do: {operation.verb}: {error}")
         return operation
-    return operation if name.startswith("//") else msgspec.structs.replace(
-        operation, name=whole.removesuffix(plain_name.removeprefix("/")) + name.removeprefix("/")
-    )  # fmt: skip
+    if name.startswith("//"):
+        return operation
+    return msgspec.structs.replace(operation, name=whole.removesuffix(plain_name) + name)
 
 
 def _notified(notify: bool | str | Sequence[str] | Mapping[str, str]) -> dict[str, str] | None:
@@ -363,7 +368,7 @@ def _form_of_action(trigger: Trigger) -> list[str]:
     if not (trigger.do or trigger.veto or trigger.notify is not None):
         found.append("expected do=, notify= or veto=: nothing would come of it")
     for number, each in enumerate(trigger.do, 1):
-        if not isinstance(each, Create | Update | Read | Invoke | Raise | Destroy | Guard):
+        if not isinstance(each, Create | Update | Put | Read | Invoke | Raise | Destroy | Guard):
             found.append(f"do: operation {number}: expected an operation on objects, found {each!r}")
     return found
 
@@ -374,6 +379,7 @@ __all__ = [
     "MAX_EVENTS",
     "NAME",
     "OBJECT",
+    "PLACE",
     "RESERVED",
     "Input",
     "Trigger",

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from headwater.objects.names import NamePattern
-from headwater.objects.operations import Create, Destroy, Invoke, Raise, Update
-from headwater.objects.triggers.definition import NAME, OBJECT, Trigger
+from headwater.objects.operations import Create, Destroy, Invoke, Put, Raise, Update
+from headwater.objects.triggers.definition import NAME, OBJECT, PLACE, Trigger
 from headwater.objects.triggers.events import Listened, operations, pattern_of
 
 MAX_LOOKED_AT = 2_000  # pairs of triggers: beyond that nothing is said of cycles
@@ -23,6 +23,10 @@ def writes(trigger: Trigger) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         match each:
             case Update(event=True):
                 yield "updated", each.name, (*each.value, *each.computed)
+            case Put():
+                yield "created", each.name, ()
+                if each.event:
+                    yield "updated", each.name, (*each.value, *each.computed)
             case Raise() if each.name:
                 yield "raised", each.name, ()
             case Create():
@@ -46,11 +50,11 @@ def sets_off(trigger: Trigger, listened: Listened) -> bool:
 def _names(name: str, trigger: Trigger) -> Iterator[str]:
     """What a name of an action may stand for."""
     if OBJECT not in name and NAME not in name:
-        yield name
+        yield PLACE.sub("*", name)
         return
     for each in trigger.on:
         last = each.name.rpartition("/")[2]
-        yield name.replace(OBJECT, each.name).replace(NAME, last)
+        yield PLACE.sub("*", name.replace(OBJECT, each.name).replace(NAME, last))
 
 
 def _meets(name: str, members: tuple[str, ...], listened: Listened) -> bool:
