@@ -21,6 +21,7 @@ from headwater.explanation import explain, explain_pattern
 from headwater.extras import extra_of, how_to_install
 from headwater.federation.command.objects import add_objects
 from headwater.federation.command.replay import add_replay
+from headwater.federation.command.users import add_users
 from headwater.interest import NOTATIONS, Interest, as_event_type
 from headwater.late import pa, pq
 from headwater.native.python.interpreter import why_plain
@@ -83,6 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_listen(commands)
     _add_publish(commands)
     _add_certificates(commands)
+    add_users(commands)
     add_log(commands)
     add_replay(commands, _add_joining, _joining)
     add_objects(commands, _add_joining, _joining)

@@ -23,8 +23,8 @@ from headwater.errors import LinkDown
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.security.envelope import Sealer
 from headwater.federation.security.identity import Identity
-from headwater.federation.security.proof import login_key, password_key
 from headwater.federation.security.tls import zenoh_settings
+from headwater.federation.security.user_keys import login_key, password_key
 from headwater.federation.transport import sealed_stream
 from headwater.federation.transport.link import parse_endpoint
 from headwater.federation.transport.sealed_stream import Agreement, Seal, SealedStream

@@ -19,9 +19,9 @@ from headwater.federation.endpoints import is_loopback, loopback_only
 from headwater.federation.security.certificates import issue, make_authority
 from headwater.federation.security.identity import same_key
 from headwater.federation.security.policy import ACTIONS
-from headwater.federation.security.proof import login_key
 from headwater.federation.security.rules import Principal, Rule, Rules
 from headwater.federation.security.settings import Security, User, tls_contexts, zenoh_settings
+from headwater.federation.security.user_keys import UserKeys, login_key
 
 USERS = {"ann": "correct horse: battery", "bob": "staple"}
 
@@ -117,11 +117,11 @@ def test_contradictions(world: World, tmp_path: Path) -> None:
         ({"users": 5}, "names with passwords"),
         ({"users": {"a:b": "x"}}, "without a colon"),
         ({"users": {"a": " secret"}}, "no space around them"),
-        ({"users": {"a": {"password": "x", "group": "g"}}}, "only password and groups"),
+        ({"users": {"a": {"password": "x", "group": "g"}}}, "only password or keys, and groups"),
         ({"users": {"a": {"groups": ["g"]}}}, "a password: expected"),
         ({"users": {"a": {"password": "x", "groups": "g"}}}, "a groups: expected a list of names"),
         ({"users": {7: "x"}}, "a name of 1 to 255"),
-        ({"users": "/nowhere/at/all"}, "a file with name:password lines"),
+        ({"users": "/nowhere/at/all"}, "a file that headwater users has written"),
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
@@ -131,12 +131,19 @@ def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
 
 def test_users_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "users"
-    file.write_text("# ours\nann:one:two\n\n bob:three \n")
+    ann, bob = UserKeys.of("ann", "one:two"), UserKeys.of("bob", "three")
+    file.write_text(f"# ours\nann:{ann}:staff,security\n\n bob:{bob} \n")
     security = Security(user="bob", password="three", users=file)
-    assert security.users_by_name() == {"ann": User("one:two"), "bob": User("three")}
-    file.write_text("ann:x\nann:y\nsecret\n")
+    assert security.users_by_name() == {
+        "ann": User(None, ("staff", "security"), ann),
+        "bob": User(None, (), bob),
+    }
+    assert "the one that users has for" in wrong(Security, user="bob", password="secret four", users=file)
+    file.write_text(f"ann:{ann}\nann:{bob}\nsecret\nbob:secret\neve:scrypt1:00:11\n")
     found = wrong(Security, user="bob", password="three", users=file)
-    assert "each name once" in found and "line 3: expected name:password, found no colon" in found
+    assert "each name once" in found and "line 3: expected name:scrypt1:key:key" in found and "no colon" in found
+    assert "line 4" in found and "headwater users convert" in found
+    assert "two keys of 64 digits" in found
     assert "secret" not in found
 
 

@@ -30,6 +30,7 @@ from headwater.federation.security.identity import ID_DIGITS, MAX_CHAIN, Identit
 from headwater.federation.security.proof import Proven, Prover
 from headwater.federation.security.replay_window import WINDOW_COUNTERS, Window
 from headwater.federation.security.rules import Principal
+from headwater.federation.security.user_keys import SIGNATURE
 from headwater.formats import ENVELOPE
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     key: Annotated[bytes, msgspec.Meta(max_length=1024)]  # the public key, if there is no certificate
     chain: Annotated[list[_Certificate], msgspec.Meta(max_length=MAX_CHAIN)]
     user: Annotated[str, msgspec.Meta(max_length=255)]
-    proof: Annotated[bytes, msgspec.Meta(max_length=32)]
+    proof: Annotated[bytes, msgspec.Meta(max_length=SIGNATURE)]
     run: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0  # the incarnation of `to` that it is for; 0: any
     answers: Annotated[bytes, msgspec.Meta(max_length=32)] = b""  # the name of the question that this answers
 

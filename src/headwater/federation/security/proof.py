@@ -1,27 +1,20 @@
 """What the sender of an envelope has proven: that it owns a key, and who vouches for that key.
 
-An authority, by a certificate; or a password, by a MAC over the key that only those who know the password can make. The
-MAC is for one node and one key, so whoever sees it cannot use it. But whoever can check it can also make it: nodes
-that know the passwords of `users` can pass for them. Where that matters, use certificates.
+An authority, by a certificate; or a password, by a signature over the key that only those who know the password can
+make (`user_keys.py`). It is for one node and one key, so whoever sees it cannot use it; nor can who checks it make it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
-import os
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509 import verification
 
 from headwater.federation.security.identity import (
@@ -39,6 +32,7 @@ from headwater.federation.security.identity import (
 from headwater.federation.security.revocation import serial_of
 from headwater.federation.security.rules import Principal
 from headwater.federation.security.trust import Certified, Trust, anchor_of
+from headwater.federation.security.user_keys import UserKeys, signing_key
 from headwater.formats import PROOF
 
 if TYPE_CHECKING:
@@ -47,26 +41,6 @@ if TYPE_CHECKING:
 _CACHED = 4096
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _T = TypeVar("_T")
-
-
-@lru_cache(maxsize=65_536)
-def password_key(user: str, password: str) -> bytes:
-    """The key of a user: slow to compute (some 40 ms), so that passwords are slow to guess."""
-    salt = hashlib.sha256(b"headwater user\0" + user.encode()).digest()
-    return hashlib.scrypt(password.encode(), salt=salt, n=2**14, r=8, p=1, dklen=32)
-
-
-def login_key(user: str, password: str) -> str:
-    """What Zenoh gets in the place of a user's password. It sends a fast keyed hash of it: what was seen of a login is
-    then no quicker way to guess the password than this is, and does not help to make a `Credential`'s proof."""
-    derived = HKDF(hashes.SHA256(), 32, salt=None, info=b"headwater zenoh login 1\0" + user.encode())
-    return derived.derive(password_key(user, password)).hex()
-
-
-def login_keys(users: Mapping[str, str]) -> dict[str, str]:
-    """Those of many users and their passwords: as many at a time as there are processors."""
-    with ThreadPoolExecutor(min(len(users), os.cpu_count() or 1) or 1, "headwater-login-keys") as pool:
-        return dict(zip(users, pool.map(login_key, users.keys(), users.values()), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +55,11 @@ class Credential:
 
     def prove(self, federation: str, sender: str, public: bytes) -> bytes:
         """What shows that whoever has this key and this id, in this federation, knows the password."""
-        message = b"\0".join((b"headwater proof %d" % PROOF, federation.encode(), sender.encode(), public))
-        return hmac.digest(password_key(self.user, self.password), message, "sha256")
+        return signing_key(self.user, self.password).sign(_message(federation, sender, public))
 
-    def proves(self, proof: bytes, federation: str, sender: str, public: bytes) -> bool:
-        """Whether a proof is right."""
-        return hmac.compare_digest(self.prove(federation, sender, public), proof)
+
+def _message(federation: str, sender: str, public: bytes) -> bytes:
+    return b"\0".join((b"headwater proof %d" % PROOF, federation.encode(), sender.encode(), public))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +83,7 @@ class Prover:
         self._users = security.users_by_name()
         self._bare = not security.proves and (loopback or security.open)
         self._keys: _Recent[Proven] = _Recent(_CACHED)
+        self._proofs: _Recent[bool] = _Recent(_CACHED)  # of users, that were right
 
     def key(self, chain: list[bytes], public: bytes, sender: str, now: int) -> Proven:
         """The key that must have signed; with a name, if there is a certificate that this node can judge."""
@@ -134,9 +108,7 @@ class Prover:
             return Principal(proven.name, "certificate", proven.fingerprint, proven.groups, proven.certified)
         if self._users and user:
             known = self._users.get(user)
-            if known is None or not Credential(user, known.password).proves(
-                proof, self._federation, sender, proven.public
-            ):
+            if known is None or not self._is_right(user, known.keys_of(user), proof, sender, proven.public):
                 raise refuse("password", sender, f"user {user!a} is not known here, or the password is not right")
             return Principal(user, "password", proven.fingerprint, known.groups)
         if self._bare:
@@ -149,6 +121,15 @@ class Prover:
             raise refuse("unknown", sender, f"it comes from beyond this machine and nobody vouches for it; {hint}")
         hint = "give that node Security(certificate=, key=, authority=) or Security(user=, password=)"
         raise refuse("unknown", sender, f"expected {' or '.join(wanted)}, found only a key; {hint}")
+
+    def _is_right(self, user: str, keys: UserKeys, proof: bytes, sender: str, public: bytes) -> bool:
+        """Whether a proof is; the same one comes with every message of a node."""
+        place = user, keys.public, proof, sender, public
+        if self._proofs.get(place) is None:
+            if not keys.verifies(proof, _message(self._federation, sender, public)):
+                return False
+            self._proofs.put(place, True)
+        return True
 
     def _plain(self, public: bytes, sender: str) -> Proven:
         try:
@@ -224,4 +205,4 @@ class _Recent(Generic[_T]):
                 self._values.popitem(last=False)
 
 
-__all__ = ["Credential", "Proven", "Prover", "VouchError", "login_key", "login_keys", "password_key", "vouched"]
+__all__ = ["Credential", "Proven", "Prover", "VouchError", "vouched"]

@@ -50,6 +50,7 @@ from headwater.federation.security.policy import ACTIONS, Action, Closed, Policy
 from headwater.federation.security.proof import Credential, VouchError, vouched
 from headwater.federation.security.rules import Principal, Rule, Rules
 from headwater.federation.security.tls import tls_contexts, zenoh_settings
+from headwater.federation.security.user_keys import MARK, UserKeys
 
 log = logging.getLogger("headwater.federation")
 
@@ -93,10 +94,15 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user that this node knows."""
+    """A user that this node knows: by keys, or by a password, of which keys are made when they are first needed."""
 
-    password: str = field(repr=False)
+    password: str | None = field(default=None, repr=False)
     groups: tuple[str, ...] = ()
+    keys: UserKeys | None = None
+
+    def keys_of(self, name: str) -> UserKeys:
+        """What checks who says to be this user; `name` is that of the user."""
+        return UserKeys.of(name, self.password or "") if self.keys is None else self.keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +114,8 @@ class Security:
     `revoked`: a file with the authority's list of revoked certificates (CRL). All of these files are looked at again
     while the node runs: what is put in their place takes effect, and what is wrong with it is said.
     `user`, `password`: what this node proves itself with. `users`: those it hears, as a mapping from names to
-    passwords (or to tables with `password` and `groups`), or the path of a file with a `name:password` on each line.
+    passwords (or to tables with `password` or `keys`, and `groups`), or the path of a file with keys, which
+    `headwater users` writes: a user's password is known to nobody but the user.
     `rules`: see `headwater.federation.security.rules`. `policy`: what decides in their place, and may restrict what is
     subscribed to: see `headwater.federation.security.policy`.
     `open=True`: hear everybody, also from beyond this machine.
@@ -388,7 +395,7 @@ def _contradictions(security: Security, users: Mapping[str, User]) -> list[Confi
     if security.users is not None and security.user is None:
         hint = "give user and password, so that others let this node in as well"
         found.append(ConfigProblem("Security: user", "user and password besides users", "none", hint))
-    if security.user in users and users[str(security.user)].password != security.password:
+    if security.user in users and not _is_right(str(security.user), security.password or "", users):
         found.append(
             ConfigProblem("Security: password", f"the one that users has for {show(security.user)}", "another")
         )
@@ -408,6 +415,12 @@ def _contradictions(security: Security, users: Mapping[str, User]) -> list[Confi
     if security.verify_hosts and security.authority is None:
         found.append(ConfigProblem("Security: verify_hosts", "certificates, whose hosts can be verified", "none"))
     return found
+
+
+def _is_right(user: str, password: str, users: Mapping[str, User]) -> bool:
+    """Whether a node's own password is what it knows of that user."""
+    known = users[user]
+    return known.password == password if known.keys is None else known.keys == UserKeys.of(user, password)
 
 
 def _read_rules(found: object, place: str, problems: list[ConfigProblem]) -> tuple[Rule, ...]:
@@ -438,14 +451,11 @@ def _read_users(found: object, problems: list[ConfigProblem]) -> dict[str, User]
             try:
                 lines = Path(found).read_text(encoding="utf-8").splitlines()
             except (OSError, UnicodeDecodeError) as error:
-                problems.append(ConfigProblem(place, "a file with name:password lines", f"{found}: {error}"))
+                problems.append(ConfigProblem(place, "a file that headwater users has written", f"{found}: {error}"))
                 return {}
             for number, line in enumerate(lines, 1):
-                name, colon, password = line.strip().partition(":")
-                if colon:
-                    pairs.append((name, password))
-                elif name and not name.startswith("#"):
-                    problems.append(ConfigProblem(f"{found}, line {number}", "name:password", "no colon"))
+                if (pair := _read_line(line.strip(), f"{found}, line {number}", problems)) is not None:
+                    pairs.append(pair)
         case Mapping():
             pairs = list(found.items())
         case tuple():  # of another Security
@@ -467,19 +477,45 @@ def _read_users(found: object, problems: list[ConfigProblem]) -> dict[str, User]
     return users
 
 
+def _read_line(line: str, place: str, problems: list[ConfigProblem]) -> tuple[str, Any] | None:
+    """A name and what is known of that user; None if there is nothing, or something wrong."""
+    name, colon, rest = line.partition(":")
+    if not line or line.startswith("#"):
+        return None
+    expected = f"name:{MARK}:key:key, and groups behind another colon"
+    if not colon:
+        problems.append(ConfigProblem(place, expected, "no colon"))
+        return None
+    if not rest.startswith(f"{MARK}:"):
+        hint = f"headwater users convert {place.partition(', line')[0]} puts keys in the place of passwords"
+        problems.append(ConfigProblem(place, expected, "something else, perhaps a password", hint))
+        return None
+    *keys, groups = rest.split(":", 3) if rest.count(":") > 2 else (rest, "")
+    return name, {"keys": ":".join(keys), "groups": [each for each in groups.split(",") if each]}
+
+
 def _read_user(value: Any, place: str, problems: list[ConfigProblem]) -> User | None:
+    """What is known of a user: a password, or a table with that or keys, and groups; None, with what is wrong told."""
     if isinstance(value, User):
-        value = {"password": value.password, "groups": value.groups}
+        return value
     table = dict(value) if isinstance(value, Mapping) else {"password": value}
-    groups = table.pop("groups", ())
-    password = table.pop("password", "")
-    problem = Text().problem(f"{place} password", password)
-    wrong = [problem] if problem is not None else []
-    wrong += [ConfigProblem(f"{place} {key}", "only password and groups", show(key)) for key in table]
+    groups, keys, password = table.pop("groups", ()), table.pop("keys", None), table.pop("password", None)
+    wrong = [ConfigProblem(f"{place} {key}", "only password or keys, and groups", show(key)) for key in table]
+    made: UserKeys | None = None
+    if keys is None:
+        problem = Text().problem(f"{place} password", "" if password is None else password)
+        wrong += [] if problem is None else [problem]
+    elif password is not None:
+        wrong.append(ConfigProblem(place, "a password or keys", "both"))
+    else:
+        try:
+            made = UserKeys.read(str(keys))
+        except ValueError as error:
+            wrong.append(ConfigProblem(f"{place} keys", f"{MARK}:key:key, as headwater users writes them", str(error)))
     if not isinstance(groups, list | tuple) or not all(isinstance(group, str) and group for group in groups):
         wrong.append(ConfigProblem(f"{place} groups", "a list of names", show(groups)))
     problems += wrong
-    return None if wrong else User(password, tuple(groups))
+    return None if wrong else User(password, tuple(groups), made)
 
 
 __all__ = [

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import ConfigError, ConfigProblem
-from headwater.federation.security.proof import login_key, login_keys
+from headwater.federation.security.user_keys import UserKeys, keys_of, login_key
 
 if TYPE_CHECKING:
     from headwater.federation.security.settings import Security, User
@@ -89,8 +89,7 @@ def _dictionary(users: Mapping[str, User]) -> str:
     In memory where the system can do that, so that no key is left behind by a process that is killed; else a
     private file that is removed at the end of the process. One for the same users, however often it is asked for.
     """
-    keys = login_keys({name: user.password for name, user in sorted(users.items())})
-    text = "".join(f"{name}:{key}\n" for name, key in keys.items())
+    text = "".join(f"{name}:{keys.login}\n" for name, keys in sorted(all_keys(users).items()))
     if text in _files:
         return _files[text][0]
     descriptor: int | None
@@ -107,6 +106,12 @@ def _dictionary(users: Mapping[str, User]) -> str:
         atexit.register(_remove, path)
     _files[text] = (path, descriptor)
     return path
+
+
+def all_keys(users: Mapping[str, User]) -> dict[str, UserKeys]:
+    """Those of all users: as they are known, or made of passwords, which takes a while."""
+    made = keys_of({name: user.password for name, user in users.items() if user.password is not None})
+    return {name: user.keys or made[name] for name, user in users.items()}
 
 
 def _remove(path: str) -> None:
