@@ -10,7 +10,7 @@ import headwater
 from headwater import Event, Network, Node, event_type, f64, u32
 from tests.base import ARROW, FEDERATION, GUARD, end, run, start
 
-HEAVY = ("pyarrow", "numpy", "llvmlite", "zenoh", "cryptography", "sqlglot", "pycparser", "rich", "pandas", "pyspark")
+HEAVY = ("pyarrow", "numpy", "llvmlite", "zenoh", "cryptography", "sqlglot", "pycparser", "pandas", "pyspark")
 LOADED = f"print(json.dumps([name for name in {HEAVY!r} if sys.modules.get(name)]))"
 SIGHTINGS = """
 import json, sys, threading

@@ -27,6 +27,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
         "python_versions",
         "signals",
         "spelling",
+        "text_width",
         "threads",
         "version",
     ),
@@ -351,9 +352,6 @@ LATE = {
     "pa": "pyarrow",
     "pc": "pyarrow",
     "pq": "pyarrow",
-    "rich_cells": "rich",
-    "rich_console": "rich",
-    "rich_progress": "rich",
 }
 HEAVY = frozenset(LATE.values())
 ENTERED_FOR_THEM = ("late", "study")

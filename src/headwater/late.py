@@ -68,9 +68,6 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
-    import rich.cells as rich_cells
-    import rich.console as rich_console
-    import rich.progress as rich_progress
 else:
     asyncio = _Late("asyncio")
     llvm = _Late("llvmlite.binding")
@@ -79,9 +76,6 @@ else:
     pc = _Late("pyarrow.compute")
     ds = _Late("pyarrow.dataset")
     pq = _Late("pyarrow.parquet")
-    rich_cells = _Late("rich.cells")
-    rich_console = _Late("rich.console")
-    rich_progress = _Late("rich.progress")
 
 
-__all__ = ["asyncio", "ds", "llvm", "loaded", "np", "pa", "pc", "pq", "rich_cells", "rich_console", "rich_progress"]
+__all__ = ["asyncio", "ds", "llvm", "loaded", "np", "pa", "pc", "pq"]

@@ -1,8 +1,7 @@
 """Tables of plain text for people: aligned, with thousands separators; the same on a terminal, in a pipe and in a file.
 
 What is laid out here is text and may be kept: no colours, no rules, nothing cut off for a terminal's width. Characters
-count as the columns that they take up there, two for those of East Asian scripts and most emoji (`rich` knows which).
-Rich's own tables are not used: they take 80 times as long (0.6 ms a row), while a node whose report this is goes on.
+count as the columns that they take up there (`text_width`).
 
 A report's table is no wider than a page (`WIDTH`). What is too wide gives way in this order: long texts are shortened
 in the middle, so that both ends of a hierarchical name stay readable; then large numbers are rounded (12.3 M).
@@ -13,7 +12,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from headwater.late import rich_cells
+from headwater.text_width import beginning, columns
 
 WIDTH = 118
 _LEAST = 12  # characters that a text keeps
@@ -26,7 +25,7 @@ def aligned(
     head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], *, indent: str = "  "
 ) -> list[str]:
     """Lines of a table: its headings and rows, each column as wide as its widest cell, to the left or to the right."""
-    lengths = [[rich_cells.cell_len(text) for text in row] for row in (head, *rows)]
+    lengths = [[columns(text) for text in row] for row in (head, *rows)]
     widths = [max(column) for column in zip(*lengths, strict=True)]
     lines = []
     for row, taken in zip((head, *rows), lengths, strict=True):
@@ -57,7 +56,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Cell]], *, width: int = W
 
 
 def _widths(titles: list[str], shown: list[list[str]]) -> list[int]:
-    return [max(map(rich_cells.cell_len, column)) for column in zip(titles, *shown, strict=True)]
+    return [max(map(columns, column)) for column in zip(titles, *shown, strict=True)]
 
 
 def _limits(titles: list[str], shown: list[list[str]], right: list[bool], room: int) -> list[int]:
@@ -84,11 +83,11 @@ def _text(cell: Cell) -> str:
 def shorten(text: str, limit: int) -> str:
     """At most `limit` columns, with the middle left out."""
     text = " ".join(text.split())
-    if rich_cells.cell_len(text) <= limit:
+    if columns(text) <= limit:
         return text
     head = (limit - 1) // 2
-    end = rich_cells.set_cell_size(text[::-1], limit - 1 - head)[::-1]
-    return f"{rich_cells.set_cell_size(text, head)}…{end}"
+    end = beginning(text[::-1], limit - 1 - head)[::-1]
+    return f"{beginning(text, head)}…{end}"
 
 
 def rounded(number: int) -> str:

@@ -33,7 +33,7 @@ def test_a_terminal_gets_a_bar_that_ends_its_line() -> None:
         progress.add(50)
         progress.add(150)
     drawn = stream.drawn()
-    assert re.match(r"replay: ━{7}╸━* +25% 50 of 200 events, ", drawn[0])
+    assert re.match(r"replay: ━{7}╸─{22} +25% 50 of 200 events, ", drawn[0])
     assert drawn[-1].startswith("replay: 100% 200 of 200 events") and drawn[-1].endswith("in all\n")
 
 

@@ -1,4 +1,4 @@
-"""How far a long job is, for who watches: a bar on a terminal, drawn by `rich`, a line now and then elsewhere.
+"""How far a long job is, for who watches: a bar on a terminal, a line now and then elsewhere.
 
 However it was watched, one plain line says how it ended.
 """
@@ -9,15 +9,16 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from shutil import get_terminal_size
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TextIO
 
-from headwater.late import rich_console, rich_progress
+from headwater.text_width import beginning, columns
 
 _REDRAW = 0.1  # seconds between drawings on a terminal
 _LINE = 5.0  # and between lines elsewhere
 _BAR = 30  # characters
+_CLEAR = "\x1b[K"  # the rest of the line
 # What is left is estimated from that much on: the first moments of a job say little about the rest of it.
 _EVIDENCE_SECONDS = 2.0
 _EVIDENCE_SHARE = 0.02
@@ -54,7 +55,7 @@ class Progress:
         self._counted = self._began  # when something was counted last
         self._prepared: tuple[float, str] | None = None  # seconds, and what was done in them
         self._next = self._began + (0.0 if self._terminal else _LINE)
-        self._bar: Any = None  # on a terminal, once there is something to show
+        self._drawn = False  # on a terminal: a bar, which goes when it is over
         self._ended = False
 
     def begin(self, after: str) -> None:
@@ -78,9 +79,8 @@ class Progress:
         if self._silent or self._ended:
             return
         self._ended = True
-        if self._bar is not None:
-            with suppress(OSError, ValueError):  # whoever watched has gone
-                self._bar.stop()
+        if self._drawn:
+            self._write(f"\r{_CLEAR}")
         self._write(self._line(self._clock() if self._prepared is None else self._counted) + "\n")
 
     def __enter__(self) -> Progress:
@@ -93,14 +93,11 @@ class Progress:
         if not self._terminal:
             self._write(self._line(now) + "\n")
             return
-        try:
-            if self._bar is None:
-                self._bar = _bar(self._stream, self.total)
-                self._bar.add_task(f"{self.label}:", total=self.total, told="")
-                self._bar.start()
-            self._bar.update(0, completed=self.done, told=self._line(now).removeprefix(f"{self.label}: "), refresh=True)
-        except (OSError, ValueError):  # whoever watched has gone
-            self._silent = True
+        self._drawn = True
+        told = self._line(now).removeprefix(f"{self.label}: ")
+        line = " ".join((f"{self.label}:", *((_bar(self.done / self.total),) if self.total else ()), told))
+        room = get_terminal_size().columns - 1
+        self._write(f"\r{line if columns(line) <= room else beginning(line, room)}{_CLEAR}")
 
     def _line(self, now: float) -> str:
         spent = max(now - self._began, 1e-9)
@@ -136,14 +133,11 @@ class Progress:
             self._silent = True
 
 
-def _bar(stream: TextIO, total: int | None) -> Any:
-    """A bar that goes when it is stopped. What a program prints meanwhile is not redirected, and no thread draws."""
-    told = rich_progress.TextColumn("{task.fields[told]}", markup=False)
-    label = rich_progress.TextColumn("{task.description}", markup=False)
-    columns = (label, rich_progress.BarColumn(_BAR), told) if total else (label, told)
-    screen = rich_console.Console(file=stream, highlight=False, emoji=False)
-    how: dict[str, Any] = {"auto_refresh": False, "transient": True, "redirect_stdout": False, "redirect_stderr": False}
-    return rich_progress.Progress(*columns, console=screen, **how)
+def _bar(share: float) -> str:
+    """A bar of which this share is done: heavy, and light what is left, so that it needs no colour."""
+    halves = round(min(max(share, 0.0), 1.0) * 2 * _BAR)
+    done = "━" * (halves // 2) + "╸" * (halves % 2)
+    return done + "─" * (_BAR - len(done))
 
 
 def _clock(seconds: float) -> str:
