@@ -12,8 +12,9 @@ import pytest
 from headwater import Event, Node
 from headwater.channel.objects.service import Computed
 from headwater.errors import ObjectError, TransactionError
+from headwater.logs import LogFiles
 from headwater.objects import queue, tables
-from headwater.objects.operations import Destroy, Invoke, Permits, Raise, Read, Transaction, Update, pack
+from headwater.objects.operations import Create, Destroy, Invoke, Permits, Raise, Read, Transaction, Update, pack
 from headwater.testing import Recorder
 
 
@@ -138,11 +139,39 @@ def test_a_ticket_that_has_run_is_not_run_from_the_file(tmp_path: Path) -> None:
         assert not tables.is_queued(node.objects.engine._tables, ticket)
 
 
-def test_a_state_that_is_older_than_its_log_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for life in range(2):
-        with Node("plant", state=tmp_path / f"state{life}", log=tmp_path / "log") as node:
-            node.channel("c.one", "v: i64")
-            for number in range(3 - life):
-                node.objects.submit(Transaction((Raise("", "c.one", {"v": number}),)))
+def test_a_state_that_is_older_than_its_log_goes_on_behind_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A copy of the state is put back: what is raised, told and changed since then is new, and nothing of it is taken
+    for what has left before."""
+
+    def lived(numbers: range) -> None:
+        heard: Recorder[Any] = Recorder()
+        told: Recorder[Any] = Recorder()
+        with Node("plant", state=tmp_path / "state", log=tmp_path / "log") as node:
+            node.objects.type("Tank", Tank)
+            if "tank" not in node.objects:
+                node.objects.submit(Transaction((Create("tank", "Tank", {"level": 0.0}),)))
+            node.channel("c.one", "v: i64").subscribe(heard)
+            alarm = node.objects.trigger("alarm", on="tank", when="each", notify={"level": "new.level"})
+            alarm.subscribe(told)
+            for number in numbers:
+                node.objects.submit(
+                    Transaction((Raise("", "c.one", {"v": number}), Update("tank", {"level": float(number)}, {}, True)))
+                )
             node.objects.drain(monotonic() + 60.0)
-        assert ("older than" in caplog.text) == (life == 1)
+            assert [event.v for event in heard.wait(len(numbers))] == list(numbers)
+            assert [event.level for event in told.wait(len(numbers))] == list(map(float, numbers))
+            older = node.objects.report()["older"]
+        assert set(older) == (set() if numbers.start < 20 else {"c.one", "objects.Tank", "triggers.plant.alarm"})
+
+    lived(range(2))
+    copy = (tmp_path / "state").read_bytes()
+    lived(range(2, 9))
+    (tmp_path / "state").write_bytes(copy)
+    assert "older than" not in caplog.text
+    lived(range(20, 23))
+    assert caplog.text.count("the state is older than") == 3
+    lived(range(3, 5))
+    for channel, field in (("c.one", "v"), ("triggers.plant.alarm", "level")):
+        rows = [row for batch in LogFiles(tmp_path / "log").read(channel) for row in batch.to_pylist()]
+        assert [row[field] for row in rows] == [*range(9), 20, 21, 22, 3, 4]
+        assert [row["event_seq"] for row in rows] == list(range(1, 15))

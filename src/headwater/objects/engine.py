@@ -136,16 +136,15 @@ class ObjectEngine:
 
     # ── types and methods ──
 
-    def declare(self, name: str, type: EventType, *, after: int = 0) -> ObjectType:
-        """A type under a name, durably. ObjectError if there are objects of that name and of another type. Changes of
-        its objects are numbered from `after` on: what the channel has had before this state."""
+    def declare(self, name: str, type: EventType) -> ObjectType:
+        """A type under a name, durably. ObjectError if there are objects of that name and of another type."""
         known = self.types.get(name)
         if known is not None and known.type == type and known.type.binding.cls is type.binding.cls:
             return known
 
         def errand(execute: Execute) -> Callable[[], ObjectType]:
             made = self.types.declare(execute, name, type)
-            self.outbox.go_on(execute, CHANNEL + name, change_type(type), after)
+            self.outbox.announce(execute, CHANNEL + name, change_type(type))
             return made
 
         made: ObjectType = self.queue.between(errand)()
@@ -154,7 +153,7 @@ class ObjectEngine:
 
     def announce(self, channel: str, type: EventType) -> None:
         """Have the source of a channel open before anything leaves on it, so that other nodes can ask for it."""
-        self.queue.between(lambda execute: self.outbox.go_on(execute, channel, type, 0))
+        self.queue.between(lambda execute: self.outbox.announce(execute, channel, type))
 
     def method(self, type: str, function: Callable[..., Any], name: str, *, event: bool) -> Method:
         """A function that transactions may invoke."""

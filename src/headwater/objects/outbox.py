@@ -3,7 +3,8 @@
 During a turn things are staged; when it ends they get their numbers and are written, with everything else that the turn
 has done. After the commit a thread of its own hands them to the outlets, in order, channel by channel. How far that is
 gets written now and then: after a kill some are handed over again, under the same numbers, and an outlet that knows its
-last number leaves those out.
+last number leaves those out. One that has gone further than the state knows (an older state was put back beside a newer
+log) goes on behind that: before the first number of a life is given, the outlet is asked for its last one.
 
 What cannot be sent is tried again; whatever waits too long in memory is read from the file instead.
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from headwater.errors import ClosedError
+from headwater.errors import ClosedError, HeadwaterError
 from headwater.objects import tables
 from headwater.objects.object_types import CHANNEL, packed, unpacked
 from headwater.objects.reactions import Leaving, Notice, Outlets
@@ -35,14 +36,16 @@ RETRY_SECONDS = 1.0
 
 
 class LeavingChannel:
-    """A channel on which something leaves: the last number given, and sent, and the last of which that is written."""
+    """A channel on which something leaves: the last number given, and sent, and the last of which that is written.
+    `floor` is the last one that its outlet had when the first number of this life was given; None: not asked yet."""
 
-    __slots__ = ("given", "name", "number", "opened", "sent", "staged", "type", "written")
+    __slots__ = ("floor", "given", "name", "number", "opened", "sent", "staged", "type", "written")
 
     def __init__(self, number: int, name: str, type: EventType, sent: int, given: int) -> None:
         self.number, self.name, self.type = number, name, type
         self.sent = self.written = sent
         self.given = self.staged = given
+        self.floor: int | None = None
         self.opened = False
 
 
@@ -65,6 +68,7 @@ class Outbox:
         self._troubled: set[str] = set()  # channels that could not be sent to, and are tried
         self._again = 0.0  # at this time
         self._trouble: dict[str, str] = {}  # what was said then
+        self._older: dict[str, tuple[int, int]] = {}  # channels of which the state knew less than their outlet: both
         self._thread = Supervised(self._send_all, f"headwater-{name}-outbox", crashes, again=lambda: not self._stopped)
 
     def start(self) -> None:
@@ -91,6 +95,8 @@ class Outbox:
             channel = self._channels.get(notice.channel)
             if channel is None or (channel.type is not notice.type and channel.type != notice.type):
                 channel = self._open(execute, notice)
+            if channel.floor is None or channel.staged < channel.floor:
+                self._align(execute, channel)
             channel.staged += 1
             tables.leave(execute, channel.number, channel.staged, notice.record)
             self._unsent.append((channel, Leaving(channel.name, channel.staged, notice.record)))
@@ -108,14 +114,39 @@ class Outbox:
         self._new.append(notice.channel)
         return made
 
-    def go_on(self, execute: Execute, channel: str, type: EventType, after: int) -> None:
-        """A channel whose outlet has had numbers up to this one, which this state may not know of."""
+    def _align(self, execute: Execute, channel: LeavingChannel) -> None:
+        """The next number is behind all that the outlet has had, whatever the state knows of that; in the transaction
+        of the turn. An outlet that cannot say it now is asked again with the next number."""
+        if channel.floor is None:
+            try:
+                channel.floor = self._outlets.last(channel.name, channel.type)
+            except HeadwaterError as error:
+                log.error("objects: %s: it is not known how far it is: %s", channel.name, error)
+                return
+        if channel.staged < channel.floor:
+            self._say_older(channel, "it goes on behind that")
+            tables.sent(execute, channel.number, channel.floor)
+            channel.staged = channel.floor
+
+    def _say_older(self, channel: LeavingChannel, then: str) -> None:
+        """Once: what the state knows, and what has left."""
+        if channel.name not in self._older:
+            self._older[channel.name] = channel.given, channel.floor or 0
+            log.error(
+                "objects: %s: expected at most number %d there, by the state, found %d: the state is older than "
+                "what has left, and %s; keep the state with its log",
+                channel.name,
+                channel.given,
+                channel.floor,
+                then,
+            )
+
+    def announce(self, execute: Execute, channel: str, type: EventType) -> None:
+        """A channel on which something will leave: it is opened now, so that others find its source."""
         found = self._channels.get(channel)
         if found is None or found.type != type:
             found = self._open(execute, Notice(channel, type, b""))
-        if after > found.given:
-            tables.sent(execute, found.number, after)
-            found.sent = found.written = found.given = found.staged = after
+        self._align(execute, found)
         with self._wake:
             self._behind.add(channel)
             self._wake.notify()
@@ -271,15 +302,10 @@ class Outbox:
     def _be_open(self, channel: LeavingChannel) -> None:
         if not channel.opened:
             went = self._outlets.open(channel.name, channel.type, channel.sent)
-            if went > channel.given:
-                log.error(
-                    "objects: %s: expected at most number %d there, by the state, found %d: the state is older than "
-                    "what has left, and as many that follow are taken for those; keep the state with its log",
-                    channel.name,
-                    channel.given,
-                    went,
-                )
-            channel.sent = max(channel.sent, min(went, channel.given))
+            if went > max(channel.given, channel.floor or 0):  # what has got numbers before that was known is behind
+                channel.floor = went
+                self._say_older(channel, "what this life has sent before that was known is taken for sent")
+            channel.sent = max(channel.sent, went)
             channel.opened = True
 
     # ── the end ──
@@ -307,7 +333,11 @@ class Outbox:
     def report(self) -> dict[str, object]:
         """How far each channel is."""
         return {
-            "channels": {each.name: {"given": each.given, "sent": each.sent} for each in list(self._channels.values())},
+            "channels": {
+                each.name: {"given": max(each.given, each.sent), "sent": each.sent}
+                for each in list(self._channels.values())
+            },
+            "older": {name: {"known": known, "found": found} for name, (known, found) in list(self._older.items())},
             "unsent": dict(self._trouble),
         }
 

@@ -147,39 +147,6 @@ class Reactions(Protocol):
         ...
 
 
-class NoReactions:
-    """Where there are no triggers."""
-
-    def within(self, occurrence: Occurrence, moment: Moment) -> Sequence[Fired]:
-        return ()
-
-    def judge(self, occurrence: Occurrence, moment: Moment) -> Sequence[Fired]:
-        return ()
-
-    def note(self, occurrence: Occurrence, moment: Moment) -> None:
-        pass
-
-    def administer(self, operation: Administer, moment: Moment) -> Any:
-        from headwater.errors import ObjectError
-
-        raise ObjectError(f"expected something that can {operation.what!r}, found a node without triggers")
-
-    def failed(self, fired: Fired, outcome: Outcome, moment: Moment) -> None:
-        pass
-
-    def mark(self) -> object:
-        return None
-
-    def undo(self, mark: object) -> None:
-        pass
-
-    def committed(self) -> None:
-        pass
-
-    def forget(self) -> None:
-        pass
-
-
 class Leaving(NamedTuple):
     """Something that leaves, under its number; a record of the channel's type."""
 
@@ -193,6 +160,11 @@ class Outlets(Protocol):
 
     def open(self, channel: str, type: EventType, sent: int) -> int:
         """Be ready to send on a channel, after this number: the last number that is known to have gone out."""
+        ...
+
+    def last(self, channel: str, type: EventType) -> int:
+        """The last number that a channel is known to have had in lives before; 0 if nothing is known. It is asked
+        within a turn: it opens no source, and waits for nobody who may wait for a turn."""
         ...
 
     def send(self, leaving: Sequence[Leaving]) -> None:
@@ -213,7 +185,6 @@ __all__ = [
     "Fired",
     "Leaving",
     "Moment",
-    "NoReactions",
     "Notice",
     "Occurrence",
     "OnFailure",

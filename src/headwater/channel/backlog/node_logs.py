@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headwater.channel.backlog.contract import RememberedChannel
     from headwater.store.log.channel_log import ChannelLog
     from headwater.store.log.reader import ChannelReader
+    from headwater.types import EventType
 
 log = logging.getLogger("headwater")
 OWN = "headwater."  # channels on which a node speaks of itself
@@ -45,23 +46,25 @@ class NodeLogs(Service):
 
     def of(self, channel: RememberedChannel) -> ChannelLog | None:
         """The log of a channel, if it has one; StoreError if it cannot be opened."""
-        if not self.wants(channel.name):
-            return None
-        self.wait_for_end(channel.name)
+        return self.opened(channel.name, channel.type) if self.wants(channel.name) else None
+
+    def opened(self, channel: str, type: EventType | None) -> ChannelLog:
+        """The log of a channel that is logged, by its name and type."""
+        self.wait_for_end(channel)
         with self._lock:
             if self._closed:
-                raise ClosedError(f"log of {channel.name}: node {self.node!r} is closed; open another")
+                raise ClosedError(f"log of {channel}: node {self.node!r} is closed; open another")
             from headwater.store.log.channel_log import ChannelLog  # late: a node without a log needs none of it
 
-            found = self._open.get(channel.name)
-            if found is None or found.type != channel.type:
+            found = self._open.get(channel)
+            if found is None or found.type != type:
                 if found is not None:  # the channel was closed, and another has its name
                     found.close(until=0.0, why="")  # opening it again brings to rest what it has, in the background
-                    del self._open[channel.name]
-                found = ChannelLog.open(self.settings, channel.name, self.node, channel.type)
-                self._open[channel.name] = found
+                    del self._open[channel]
+                found = ChannelLog.open(self.settings, channel, self.node, type)
+                self._open[channel] = found
                 if found.recovered is not None:
-                    log.warning("node %s: the log of %s was recovered: %s", self.node, channel.name, found.recovered)
+                    log.warning("node %s: the log of %s was recovered: %s", self.node, channel, found.recovered)
             return found
 
     def known(self, channel: str) -> ChannelLog | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headwater.errors import ObjectError
 
 if TYPE_CHECKING:
+    from headwater.channel.backlog.node_logs import NodeLogs
     from headwater.channel.channel import Channel
     from headwater.channel.source import Source
     from headwater.objects.reactions import Leaving
@@ -23,6 +24,8 @@ SOURCE = "objects"  # the name of the source in each channel
 
 class HasChannels(Protocol):
     """As much of a node as is needed here."""
+
+    _logs: NodeLogs | None
 
     def channel(self, name: str, type: Any = None) -> Channel[Any]:
         """The channel of that name."""
@@ -40,6 +43,15 @@ class ChannelOutlets:
         self._node = node
         self._sources: dict[str, Source[Any]] = {}
         self._opening = threading.Lock()
+
+    def last(self, channel: str, type: EventType) -> int:
+        """That of the log, where the channel is logged: it is opened if it is not. No lock of the node is taken, under
+        which others may wait for the state."""
+        logs = self._node._logs
+        if logs is None or not logs.wants(channel):
+            return 0
+        found = logs.known(channel) or logs.opened(channel, type)
+        return found.last(SOURCE)
 
     def open(self, channel: str, type: EventType, sent: int) -> int:
         """The last number that the source has, which goes on behind what was sent."""

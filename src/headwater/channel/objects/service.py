@@ -138,10 +138,9 @@ class Objects(HasTriggers, Service):
         `"x: f64, y: f64"`, or an Arrow schema. The same again changes nothing."""
         made = event_type(parse_record(fields, name)) if isinstance(fields, str) else as_event_type(fields)
         channel = check_name(CHANNEL + name)
-        last = 0
         if name not in self.engine.types:
-            last = self._outlets.open(channel, change_type(made), 0)
-        return self.engine.declare(name, made, after=last).type
+            self._outlets.open(channel, change_type(made), 0)  # what does not fit the channel is refused here
+        return self.engine.declare(name, made).type
 
     @property
     def types(self) -> dict[str, EventType]:
