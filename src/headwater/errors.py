@@ -239,6 +239,14 @@ class TransactionError(ObjectError):
         self.problems = tuple(problems)
 
 
+class Busy(ServiceError, RuntimeError):
+    """A node has as much to do for this one as it takes on at once; `after` so many seconds it may be asked again."""
+
+    def __init__(self, message: str, after: float = 0.25) -> None:
+        super().__init__(message)
+        self.after = after
+
+
 class StoreError(ServiceError):
     """A node's state cannot be opened, read or written."""
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from headwater.ir import interp, serial
+from headwater.ir import encode, interp, serial, walk
 from headwater.ir.build import Builder
 from headwater.ir.nodes import NOWHERE as W
 from headwater.ir.nodes import Expr, ParamDecl, Program, Stmt
 from headwater.ir.rewrite import normalise, share
 from headwater.ir.show import show
+from headwater.ir.simplify import Simplifier
 from headwater.ir.verify import verify
 from headwater.types.model import BOOL, F64, I32, I64, TEXT, Array, Field, Record
 from tests import programs
@@ -49,6 +50,17 @@ def test_the_normal_form_means_the_same(transforming: bool) -> None:
         assert serial.fingerprint_of_normal(again) == serial.fingerprint_of_normal(normal)
 
     check()
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(programs.cases(statements=False))
+def test_keys_made_of_the_keys_of_parts_are_those_of_the_whole(drawn: Any) -> None:
+    program = drawn[0].program
+    simplifier = Simplifier(program)
+    for stmt in program.body:
+        for operand in walk.operands(stmt):
+            for expr in walk.expressions(operand):
+                assert simplifier.key(expr) == encode.key(expr, simplifier.encoder)
 
 
 @settings(max_examples=examples(150), deadline=None)

@@ -13,7 +13,7 @@ import pytest
 from headwater import Event, Node, Queue
 from headwater.channel.objects.service import Computed, Objects
 from headwater.errors import ObjectError, ServiceError, TransactionError
-from headwater.objects.operations import Update, pack, unpack
+from headwater.objects.operations import Guard, Update, check_texts, pack, unpack
 from headwater.testing import Recorder, eventually
 
 GUARD = 60.0  # seconds, against hanging
@@ -352,7 +352,9 @@ def test_a_transaction_crosses_as_bytes_and_others_are_refused(node: Node) -> No
         with pytest.raises(ObjectError, match="transaction: expected"):
             unpack(data)
     with pytest.raises(ObjectError, match=r"at most 1,000 computed values"):
-        unpack(pack(type(made)((Update("//plant/car", {}, {"speed": "1"}),) * 1001)))
+        check_texts(type(made)((Update("//plant/car", {}, {"speed": "1"}),) * 1001))
+    with pytest.raises(ObjectError, match=r"at most 16,384 characters of expressions"):
+        check_texts(type(made)(tuple(Guard(f"{'1 + ' * 250}{n} > 0") for n in range(20))))
     for operation in (
         Update("//plant/car", {"": 1}),
         Update("//plant/car", {}, {"speed": "((" * 2000}),

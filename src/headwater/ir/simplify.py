@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from headwater.ir import intervals as iv
 from headwater.ir import walk
-from headwater.ir.encode import Encoder, key
+from headwater.ir.encode import Encoder, binary_key, key
 from headwater.ir.flow import FLIPPED, NEGATED, Env, Evaluator
 from headwater.ir.functions import FUNCTIONS
 from headwater.ir.interp import Fault, evaluate
@@ -96,6 +96,7 @@ class Simplifier:
         self.anywhere = _Anywhere(program)
         self.encoder = Encoder(program, canonical=True)
         self.done: dict[int, tuple[Expr, Expr]] = {}
+        self.keys: dict[int, tuple[Expr, bytes]] = {}
 
     # ── what is allowed ──
 
@@ -108,7 +109,16 @@ class Simplifier:
         return self.anywhere.look(expr)[0].miss
 
     def key(self, expr: Expr) -> bytes:
-        return key(expr, self.encoder)
+        """By which operands are put in order. That of a long chain is made of those of its parts, which were asked for
+        before: else it would take the square of its length."""
+        found = self.keys.get(id(expr))
+        if found is None:
+            if expr.__class__ is Binary:
+                made = binary_key(expr, self.key(expr.a), self.key(expr.b))  # type: ignore[attr-defined]
+            else:
+                made = key(expr, self.encoder)
+            found = self.keys[id(expr)] = (expr, made)
+        return found[1]
 
     # ── the way through ──
 

@@ -2,17 +2,21 @@
 
 It is looked at as if it were done from here on: what it creates is there for what follows, and what it destroys is not.
 Values that are not known yet, such as those that are read, are taken for what their types say.
+
+A turn that was refused is looked at by it, to tell all problems at once. What comes from other nodes is looked at
+before it is queued, over objects as they are committed (`Committed`): not to refuse it, for they may be others in its
+turn, but to have its expressions compiled by then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import EncodeError, HeadwaterError, ObjectError
-from headwater.objects import expressions
+from headwater.objects import tables
 from headwater.objects.execution import ALIAS, Execution, check_apart, check_put, described, encoded, type_python
-from headwater.objects.expressions import Named
+from headwater.objects.expressions import Named, texts_of
 from headwater.objects.object_types import ObjectType
 from headwater.objects.operations import (
     Administer,
@@ -27,16 +31,40 @@ from headwater.objects.operations import (
     Transaction,
     Update,
 )
+from headwater.objects.world import Value
 from headwater.types.values import to_raw
 
 if TYPE_CHECKING:
-    from headwater.objects.world import World
+    from headwater.objects.object_types import ObjectTypes
+    from headwater.store.state import RoomTables
+
+
+class Objects(Protocol):
+    """Who knows the types of objects."""
+
+    types: ObjectTypes
+
+    def get(self, object: str) -> Value | None:
+        """One that is there; only its type is asked for."""
+        ...
+
+
+class Committed:
+    """Objects as they are committed, for any thread."""
+
+    def __init__(self, types: ObjectTypes, rows: RoomTables) -> None:
+        self.types, self._rows = types, rows
+
+    def get(self, object: str) -> Value | None:
+        """Its type, and no value."""
+        row = tables.row_of(self._rows, object)
+        return None if row is None else Value(self.types.numbered(row[1]), row[2], {})
 
 
 class Checker:
-    """Looks at transactions, and changes nothing; in the turn thread, since it looks at objects."""
+    """Looks at transactions, and changes nothing; in the turn thread, if it looks at objects of the turn."""
 
-    def __init__(self, world: World, execution: Execution) -> None:
+    def __init__(self, world: Objects, execution: Execution) -> None:
         self._world, self._execution = world, execution
 
     def problems(self, transaction: Transaction) -> list[Problem]:
@@ -52,8 +80,9 @@ class Checker:
 
 
 class _Look:
-    def __init__(self, world: World, execution: Execution, transaction: Transaction) -> None:
+    def __init__(self, world: Objects, execution: Execution, transaction: Transaction) -> None:
         self._world, self._execution = world, execution
+        self._texts = texts_of(transaction.permits is not None)
         self._params: Mapping[str, Any] = transaction.params
         self._permits = transaction.permits
         self._there: dict[str, ObjectType | None] = {}  # what the transaction has made, or destroyed
@@ -111,7 +140,7 @@ class _Look:
             fields = own.type.record.fields
             names = {field.name: Named(field.type, field.optional, None) for field in fields} | self._reads
         target = type.member(path).type
-        expressions.compiled(text, names, target, self._params)
+        self._texts.compiled(text, names, target, self._params)
 
     def update(self, operation: Update) -> None:
         type = self._type(self._execution.whole(operation.name))
@@ -176,7 +205,7 @@ class _Look:
         self._there[object] = None
 
     def guard(self, operation: Guard) -> None:
-        expressions.compiled(operation.condition, self._reads, None, self._params)
+        self._texts.compiled(operation.condition, self._reads, None, self._params)
 
     def administer(self, operation: Administer) -> None:
         if self._permits is not None:
@@ -197,4 +226,4 @@ _STEPS: dict[type, Callable[[_Look, Any], None]] = {
     Administer: _Look.administer,
 }
 
-__all__ = ["Checker"]
+__all__ = ["Checker", "Committed"]

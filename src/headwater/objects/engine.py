@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import ObjectError
 from headwater.objects import tables
-from headwater.objects.checker import Checker
+from headwater.objects.checker import Checker, Committed
 from headwater.objects.execution import ChannelType, Execution, TurnMoment
 from headwater.objects.line import Item
 from headwater.objects.methods import Method, Methods
@@ -20,6 +20,7 @@ from headwater.objects.operations import Outcome, Transaction
 from headwater.objects.outbox import Outbox
 from headwater.objects.queue import Queue
 from headwater.objects.reactions import Outlets, Told
+from headwater.objects.shares import Line
 from headwater.objects.triggers.administration import Triggers
 from headwater.objects.triggers.tables import TRIGGERS
 from headwater.objects.turn import Cascades, Turns
@@ -27,6 +28,7 @@ from headwater.objects.world import World
 from headwater.threads import Crashes
 
 if TYPE_CHECKING:
+    from headwater.objects.triggers.definition import Trigger
     from headwater.store import NodeState
     from headwater.store.migrations import Execute
     from headwater.types import EventType
@@ -76,7 +78,7 @@ class ObjectEngine:
             self.types = ObjectTypes(execute)
             self.methods = Methods(tables.methods_of(execute))
             self.outbox = Outbox(self._tables, execute, outlets, crashes, node)
-            last = tables.last_queued(execute)
+            last, shares = tables.last_queued(execute), Line(tables.queued_of(execute))
         self._world = World(self.types, execute)
         self.triggers = Triggers(node, self._type_named, channel_type, self.methods)
         reactions = Observed(self.triggers, self.triggers.journal, observers)
@@ -89,6 +91,7 @@ class ObjectEngine:
             reactions.open(moment)
         execution = Execution(node, self._world, self.methods, channel_type, reactions)
         checker = Checker(self._world, execution)
+        self._before = Checker(Committed(self.types, self._tables), execution)
         self.turns = Turns(
             node, self._world, execution, self.outbox, checker, reactions, self._now, cascades or Cascades()
         )
@@ -105,6 +108,7 @@ class ObjectEngine:
             tidy=self.outbox.tidy,
             adopt=self._adopt,
             ready=lambda: not self.methods.missing,
+            shares=shares,
         )
 
     def _begin(self) -> Any:
@@ -170,6 +174,29 @@ class ObjectEngine:
     ) -> Item:
         """In line, in the order of arrival. `here`: by who would do nothing but wait, and may run it himself."""
         return self.queue.submit(transaction, waits=waits, told=told, here=here)
+
+    def prepare(self, transaction: Transaction) -> None:
+        """Have what it computes compiled before its turn, in the thread that has it; whatever is wrong with it is told
+        in its turn, when objects may be others."""
+        self._before.problems(transaction)
+
+    def prepare_trigger(self, trigger: Trigger) -> None:
+        """The same of a trigger that is to be installed."""
+
+        def type_of(object: str) -> EventType | None:
+            row = tables.row_of(self._tables, object)
+            return None if row is None else self.types.numbered(row[1]).type
+
+        self.triggers.prepare(trigger, type_of)
+
+    def count(self, pattern: str, most: int) -> int:
+        """How many objects have names that fit; no more than so many are looked at."""
+        wanted, found = NamePattern(pattern, self.node), 0
+        for looked, row in enumerate(tables.rows_from(self._tables, wanted.prefix)):
+            if looked >= most:
+                break
+            found += wanted.matches(row[0])
+        return found
 
     def outcome(self, ticket: bytes) -> Outcome | None:
         """Of a transaction with a ticket; None while it waits."""

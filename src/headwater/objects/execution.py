@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import EncodeError, HeadwaterError, ObjectError, StoreError
-from headwater.objects import expressions
-from headwater.objects.expressions import Named
+from headwater.objects.expressions import Named, record_of, texts_of
 from headwater.objects.names import ObjectName, object_name
 from headwater.objects.object_types import CHANNEL, CODES, ObjectType, member_of, plain_value, with_member
 from headwater.objects.operations import (
     MAX_RESULTS,
+    MAX_STEPS,
     MAX_TOUCHED,
     Administer,
     AnyOperation,
@@ -34,6 +34,7 @@ from headwater.types.values import to_raw
 if TYPE_CHECKING:
     from headwater.objects.methods import Methods
     from headwater.types import EventType
+    from headwater.types.model import Type
 
 ChannelType = Callable[[str], "EventType | None"]  # of a channel by its name; None if there is none
 ALIAS = re.compile(r"[^\W\d]\w{0,63}")
@@ -153,6 +154,9 @@ class _Run:
         "permits",
         "reads",
         "results",
+        "size",
+        "steps",
+        "texts",
         "told",
         "touched",
         "world",
@@ -162,6 +166,8 @@ class _Run:
         self.of, self.world, self.moment, self.depth = of, world, moment, depth
         self.params: Mapping[str, Any] = transaction.params
         self.permits = transaction.permits
+        self.texts = texts_of(transaction.permits is not None)
+        self.steps, self.size = 0, sum(len(each) for each in self.params.values() if isinstance(each, (str, bytes)))
         self.reads: dict[str, Named] = {}
         self.results: dict[str, Any] = {}
         self.occurrences: list[Occurrence] = []
@@ -281,7 +287,7 @@ class _Run:
         self.happened(object, "destroyed", old, None, (), True)
 
     def guard(self, operation: Guard) -> None:
-        if not expressions.condition(operation.condition, self.reads, self.params):
+        if not self.evaluated(operation.condition, self.reads, None):
             raise ObjectError("expected it to hold, found that it does not")
 
     def administer(self, operation: Administer) -> None:
@@ -321,6 +327,19 @@ class _Run:
             if self.told > MAX_RESULTS:
                 raise ObjectError(f"expected at most {MAX_RESULTS:,} bytes of results, found more; read fewer at once")
 
+    def evaluated(self, text: str, names: dict[str, Named], target: Type | None) -> Any:
+        """What a text is now. Those of one transaction of another node may take so much together, and no more."""
+        made = self.texts.compiled(text, names, target, self.params)
+        record = record_of(made.scope, names)
+        if self.permits is not None:
+            self.steps += made.steps(len(record) + self.size)
+            if self.steps > MAX_STEPS:
+                raise ObjectError(
+                    f"expected values that take less than {MAX_STEPS // 1_000_000:,} ms to compute, all together, by "
+                    "what the checker counts, found more; compute fewer at once, or from shorter texts"
+                )
+        return made.run(record)
+
     def computed(
         self, text: str, type: ObjectType, path: str, raw: Mapping[str, Any] | None, of: ObjectType | None = None
     ) -> Any:
@@ -330,7 +349,7 @@ class _Run:
         if raw is not None:
             own = (of or type).type.record.fields
             names = {field.name: Named(field.type, field.optional, raw[field.name]) for field in own} | self.reads
-        found = expressions.value(text, names, member.type, self.params)
+        found = self.evaluated(text, names, member.type)
         if found is None and not member.optional:
             raise ObjectError(f"{path}: expected a value of {text!r}, found that it is missing")
         return found

@@ -26,8 +26,10 @@ from headwater.decoders import msgpack_decoder
 from headwater.errors import ObjectError, TransactionError, TransactionProblem
 
 MAX_OPERATIONS = 10_000  # of one transaction
-MAX_COMPUTED = 1000  # conditions and computed values of one that comes as bytes: each may have to be compiled
 MAX_BYTES = 4 << 20  # of one transaction, as it is queued
+MAX_COMPUTED = 1000  # conditions and computed values of one of another node,
+MAX_TEXTS = 16 << 10  # and characters of them, each text counted once: it may have to be compiled
+MAX_STEPS = 250_000_000  # nanoseconds or so that it may take to compute them, as far as a checker can tell
 MAX_TOUCHED = 32 << 20  # bytes of objects that one of another node may change, all operations together
 MAX_RESULTS = 2 << 20  # bytes that it may be told
 TICKET = 16  # bytes
@@ -234,10 +236,33 @@ def unpack(data: bytes) -> Transaction:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise ObjectError(f"transaction: expected its packed form, found other bytes: {error}") from None
     check_form(found)
-    computed = sum(isinstance(each, Guard) or len(getattr(each, "computed", ())) for each in found.operations)
-    if computed > MAX_COMPUTED:
-        raise ObjectError(f"transaction: expected at most {MAX_COMPUTED:,} computed values, found {computed:,}")
     return found
+
+
+def texts_in(transaction: Transaction) -> list[str]:
+    """What of it has to be compiled."""
+    found: list[str] = []
+    for each in transaction.operations:
+        if isinstance(each, Guard):
+            found.append(each.condition)
+        else:
+            found += getattr(each, "computed", {}).values()
+    return found
+
+
+def check_texts(transaction: Transaction) -> None:
+    """What another node wants to have computed is not too much."""
+    texts = texts_in(transaction)
+    if len(texts) > MAX_COMPUTED:
+        raise ObjectError(
+            f"transaction: expected at most {MAX_COMPUTED:,} computed values, found {len(texts):,}; make several of it"
+        )
+    length = sum(map(len, set(texts)))
+    if length > MAX_TEXTS:
+        raise ObjectError(
+            f"transaction: expected at most {MAX_TEXTS:,} characters of expressions, each counted once, found "
+            f"{length:,}; use parameters, so that they are the same, or make several of it"
+        )
 
 
 def check_form(transaction: Transaction) -> None:
@@ -294,6 +319,8 @@ __all__ = [
     "MAX_BYTES",
     "MAX_OPERATIONS",
     "MAX_RESULTS",
+    "MAX_STEPS",
+    "MAX_TEXTS",
     "MAX_TOUCHED",
     "TICKET",
     "Administer",
@@ -312,10 +339,12 @@ __all__ = [
     "Transaction",
     "Update",
     "check_form",
+    "check_texts",
     "pack",
     "pack_outcome",
     "packed_size",
     "plain",
+    "texts_in",
     "unpack",
     "unpack_outcome",
 ]

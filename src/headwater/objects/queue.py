@@ -39,6 +39,7 @@ from headwater.objects.operations import (
     unpack,
     unpack_outcome,
 )
+from headwater.objects.shares import Line, Outcomes
 from headwater.threads import Crashes, Supervised
 
 if TYPE_CHECKING:
@@ -76,11 +77,13 @@ class Queue:
         tidy: Callable[[Execute], None],
         adopt: Callable[[Execute], None],
         ready: Callable[[], bool] = lambda: True,
+        shares: Line | None = None,
     ) -> None:
         self._name, self._turns, self._begin, self._now, self._keep = name, turns, begin, now, keep_seconds
         self._committed, self._forget, self._tidy, self._adopt = committed, forget, tidy, adopt
         self._ready, self._held_until = ready, monotonic() + READY_SECONDS if last else 0.0
         self._crashes = crashes
+        self.shares, self.outcomes = shares or Line(), Outcomes()  # of other nodes
         self._wake = threading.Condition(threading.Lock())
         self._line: deque[Item] = deque()  # in the order of arrival
         self._old, self._upto = 0, last  # of a life before: where it is, and the last one
@@ -111,8 +114,7 @@ class Queue:
         if not own and not waits:
             transaction = msgspec.structs.replace(transaction, ticket=os.urandom(TICKET))
         item = Item(transaction, waits=waits, kept=own or not waits)
-        if item.kept:
-            pack(transaction)  # what cannot be kept is refused at once
+        size = len(pack(transaction)) if item.kept else 0  # what cannot be kept is refused at once
         if told is not None:
             item.told.append(told)
         mine = False
@@ -123,6 +125,7 @@ class Queue:
                     known = self._tickets.get(transaction.ticket)
                     if known is not None:
                         return self._join(known, item)
+                    self._share(item, transaction, size)
                     self._tickets[transaction.ticket] = item
                 if here and self._is_free:
                     mine = True
@@ -141,6 +144,12 @@ class Queue:
                 self._runner = 0  # at once: a signal may come with each call
                 self._hand_on()
         return item
+
+    def _share(self, item: Item, transaction: Transaction, size: int) -> None:
+        """One of another node takes a place of its share until it has run; Busy if there is none."""
+        if transaction.permits is not None:
+            self.shares.enter(transaction.caller, size)
+            item.told.append(lambda _: self.shares.leave(transaction.caller, size))
 
     @property
     def _is_free(self) -> bool:
@@ -161,6 +170,10 @@ class Queue:
         if self._line or self._stopped or self._watched or self._has_rest:
             with self._wake:
                 self._wake.notify_all()
+
+    def is_waiting(self, ticket: bytes) -> bool:
+        """Whether a transaction with this ticket is in line."""
+        return ticket in self._tickets
 
     def _join(self, known: Item, item: Item) -> Item:
         """The same ticket again, while the first is in line."""
@@ -297,11 +310,19 @@ class Queue:
                     log.error("objects: transaction %d of the queue cannot be read, and is left out: %s", number, error)
                     tables.dequeue(execute, number)
                     continue
+                self._leaves(item, len(body))
                 self._page.append(item)
             self._old = self._page[-1].number if self._page else self._upto
         if self._page:
             return self._page.popleft()
         return self._line.popleft() if self._line else None
+
+    def _leaves(self, item: Item, size: int) -> None:
+        """One of a life before, which has its place in a share."""
+        transaction = item.transaction
+        if transaction is not None and transaction.permits is not None:
+            caller = transaction.caller
+            item.told.append(lambda _: self.shares.leave(caller, size))
 
     def _turn(self, execute: Execute, item: Item) -> Any:
         """An item's outcome, by running it, unless its ticket has run."""
@@ -334,7 +355,10 @@ class Queue:
         if item.kept:
             outcome.ticket = transaction.ticket
             until = int(self._now() / 1e6 + self._keep)
-            tables.keep_outcome(execute, transaction.ticket, until, pack_outcome(outcome))
+            caller, body = _other(transaction), pack_outcome(outcome)
+            tables.keep_outcome(execute, transaction.ticket, until, body, caller)
+            if caller:
+                self.outcomes.kept(execute, caller, len(body))
         if item.number:
             tables.dequeue(execute, item.number)
         return outcome
@@ -346,7 +370,8 @@ class Queue:
         for item in rest:
             assert item.transaction is not None
             if tables.outcome_of(execute, item.ticket) is None:  # else it is found when its turn comes
-                item.number = tables.queue_last(execute, item.ticket, pack(item.transaction))
+                body = pack(item.transaction)
+                item.number = tables.queue_last(execute, item.ticket, body, _other(item.transaction))
                 if item.number:
                     accepted.append(item)
 
@@ -465,7 +490,15 @@ class Queue:
 
     def report(self) -> dict[str, object]:
         """What it has done."""
-        return {"turns": self.turns, "commits": self.groups, "waiting": self.waiting, "trouble": self._trouble}
+        return {
+            "turns": self.turns, "commits": self.groups, "waiting": self.waiting, "trouble": self._trouble,
+            "waiting of others": self.shares.report(),
+        }  # fmt: skip
+
+
+def _other(transaction: Transaction) -> str:
+    """The other node that has sent it; nothing if it is the owner's own."""
+    return transaction.caller if transaction.permits is not None else ""
 
 
 def _interrupted() -> ObjectError:

@@ -4,6 +4,7 @@ object_types     by name, as serial forms
 objects          by their path at the node
 queued           transactions that were accepted, and not run yet, in the order of arrival
 outcomes         of transactions with a ticket, for a while
+                 (both with the other node that has sent them, nothing for the owner's own)
 leaving_channels on which something leaves, and up to where that was sent
 leaving          what leaves after the commit, by channel and number, until it was sent
 turn_numbers     up to where numbers of turns may be in use
@@ -38,6 +39,11 @@ OBJECTS = Tables(
             "CREATE TABLE object_methods (type TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (type, name)) "
             "WITHOUT ROWID",
             "CREATE TABLE turn_numbers (one INTEGER PRIMARY KEY CHECK (one = 1), reserved INTEGER NOT NULL)",
+        ),
+        (
+            "ALTER TABLE queued ADD COLUMN caller TEXT NOT NULL DEFAULT ''",
+            "ALTER TABLE outcomes ADD COLUMN caller TEXT NOT NULL DEFAULT ''",
+            "CREATE INDEX outcomes_of ON outcomes (caller, id) WHERE caller != ''",
         ),
     ),
 )
@@ -123,10 +129,17 @@ def add_method(execute: Execute, type: str, name: str) -> None:
 # ── the queue ──
 
 
-def queue_last(execute: Execute, ticket: bytes, body: bytes) -> int:
+def queue_last(execute: Execute, ticket: bytes, body: bytes, caller: str = "") -> int:
     """Accept one behind all others, unless that ticket is there: its number, or 0."""
-    row = execute("INSERT OR IGNORE INTO queued (ticket, body) VALUES (?, ?) RETURNING id", (ticket, body)).fetchone()
+    statement = "INSERT OR IGNORE INTO queued (ticket, body, caller) VALUES (?, ?, ?) RETURNING id"
+    row = execute(statement, (ticket, body, caller)).fetchone()
     return row[0] if row else 0
+
+
+def queued_of(execute: Execute) -> list[tuple[str, int, int]]:
+    """Of each other node: how many are queued, and how many bytes."""
+    statement = "SELECT caller, count(*), sum(length(body)) FROM queued WHERE caller != '' GROUP BY caller"
+    return list(execute(statement))
 
 
 def dequeue(execute: Execute, number: int) -> None:
@@ -171,9 +184,27 @@ def kept_outcome(tables: RoomTables, ticket: bytes) -> bytes | None:
     return rows[0][0] if rows else None
 
 
-def keep_outcome(execute: Execute, ticket: bytes, until: int, body: bytes) -> None:
+def keep_outcome(execute: Execute, ticket: bytes, until: int, body: bytes, caller: str = "") -> None:
     """Until so many seconds since 1970."""
-    execute("INSERT INTO outcomes (ticket, until, body) VALUES (?, ?, ?)", (ticket, until, body))
+    statement = "INSERT INTO outcomes (ticket, until, body, caller) VALUES (?, ?, ?, ?)"
+    execute(statement, (ticket, until, body, caller))
+
+
+def outcomes_of(execute: Execute, caller: str) -> tuple[int, int]:
+    """How many are kept of another node, and how many bytes."""
+    statement = "SELECT count(*), coalesce(sum(length(body)), 0) FROM outcomes WHERE caller = ? AND caller != ''"
+    count, size = execute(statement, (caller,)).fetchone()
+    return count, size
+
+
+def trim_outcomes(execute: Execute, caller: str, most: int, size: int) -> None:
+    """Keep the youngest of another node, so many and so many bytes at most."""
+    statement = "SELECT id, length(body) FROM outcomes WHERE caller = ? AND caller != '' ORDER BY id DESC"
+    for at, (number, length) in enumerate(execute(statement, (caller,))):
+        size -= length
+        if at >= most or size < 0:
+            execute("DELETE FROM outcomes WHERE caller = ? AND caller != '' AND id <= ?", (caller, number))
+            return
 
 
 def forget_outcomes(execute: Execute, now: int, most: int) -> None:

@@ -100,7 +100,7 @@ class Trigger:
         return node.channel(self._triggers.engine.triggers.channel(found), found.notification.type)
 
     def subscribe(self, handler: Any = None, where: Any = None, **options: Any) -> Subscription[Any]:
-        """Its notifications, as of any channel: to a handler, by `async for`, by `take`, or durably (a `delivery` that
+        """Its notifications, as of any channel: to a handler, by `async for`, by `get`, or durably (a `delivery` that
         is). A handler that waits or fails disturbs neither turns nor others: it has a thread of the pool, unless
         `dispatch` says otherwise."""
         if callable(handler) and not inspect.iscoroutinefunction(handler):

@@ -7,6 +7,9 @@ owner's own.
 
 A ticket is known by the node that has sent it: nobody can ask for the outcome of another's transaction, or use up its
 ticket before it comes.
+
+What a node may have in line is bounded (`objects/shares.py`), and so is the time that new expressions of its
+transactions may take, which are compiled here, before the turn (`budgets.py`). Beyond that it is told to come later.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headwater.errors import ObjectError
+from headwater.errors import Busy, ObjectError
 from headwater.federation.security.policy import Allow
 from headwater.federation.wire.object_requests import (
+    MOST_BUSY,
     MOST_OBJECTS,
     MOST_TYPES,
+    MOST_WHY,
     PAGE_BYTES,
     CollectOutcome,
     ObjectPage,
@@ -33,11 +38,21 @@ from headwater.federation.wire.object_requests import (
     TypesAre,
 )
 from headwater.federation.wire.requests import pack_type
-from headwater.objects.operations import TICKET, Permits, Raise, Transaction, pack_outcome, unpack
+from headwater.objects.operations import (
+    TICKET,
+    Permits,
+    Raise,
+    Transaction,
+    check_texts,
+    pack_outcome,
+    texts_in,
+    unpack,
+)
 
 if TYPE_CHECKING:
     from headwater.channel.objects.service import Objects
     from headwater.federation.context import Context
+    from headwater.federation.objects.budgets import Budgets
     from headwater.federation.peers.request_registry import Caller
     from headwater.federation.security.policy import Action
     from headwater.objects.line import Item
@@ -48,20 +63,34 @@ WAITING = 10_000  # outcomes of which is known that somebody waits
 class ObjectServer:
     """Of one node. Requests come in threads of the network."""
 
-    def __init__(self, objects: Objects, context: Context) -> None:
-        self._objects, self._context = objects, context
+    def __init__(self, objects: Objects, context: Context, budgets: Budgets) -> None:
+        self._objects, self._context, self._budgets = objects, context, budgets
         self._lock = threading.Lock()
         self._waiting: dict[bytes, Item] = {}  # by ticket
-        self.submitted = 0
+        self.submitted = self.busy = 0
 
     # ── transactions ──
 
     def submit(self, caller: Caller, request: SubmitTransaction) -> TransactionIs:
-        sent = unpack(request.transaction)
+        """It is in line, or who sends it is told to come later."""
+        try:
+            return self._submit(caller, request)
+        except Busy as error:
+            self.busy += 1
+            return TransactionIs(False, b"", min(MOST_BUSY, error.after), str(error)[:MOST_WHY])
+
+    def _submit(self, caller: Caller, request: SubmitTransaction) -> TransactionIs:
         ticket = scoped(caller.peer.id, request.ticket)
+        if not self._objects.engine.queue.is_waiting(ticket):
+            self._objects.engine.queue.shares.check(caller.peer.id)  # before anything is done about it
+        sent = unpack(request.transaction)
+        check_texts(sent)
         transaction = msgspec.structs.replace(
             sent, ticket=ticket, caller=caller.peer.id, permits=self._permits(caller, sent)
         )
+        if texts_in(transaction):
+            with self._budgets.measured(caller.peer.id):
+                self._objects.engine.prepare(transaction)
         item = self._objects.engine.submit(
             transaction, waits=not request.durable, told=lambda outcome: self._settled(ticket)
         )

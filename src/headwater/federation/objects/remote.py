@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from msgspec import structs
 
 from headwater.channel.dispatch.thread_call import in_thread
-from headwater.errors import ClosedError, FederationError, ObjectError, Unreachable
+from headwater.errors import Busy, ClosedError, FederationError, ObjectError, Unreachable
 from headwater.federation.objects.remote_trigger import RemoteTrigger
 from headwater.federation.wire.object_requests import (
     MAX_TRANSACTION,
@@ -84,8 +84,10 @@ class RemoteObjects:
     def submit(
         self, transaction: Transaction | TransactionBuilder, *, wait: bool = True, timeout: float = TIMEOUT
     ) -> Outcome | bytes:
-        """Have its owner run it. With `wait`, its outcome; else its ticket, as soon as it is durable there. Unreachable
-        if the owner has not answered in time: it may have run, and the same ticket again says what came of it."""
+        """Have its owner run it. With `wait`, its outcome; else its ticket, as soon as it is durable there. While the
+        owner has as much of this node's in line as it takes on, it is waited for. Busy if that is so until the end;
+        Unreachable if the owner has not answered in time: it may have run, and the same ticket again says what came of
+        it."""
         if isinstance(transaction, TransactionBuilder):
             transaction = transaction.build()
         check_form(transaction)
@@ -99,11 +101,20 @@ class RemoteObjects:
         submit = SubmitTransaction(packed, ticket, MOST_WAIT, not wait)
         found = self._ask(submit, end, ticket)
         while not (found.outcome if wait else found.known):
-            if monotonic() >= end:
+            if found.busy:
+                self._wait(found, end)
+            elif monotonic() >= end:
                 raise self._late(ticket)
             # One that is not known was lost with its owner's process, before it had run.
             found = self._ask(CollectOutcome(ticket, MOST_WAIT) if found.known else submit, end, ticket)
         return unpack_outcome(found.outcome).check() if wait else ticket
+
+    def _wait(self, found: TransactionIs, end: float) -> None:
+        """The owner has enough to do for this node: until it is worth asking again, or Busy."""
+        left = end - monotonic()
+        if left <= 0 or found.busy > left:
+            raise Busy(f"objects at {self.owner!r}: {found.why}", found.busy)
+        self._context.scheduler.until(lambda: self._context.node.closed, found.busy)
 
     async def submit_async(self, transaction: Transaction | TransactionBuilder, *, timeout: float = TIMEOUT) -> Outcome:
         """The same from a coroutine, without stopping the loop."""

@@ -48,7 +48,8 @@ class ObjectService(Service):
     def report(self) -> dict[str, int]:
         """What other nodes have asked for, in numbers."""
         servers = self._servers
-        return {"submitted": 0 if servers is None else servers[0].submitted, "refused": self.refused}
+        submitted, busy = (0, 0) if servers is None else (servers[0].submitted, servers[0].busy)
+        return {"submitted": submitted, "told to come later": busy, "refused": self.refused}
 
     def requests(self) -> Iterable[tuple[Any, Callable[..., Any]]]:
         return ((kind, partial(self._answer, answer)) for kind, answer in _ANSWERS)
@@ -66,11 +67,15 @@ class ObjectService(Service):
             raise ObjectError("it owns no objects: it has no state to keep them in")
         with self._lock:
             if self._servers is None:
+                from headwater.federation.objects.budgets import Budgets
                 from headwater.federation.objects.object_server import ObjectServer
                 from headwater.federation.objects.trigger_server import TriggerServer
 
-                objects = self._node.objects
-                self._servers = ObjectServer(objects, self._context), TriggerServer(objects, self._context)
+                objects, budgets = self._node.objects, Budgets()
+                self._servers = (
+                    ObjectServer(objects, self._context, budgets),
+                    TriggerServer(objects, self._context, budgets),
+                )
             return self._servers
 
 

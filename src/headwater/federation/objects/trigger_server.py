@@ -17,14 +17,17 @@ from headwater.errors import ObjectError
 from headwater.federation.security.policy import Allow
 from headwater.federation.wire.object_requests import ChangeTrigger, InstallTrigger, RemoveTrigger, TriggerIs
 from headwater.federation.wire.requests import Accepted, pack_type, unpack_params
-from headwater.objects.operations import Outcome, Transaction
+from headwater.objects.operations import MAX_TEXTS, Outcome, Transaction
 from headwater.objects.triggers import definition
 from headwater.objects.triggers.administration import changing, installing, removing
 from headwater.objects.triggers.firing import CHANNEL as NOTIFICATIONS
+from headwater.objects.triggers.history import Count, Over
+from headwater.objects.triggers.shares import MOST
 
 if TYPE_CHECKING:
     from headwater.channel.objects.service import Objects
     from headwater.federation.context import Context
+    from headwater.federation.objects.budgets import Budgets
     from headwater.federation.peers.request_registry import Caller
     from headwater.objects.operations import Administer
     from headwater.objects.triggers.definition import Trigger
@@ -37,8 +40,8 @@ WAIT_SECONDS = 5.0  # for the turn in which it is installed
 class TriggerServer:
     """Of one node. Requests come in threads of the network."""
 
-    def __init__(self, objects: Objects, context: Context) -> None:
-        self._objects, self._context = objects, context
+    def __init__(self, objects: Objects, context: Context, budgets: Budgets) -> None:
+        self._objects, self._context, self._budgets = objects, context, budgets
 
     def install(self, caller: Caller, request: InstallTrigger) -> TriggerIs:
         group, sent = _group(caller), definition.unpack(request.trigger)
@@ -48,9 +51,23 @@ class TriggerServer:
         if len(own) >= MOST_TRIGGERS and all(each.name != f"{group}.{sent.name}" for each in own):
             raise ObjectError(f"expected at most {MOST_TRIGGERS:,} triggers of a node, found as many; remove some")
         made = msgspec.structs.replace(sent, name=f"{group}.{sent.name}", group=group, priority=0)
+        if made.fingerprint not in self._objects.engine.triggers.registry.by_fingerprint:
+            self._must_have_room(made)
+        with self._budgets.measured(caller.peer.id):
+            self._objects.engine.prepare_trigger(made)
         outcome = _run(self._objects, installing(made))
         said = outcome.results["installed"]
         return self._is(said["name"], outcome, said["warnings"])
+
+    def _must_have_room(self, trigger: Trigger) -> None:
+        """What it would remember of the objects that there are is not too much."""
+        engine = self._objects.engine
+        each = len(trigger.history) + (trigger.when == "becomes" or any("last" in text for text in trigger.texts))
+        shares, count = engine.triggers.shares, 0
+        for listened in trigger.on:
+            if listened.kind not in ("channel", "every"):
+                count += engine.count(listened.name, shares.most_places + 1) if listened.is_pattern else 1
+        shares.check(trigger.asker, each * count)
 
     def _hidden(self, caller: Caller, trigger: Trigger) -> list[str]:
         """What it would see that who asks may not."""
@@ -87,6 +104,7 @@ class TriggerServer:
 
     def change(self, caller: Caller, request: ChangeTrigger) -> TriggerIs:
         self._must_be_own(_group(caller), request.name)
+        self._budgets.check(caller.peer.id)
         params = None if request.params is None else unpack_params(request.params)
         outcome = _run(self._objects, changing(request.name, params=params, enabled=request.enabled))
         return self._is(request.name, outcome, [])
@@ -134,6 +152,17 @@ def _harmful(trigger: Trigger) -> list[str]:
         if given.method:
             found.append(
                 f"inputs: {name}: expected an object or member, found a method: only its owner may have it called"
+            )
+    length = sum(map(len, set(trigger.texts)))
+    if length > MAX_TEXTS:
+        found.append(
+            f"expected at most {MAX_TEXTS:,} characters of texts in a trigger of another node, found {length:,}"
+        )
+    for name, past in trigger.history.items():
+        if isinstance(past, Over | Count) and past.most > MOST:
+            found.append(
+                f"history: {name}: most: expected at most {MOST:,} values in a trigger of another node, found "
+                f"{past.most:,}"
             )
     for each in trigger.on:
         if each.kind in ("every", "unchanged") and each.length < SHORTEST:

@@ -23,6 +23,8 @@ MOST_OBJECTS = 1000  # on a page
 MOST_TYPES = 1000
 PAGE_BYTES = 256 << 10  # of records, after which a page ends
 MOST_WAIT = 0.25  # seconds that a node is kept waiting for an outcome before it asks again
+MOST_BUSY = 60.0
+MOST_WHY = 1000
 
 _Ticket = Annotated[bytes, Meta(min_length=16, max_length=16)]
 _Wait = Annotated[float, Meta(ge=0, le=MOST_WAIT)]
@@ -34,10 +36,12 @@ _Pattern = Annotated[str, Meta(max_length=600)]
 
 class TransactionIs(msgspec.Struct, frozen=True, tag=True):
     """`outcome` is packed, and empty while the transaction waits. One that is not `known` is not durable yet, or never
-    was: it may be submitted again."""
+    was: it may be submitted again; if its owner is `busy`, after so many seconds, and `why` says with what."""
 
     known: bool
     outcome: Annotated[bytes, Meta(max_length=MAX_OUTCOME)] = b""
+    busy: Annotated[float, Meta(ge=0, le=MOST_BUSY)] = 0.0
+    why: Annotated[str, Meta(max_length=MOST_WHY)] = ""
 
 
 class ObjectRow(msgspec.Struct, frozen=True, array_like=True):
@@ -134,9 +138,11 @@ class RemoveTrigger(Request, frozen=True, tag=True):
 
 __all__ = [
     "MAX_TRANSACTION",
+    "MOST_BUSY",
     "MOST_OBJECTS",
     "MOST_TYPES",
     "MOST_WAIT",
+    "MOST_WHY",
     "PAGE_BYTES",
     "ChangeTrigger",
     "CollectOutcome",

@@ -13,6 +13,7 @@ All of it is undone with the transaction that it is in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -45,7 +46,12 @@ class _Types:
     """What a trigger is checked against, at one moment of a turn."""
 
     def __init__(
-        self, moment: Moment, named: Named, channel: Named, kept: Mapping[str, EventType], methods: Methods
+        self,
+        moment: Moment | _Committed,
+        named: Named,
+        channel: Named,
+        kept: Mapping[str, EventType],
+        methods: Methods,
     ) -> None:
         self._moment, self.type_named, self._channel, self._kept = moment, named, channel, kept
         self._methods = methods
@@ -89,6 +95,22 @@ class _Types:
 def _method_key(type: str, name: str) -> str:
     """Under which the type of what a method returns is kept, among those of objects and channels."""
     return f"method {type}.{name}"
+
+
+class _Committed:
+    """As much of a moment as types are asked of, outside of a turn."""
+
+    def __init__(self, node: str, type_of: Named) -> None:
+        self.node, self._type_of = node, type_of
+
+    def value(self, object: str) -> tuple[EventType] | None:
+        """Its type only."""
+        found = self._type_of(object)
+        return None if found is None else (found,)
+
+    def type_name(self, object: str) -> str:
+        """Of nothing: triggers of other nodes have no methods called."""
+        return ""
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -138,6 +160,13 @@ class Triggers(Firing):
             self.subscribers.setdefault(number, {})[who] = None
         self.load(execute)
 
+    def prepare(self, trigger: Trigger, type_of: Named) -> None:
+        """Have its texts compiled before its turn, in any thread, over objects as they are committed; whatever is wrong
+        with it is told in its turn."""
+        with suppress(HeadwaterError):
+            types = _Types(_Committed(self.node, type_of), self._named, self._channel_type, self._kept, self.methods)
+            _sound(partial(install, trigger, types, self.node, 0))
+
     def _types(self, moment: Moment) -> _Types:
         return _Types(moment, self._named, self._channel_type, self._kept, self.methods)
 
@@ -181,6 +210,7 @@ class Triggers(Firing):
         checked.number = tables.add(moment.execute, trigger.name, trigger.fingerprint, definition.pack(trigger))
         self._keep_types(checked, types, moment)
         self.start(checked, moment.at)
+        self.pasts.recount()
         self._wait(checked, moment)
         lost = self.lost.pop(trigger.name, None)
         if lost is not None:

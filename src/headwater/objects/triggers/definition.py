@@ -100,6 +100,19 @@ class Trigger(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
         same = msgspec.structs.replace(self, name="", enabled=True, on=tuple(sorted(self.on, key=str)))
         return blake2b(_SORTED.encode(same), digest_size=16, person=b"hw-trigger").digest()
 
+    @property
+    def asker(self) -> str:
+        """The group of the other node that has asked for it, which its name begins with; nothing if it is the owner's
+        own."""
+        group = self.group
+        return group if ".k" in group and self.name.startswith(f"{group}.") else ""
+
+    @property
+    def texts(self) -> list[str]:
+        """What of it has to be compiled, without its action."""
+        past = [each.of if isinstance(each, Over) else each.where for each in self.history.values()]
+        return [self.where, *(self.notify or {}).values(), *past]
+
 
 _SORTED = msgspec.msgpack.Encoder(order="deterministic")
 _ENCODER = msgspec.msgpack.Encoder()

@@ -20,6 +20,7 @@ from headwater.objects.triggers.installed import Installed
 from headwater.objects.triggers.pasts import Pasts
 from headwater.objects.triggers.registry import Registry, is_other, meant
 from headwater.objects.triggers.seen import Seen, World
+from headwater.objects.triggers.shares import Shares
 from headwater.objects.triggers.variables import WHOLE, Variables
 
 if TYPE_CHECKING:
@@ -51,8 +52,9 @@ class Firing:
         self.node, self.methods = node, methods
         self.journal = Journal()
         self.registry = Registry()
-        self.variables = Variables(self.journal)
-        self.pasts = Pasts(self.journal)
+        self.shares = Shares()  # of other nodes
+        self.variables = Variables(self.journal, self.shares)
+        self.pasts = Pasts(self.journal, self.shares)
         self.previous: Kept[str, bytes] = Kept(self.journal)
         self.deadlines = Deadlines(self.journal, NoTimer())
         self._listening: Listening | None = None
@@ -93,6 +95,8 @@ class Firing:
         else:
             self.registry.remove(installed)
         self.pasts.ask(installed, times)
+        if times > 0:
+            self.variables.ask(installed.number, installed.trigger.asker)
         for listened in installed.trigger.on:
             self.deadlines.ask(listened, times, now)
         if "previous" in installed.reads:
@@ -240,6 +244,10 @@ class Firing:
     def _fire(self, installed: Installed, seen: Seen, key: str, occurrence: Occurrence, object: str) -> Fired | None:
         """What a firing causes, computed from what was seen; then it is remembered as the last one."""
         trigger, transaction = installed.trigger, None
+        if installed.remembers and (why := self.variables.refused(installed.number, key)) is not None:
+            installed.counts.failed += 1
+            installed.counts.failure = str(why)
+            return None
         notices: tuple[Notice, ...] = ()
         if installed.action is not None:
             action = installed.action

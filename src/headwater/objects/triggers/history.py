@@ -170,6 +170,24 @@ class Past:
         if gone or value is not None:
             self._journal.did(undo)
 
+    def __len__(self) -> int:
+        """How many values it has."""
+        return len(self._rows)
+
+    def shorten(self) -> None:
+        """The oldest value goes too early, for want of room."""
+        if len(self._rows) < 2:
+            return
+        cut = self._cut
+        gone = self._rows.popleft()
+        self._cut, self._lows, self._highs = gone.time, None, None
+
+        def undo() -> None:
+            self._rows.appendleft(gone)
+            self._cut, self._lows, self._highs = cut, None, None
+
+        self._journal.did(undo)
+
     def _expire(self, oldest: int) -> list[Row]:
         gone = []
         while self._rows and self._rows[0].time <= oldest:

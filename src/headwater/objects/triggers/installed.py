@@ -103,6 +103,11 @@ class Installed:
         return members.pop()
 
     @cached_property
+    def remembers(self) -> bool:
+        """Whether a firing is remembered."""
+        return self.trigger.when == "becomes" or self.keeps_last
+
+    @cached_property
     def keeps_last(self) -> bool:
         """Whether the value at the last firing is ever asked for."""
         return "last" in self.reads

@@ -13,6 +13,8 @@ from headwater.objects.journal import Journal
 from headwater.objects.triggers import tables
 
 if TYPE_CHECKING:
+    from headwater.errors import ObjectError
+    from headwater.objects.triggers.shares import Shares
     from headwater.store.migrations import Execute
 
 WHOLE = ""  # instead of an object, where a condition is one for the whole trigger
@@ -32,8 +34,9 @@ _NONE: Set[int] = frozenset()
 class Variables:
     """Those of all triggers: by object, and which objects each trigger remembers something of."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, journal: Journal, shares: Shares) -> None:
+        self._journal, self._shares = journal, shares
+        self._askers: dict[int, tuple[str]] = {}  # triggers of other nodes, in whose shares they are counted
         self._values: dict[str, dict[int, Variable]] = {}
         self._objects: dict[int, dict[str, None]] = {}
         self._holding: dict[str, set[int]] = {}
@@ -41,6 +44,19 @@ class Variables:
 
     def __len__(self) -> int:
         return sum(map(len, self._values.values()))
+
+    def ask(self, number: int, asker: str) -> None:
+        """A trigger is of another node."""
+        if asker:
+            self._askers[number] = (asker,)
+
+    def refused(self, number: int, object: str) -> ObjectError | None:
+        """Why nothing more can be remembered of an object; None if it can be, or is already."""
+        payers = self._askers.get(number)
+        if payers is None or object in self._objects.get(number, ()):
+            return None
+        full = self._shares.full(payers)
+        return self._shares.refusal(full, object or "all objects") if full else None
 
     def get(self, number: int, object: str) -> Variable:
         """What is remembered; that of nothing is not holding, and no last value."""
@@ -69,6 +85,10 @@ class Variables:
             self._holding[object].discard(number)
             if not self._holding[object]:
                 del self._holding[object]
+        payers = self._askers.get(number)
+        if payers is not None:
+            there = object in self._objects.get(number, ())
+            self._shares.place(payers, (value != NOTHING) - there)
         if value != NOTHING:
             self._values.setdefault(object, {})[number] = value
             self._objects.setdefault(number, {})[object] = None
