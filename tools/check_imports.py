@@ -138,7 +138,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("execution",),
         ("checker",),
         ("turn",),
-        ("line",),
+        ("line", "shares"),
         ("queue",),
         ("triggers", "zones"),
         ("engine",),

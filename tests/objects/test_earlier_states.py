@@ -1,7 +1,7 @@
 """The state of an earlier version of objects and triggers, as a killed node left it, opens and goes on.
 
-`states/` has what `sqlite3` dumps of such files, by the version of the tables of objects: 1 was before transactions were
-kept with the node that has sent them.
+`states/` has what `sqlite3` dumps of such files, by the version of the tables of objects: 1 was before transactions
+were kept with the node that has sent them.
 """
 
 from __future__ import annotations

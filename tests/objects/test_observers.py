@@ -27,6 +27,9 @@ class Nowhere:
     def open(self, channel: str, type: EventType, sent: int) -> int:
         return sent
 
+    def last(self, channel: str, type: EventType) -> int:
+        return 0
+
     def send(self, leaving: list[Leaving]) -> None:
         pass
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headwater import Node
-from headwater.errors import ConfigError, TransactionError
-from headwater.objects.operations import Create, Outcome, Raise, Transaction, Update
-from headwater.objects.reactions import Fired, Moment, NoReactions, Occurrence
+from headwater.errors import ConfigError, ObjectError, TransactionError
+from headwater.objects.operations import Administer, Create, Outcome, Raise, Transaction, Update
+from headwater.objects.reactions import Fired, Moment, Occurrence
 from headwater.objects.turn import Cascades
 from headwater.testing import eventually
 
@@ -25,7 +25,7 @@ def put(name: str, text: str, *, event: bool = True) -> Update:
     return Update(f"//plant/{name}", {"text": text}, {}, event)
 
 
-class Scripted(NoReactions):
+class Scripted:
     """What follows from an event, by the text that it leaves; and all that was told."""
 
     def __init__(self, after: dict[str, list[Fired]], within: dict[str, list[Fired]] | None = None) -> None:
@@ -54,6 +54,15 @@ class Scripted(NoReactions):
 
     def undo(self, mark: Any) -> None:
         del self.told[mark:]
+
+    def administer(self, operation: Administer, moment: Moment) -> Any:
+        raise ObjectError(f"expected something that can {operation.what!r}, found a script")
+
+    def committed(self) -> None:
+        pass
+
+    def forget(self) -> None:
+        pass
 
 
 Start = Callable[..., Node]

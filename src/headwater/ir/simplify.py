@@ -114,7 +114,7 @@ class Simplifier:
         found = self.keys.get(id(expr))
         if found is None:
             if expr.__class__ is Binary:
-                made = binary_key(expr, self.key(expr.a), self.key(expr.b))  # type: ignore[attr-defined]
+                made = binary_key(expr, self.key(expr.a), self.key(expr.b))
             else:
                 made = key(expr, self.encoder)
             found = self.keys[id(expr)] = (expr, made)

@@ -170,6 +170,7 @@ def _scope(used: Iterable[str], names: Mapping[str, Named]) -> Record:
 
 
 def _compile(text: str, scope: Record, target: Type | None, params: Mapping[str, Any]) -> Compiled:
+    """Over a record of what it reads: a condition, or the one field of an output; InterestError if it is neither."""
     type = event_type(scope)
     if target is None:
         test = Interest(text, type, params=params, notation="predicate")

@@ -80,6 +80,7 @@ class ObjectServer:
             return TransactionIs(False, b"", min(MOST_BUSY, error.after), str(error)[:MOST_WHY])
 
     def _submit(self, caller: Caller, request: SubmitTransaction) -> TransactionIs:
+        """In line with what it may touch, and waited for a moment; Busy if its sender has its share there."""
         ticket = scoped(caller.peer.id, request.ticket)
         if not self._objects.engine.queue.is_waiting(ticket):
             self._objects.engine.queue.shares.check(caller.peer.id)  # before anything is done about it

@@ -79,6 +79,7 @@ class Variables:
         self._place(number, object, value)
 
     def _place(self, number: int, object: str, value: Variable) -> None:
+        """In all that says where it is, and in the share of the node that it is for."""
         if value.holds:
             self._holding.setdefault(object, set()).add(number)
         elif object in self._holding:
