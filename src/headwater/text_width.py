@@ -1,7 +1,7 @@
 """How many columns of a terminal a text takes: two for characters of East Asian scripts and most emoji, none for marks.
 
-By what Unicode says of each character (`unicodedata`). What several make together (a family of emoji, a flag) is counted
-one by one, as terminals differ in what they draw.
+By what Unicode says of each character (`unicodedata`). What several make together (a family of emoji, a flag) is
+counted one by one, as terminals differ in what they draw.
 """
 
 from __future__ import annotations
