@@ -82,7 +82,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("peers",),
         ("multicast",),
         ("interests",),
-        ("logs", "objects", "order", "patterns"),
+        ("library", "logs", "objects", "order", "patterns"),
         ("engine",),
         ("readiness", "report+report_collection"),
         ("node",),

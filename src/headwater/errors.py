@@ -22,6 +22,7 @@
         ├── ConfigError        a configuration is not possible            (carries .problems, each with its place)
         ├── ObjectError        an object's name, type or value does not fit, or there is no such object
         │   └── TransactionError   a transaction was not done       (carries .problems, each with its operation)
+        ├── LibraryError       no such name or version in a library, or it may not be published, or was withdrawn
         ├── StoreError         a node's state cannot be opened, read or written
         └── FederationError    nodes cannot work together like this
             ├── FrameError     bytes from another node are not a frame
@@ -245,6 +246,10 @@ class Busy(ServiceError, RuntimeError):
     def __init__(self, message: str, after: float = 0.25) -> None:
         super().__init__(message)
         self.after = after
+
+
+class LibraryError(ServiceError, ValueError):
+    """There is no such name or version in a library, or it may not be published so, or was withdrawn."""
 
 
 class StoreError(ServiceError):

@@ -67,6 +67,22 @@ class Apart(NamedTuple):
     here: Interest | None
 
 
+class Origin(NamedTuple):
+    """The entry of a library that an interest is: its name, its version, and the fingerprint of what was published."""
+
+    name: str
+    version: int
+    fingerprint: bytes
+
+    def __str__(self) -> str:
+        return f"@{self.name}/{self.version}"
+
+
+def is_reference(where: object) -> bool:
+    """Whether what was given for an interest, a pattern or a trigger is the name of one in a library."""
+    return isinstance(where, str) and where.lstrip().startswith("@")
+
+
 class Interest(Generic[Made]):
     """A checked filter or, with `output`, a transformation, over events of one type.
 
@@ -146,6 +162,7 @@ class Interest(Generic[Made]):
     # ── what it is ──
 
     kind: ClassVar[str] = INTEREST
+    origin: Origin | None = None  # where it was had by name
 
     @property
     def stateful(self) -> bool:
@@ -239,8 +256,16 @@ class Interest(Generic[Made]):
 
     def on(self, other: Any) -> Interest:
         """The same interest for another event type: fields go by name, what that type lacks is missing."""
-        moved = rebind(self.program, as_event_type(other).record)
-        return Interest.from_program(moved, self.params, limits=self.limits)
+        return self._as(rebind(self.program, as_event_type(other).record), self.params)
+
+    def given(self, params: Mapping[str, object]) -> Interest:
+        """The same interest with other values of some of its parameters."""
+        return self._as(self.program, {**self.params, **params})
+
+    def _as(self, program: Program, params: Mapping[str, object]) -> Interest:
+        made = Interest.from_program(program, params, limits=self.limits)
+        made.origin = self.origin
+        return made
 
     # ── running it ──
 
@@ -406,6 +431,7 @@ __all__ = [
     "Limits",
     "MapOf",
     "Notation",
+    "Origin",
     "Outcome",
     "SetOf",
     "State",

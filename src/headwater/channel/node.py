@@ -64,9 +64,10 @@ from headwater.errors import (
     ConfigError,
     HeadwaterError,
     HeadwaterWarning,
+    LibraryError,
     SubscriptionError,
 )
-from headwater.interest import Interest, as_event_type
+from headwater.interest import Interest, as_event_type, is_reference
 from headwater.spelling import did_you_mean
 from headwater.store import NodeState
 from headwater.store.log.settings import Log
@@ -210,7 +211,7 @@ class Node:
         check_name(name)
         if parent.type is None:
             raise ChannelError(f"channel {parent.name!r} has no type and carries bytes: nothing can be derived from it")
-        interest = interest_for(parent, where, params, output=output)
+        interest = interest_for(parent, self._interest_of(where), params, output=output)
         if interest is None:
             raise SubscriptionError("derive: expected a filter or a transformation, found None")
         tell(f"derived channel {name!r}", [f"interest: {remark}" for remark in interest.warnings])
@@ -485,6 +486,7 @@ class Node:
         """Make a subscription and attach it to all channels it asks for, at once; or raise with nothing done."""
         check_label("subscribe", name)
         check_keeping(options.delivery, name, self.state)
+        asked = [self._named(each) for each in asked]
         with self._wiring.lock:
             self._must_be_open("subscribe")
             if name is not None and name in self.subscriptions:
@@ -518,6 +520,18 @@ class Node:
         dispatch_all(beginning)
         self._warn(made, attachments)
         return made
+
+    def _named(self, asked: Asked) -> Asked:
+        """What is asked for; where that is the name of an interest, with that interest."""
+        return replace(asked, where=self._interest_of(asked.where)) if is_reference(asked.where) else asked
+
+    def _interest_of(self, where: Any) -> Any:
+        """What was given for an interest; of a name, the interest that the library has."""
+        return self._by_name(where).interest() if is_reference(where) else where
+
+    def _by_name(self, where: str) -> Any:
+        """The entry of a library that a name such as `@tailgating/2` stands for."""
+        raise LibraryError(f"{where}: expected a node with a library, found one without; use headwater.Node")
 
     def _warn(self, made: Subscription, attachments: list[Attachment]) -> None:
         """Say what is hardly meant; whoever has made warnings errors gets no subscription."""

@@ -14,6 +14,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from headwater.channel.annotations import E_co
+from headwater.channel.dispatch.thread_call import in_thread
 from headwater.channel.options.subscribe import FIRST
 from headwater.channel.queues.mailbox import Item, Mailbox, Order, dispatch_all, lose, part_of
 from headwater.channel.queues.ordered_mailbox import OrderedMailbox
@@ -27,6 +28,7 @@ from headwater.channel.routing.fast_path import SAMPLE_MASK
 from headwater.channel.routing.letter import About, Chunk, Letter
 from headwater.channel.routing.route import Ready
 from headwater.errors import ClosedError, SubscriptionError
+from headwater.interest import is_reference
 from headwater.late import asyncio
 
 if TYPE_CHECKING:
@@ -509,13 +511,15 @@ class Subscription(Pulling[E_co]):
 
         Returns the point: the sequence number of each source's last event judged by the old interest. Events still
         waiting were judged by the old one, and say so (`about.epoch`)."""
-        return self.node._change(self, 0, where=where, params=params, zones=zones)
+        return self.node._change(self, 0, where=self.node._interest_of(where), params=params, zones=zones)
 
     async def achange(
         self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ...
     ) -> dict[str, int]:
         """As `change`, from a coroutine: its loop goes on while other nodes learn of it. Cancelled until they have, all
         is as it was."""
+        if is_reference(where):
+            where = await in_thread(partial(self.node._interest_of, where))
         return await self.node._achange(self, 0, where=where, params=params, zones=zones)
 
     def pause(self, why: str = "pause() was called") -> None:

@@ -14,6 +14,7 @@ from headwater.channel.services import Service
 from headwater.errors import HeadwaterError
 from headwater.federation.security.offences import UNKNOWN
 from headwater.federation.wire.control import SourceAd
+from headwater.federation.wire.library_requests import unpack_named
 from headwater.federation.wire.requests import Wish, unpack_wish
 from headwater.types import Event
 
@@ -152,7 +153,17 @@ class ControlEvents(Service):
         self._publish("headwater.interests", event)
 
 
+def _label(data: bytes) -> str:
+    try:
+        named = unpack_named(data)
+    except HeadwaterError:
+        return "(unreadable)"
+    return f"@{named.name}/{named.version}"
+
+
 def _text(wish: Wish) -> str:
+    if wish.named:
+        return _label(wish.named)
     if len(wish.program or b"") + len(wish.params or b"") > READ_BYTES:
         return "(large)"
     try:

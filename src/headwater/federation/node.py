@@ -24,6 +24,8 @@ from headwater.channel.subscription import Subscription
 from headwater.channel.time.clock import Clock
 from headwater.errors import ChannelError, ConfigError, ConfigProblem, FederationError
 from headwater.extras import require
+from headwater.federation.library.asking import Network as LibraryNetwork
+from headwater.federation.library.service import LibraryService
 from headwater.federation.objects.service import ObjectService
 from headwater.federation.order.sequencers import Sequencers
 from headwater.federation.patterns.placement import Placements
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.hearing import Hearing
     from headwater.federation.engine import Engine
+    from headwater.federation.library.library import Library
     from headwater.federation.logs.server import LogReads
     from headwater.federation.network import Network
     from headwater.federation.objects.remote import RemoteObjects
@@ -103,6 +106,7 @@ class Node(LocalNode):
         self.state = state if isinstance(state, NodeState) or state is None else NodeState(state)
         if wanted is None:
             self._patterns = self.services.add(PatternService(self))
+            self._library = self.services.add(LibraryService(self))
             return
         from headwater.federation.engine import Engine
         from headwater.federation.exit_hook import close_at_exit
@@ -117,6 +121,9 @@ class Node(LocalNode):
             in_force = partial(engine.requester.settled, barriers=True)
             self._placements = Placements(engine.context, engine.peers, engine.dialogue, in_force, self._patterns)
             self.services.add(ObjectService(self, engine.context))
+            reach = LibraryNetwork(engine.context, engine.peers, engine.dialogue)
+            self._library = self.services.add(LibraryService(self, reach, engine.requester.taken_up))
+            engine.installer.granting.named = engine.requester.named = self._library
             if self._logs is not None:
                 own = OwnLogs(self._logs.settings.folder, self._logs.node)
                 self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))
@@ -274,6 +281,16 @@ class Node(LocalNode):
         from headwater.federation.objects.remote import RemoteObjects
 
         return RemoteObjects(node, self._engine.context, self._engine.peers, self._engine.dialogue)
+
+    # ── the library ──
+
+    @property
+    def library(self) -> Library:
+        """Named, versioned, signed interests, patterns and triggers: published here, or found at other nodes."""
+        return self._library.opened()
+
+    def _by_name(self, where: str) -> Any:
+        return self.library.find(where)
 
     # ── the federation ──
 

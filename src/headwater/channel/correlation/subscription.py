@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headwater.channel.correlation.operator_stage import ROOM, Operator, OperatorStage, Put
 from headwater.channel.correlation.tree import Match, Tree
+from headwater.channel.dispatch.thread_call import in_thread
 from headwater.channel.options.config import Inline, Queue
 from headwater.channel.options.subscribe import Asked, Options
 from headwater.channel.queues.mailbox import Mailbox
@@ -15,6 +17,7 @@ from headwater.channel.routing.letter import Chunk, Letter
 from headwater.channel.routing.route import Ready
 from headwater.channel.subscription import Subscription
 from headwater.errors import HeadwaterError, SubscriptionError
+from headwater.interest import is_reference
 
 if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
@@ -118,13 +121,16 @@ class Correlation(Operated[Match]):
         self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ..., part: str = ""
     ) -> dict[str, int]:
         """As for any subscription, for the part of that name (zones: for all); what was remembered is forgotten."""
-        return self.node._change(self, self._part(part, where, params, zones), where=where, params=params, zones=zones)
+        index, where = self._part(part, where, params, zones), self.node._interest_of(where)
+        return self.node._change(self, index, where=where, params=params, zones=zones)
 
     async def achange(
         self, *, where: Any = ..., params: Mapping[str, object] | None = None, zones: Any = ..., part: str = ""
     ) -> dict[str, int]:
         """As `change`, from a coroutine: its loop goes on while other nodes learn of it."""
         index = self._part(part, where, params, zones)
+        if is_reference(where):
+            where = await in_thread(partial(self.node._interest_of, where))
         return await self.node._achange(self, index, where=where, params=params, zones=zones)
 
     def _part(self, part: str, where: Any, params: Mapping[str, object] | None, zones: Any) -> int:

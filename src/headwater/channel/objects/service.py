@@ -73,6 +73,10 @@ class ObjectNode(Protocol):
         """Channels whose names fit."""
         ...
 
+    def _by_name(self, where: str) -> Any:
+        """The entry of a library that a name stands for."""
+        ...
+
 
 class Objects(HasTriggers, Service):
     """The objects of one node; threads may share it. Made by `node.objects`."""
@@ -90,6 +94,7 @@ class Objects(HasTriggers, Service):
             crashes=node._crashes,
             now=node.clock.time,
         )
+        self._named_triggers = {}
         self._started = False
         self._alarms = Alarms(node, lambda transaction: self.engine.submit(transaction, waits=True))
         self.engine.triggers.wait_with(self._alarms, self._alarms)

@@ -83,6 +83,10 @@ class TriggerNode(Protocol):
         """The channel of that name."""
         ...
 
+    def _by_name(self, where: str) -> Any:
+        """The entry of a library."""
+        ...
+
 
 class Trigger:
     """An installed trigger. It lives on when this is gone, and when the node is: `remove` ends it."""
@@ -144,13 +148,15 @@ class HasTriggers:
 
     _node: TriggerNode
     engine: ObjectEngine
+    _named_triggers: dict[str, Any]  # since the node was started: which entry of a library each is that was had by name
 
     def trigger(
         self,
         name: str,
+        named: str | None = None,
         *,
-        on: str | Sequence[str],
-        when: When,
+        on: str | Sequence[str] = (),
+        when: When = "each",
         where: str = "",
         type: str = "",
         inputs: Mapping[str, str | tuple[str, str] | Input] | None = None,
@@ -169,7 +175,13 @@ class HasTriggers:
 
         It listens to events (`on`: names, patterns of names, `created …`, `unchanged 60 s …`, `every 10 s`,
         `channel …`); at `each` at which its condition holds, or when that `becomes` true, it fires: the operations of
-        `do` are a transaction, and `notify` says what subscribers are told. All that is wrong is told at once."""
+        `do` are a transaction, and `notify` says what subscribers are told. All that is wrong is told at once.
+
+        `named` is one of a library, `@low-stock/2`: with values of its parameters, and nothing of the rest."""
+        if named is not None:
+            given = {"on": on, "where": where, "type": type, "inputs": inputs, "history": history, "do": do,
+                     "notify": notify, "veto": veto}  # fmt: skip
+            return self._from_library(name, named, [each for each in given if given[each]], params, enabled)
         if callable(do):
             builder = ActionBuilder(self._node.name)
             do(builder)
@@ -193,9 +205,24 @@ class HasTriggers:
             enabled=enabled,
             node=self._node.name,
         )
+        return self._install(made)
+
+    def _from_library(
+        self, name: str, named: str, also: list[str], params: Mapping[str, Any] | None, enabled: bool
+    ) -> Trigger:
+        if also:
+            raise ObjectError(
+                f"trigger {name!r}: expected params= beside {named}, which says the rest, found {also[0]}="
+            )
+        entry = self._node._by_name(named)
+        made = self._install(entry.trigger().made(name, self._node.name, params, enabled=enabled))
+        self._named_triggers[made.name] = entry.origin
+        return made
+
+    def _install(self, made: definition.Trigger) -> Trigger:
         said = self._run(installing(made)).results["installed"]
         for warning in said["warnings"]:
-            warnings.warn(f"trigger {name!r}: {warning}", HeadwaterWarning, stacklevel=2)
+            warnings.warn(f"trigger {made.name!r}: {warning}", HeadwaterWarning, stacklevel=3)
         self._announce(said["name"])
         return Trigger(self, said["name"])
 

@@ -306,7 +306,7 @@ def interest_for(
     interest = where if where.type.record == channel.type.record else where.on(channel.type)
     if not params:
         return interest
-    return Interest.from_program(interest.program, {**interest.params, **params}, limits=interest.limits)
+    return interest.given(params)
 
 
 def spoken(type: EventType | None) -> str:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
     from headwater.channel.dispatch.dispatcher import Dispatcher
     from headwater.channel.source import Source
-    from headwater.interest import Apart, Interest
+    from headwater.interest import Apart, Interest, Origin
     from headwater.types import EventType
 
 R = TypeVar("R", covariant=True)
@@ -57,6 +57,7 @@ class Matching(Subscription[R], Generic[R]):
     _goes_on = False  # whether a later process goes on from where this one ends
     _resumes = False  # whether it says from where on events may be asked for by what others have bound
     narrow: Callable[[str, Interest | None], Interest | None] | None = None
+    origin: Origin | None = None  # where the pattern was had by name
 
     def __init__(
         self,

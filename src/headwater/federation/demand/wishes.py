@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.channel.routing.attachment import Stage
 from headwater.federation.demand.cover import Cover
+from headwater.federation.wire.library_requests import Named, pack_named
 from headwater.federation.wire.requests import Wish, pack_params
 from headwater.match.lower import is_plain
 
@@ -166,6 +167,7 @@ class Wanted:
             sorted(entry.zones or ()),
             history,
             turn,
+            named=b"" if interest is None or interest.origin is None else pack_named(Named(*interest.origin)),
         )
         onward = [sink._routes for sink in sinks]
         return Part(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headwater.errors import HeadwaterError
 from headwater.federation.interests.conjunction import restricted
 from headwater.federation.security.policy import Action, Restrict, Verdict
-from headwater.federation.wire.requests import Wish, unpack_wish
+from headwater.federation.wire.library_requests import Named, unpack_named
+from headwater.federation.wire.requests import Wish, unpack_params, unpack_wish
 from headwater.interest import Interest
 from headwater.ir import walk
 from headwater.match.lower import is_plain
@@ -37,10 +39,26 @@ class Grant(NamedTuple):
     cost: int = 0
     size: int = 0  # in bytes
     text: str = ""
+    label: str = ""  # the entry of a library that it is
+
+
+class NamedCode(Protocol):
+    """Code that wishes name instead of having it: the shelf of the node's library."""
+
+    def has(self, named: Named) -> bool:
+        """Whether it is here, or comes with the wish."""
+        ...
+
+    def interest(self, named: Named, params: Mapping[str, Any]) -> tuple[Interest, int]:
+        """The interest, with these values of its parameters, and the bytes of its code; raises if what is named is not
+        here, or what came is not what was signed."""
+        ...
 
 
 class Granting:
-    """Used under the wiring's lock, but for `read`."""
+    """Used under the wiring's lock, but for `read` and `lacks`."""
+
+    named: NamedCode | None = None  # of a node that has a library
 
     def __init__(self, context: Context, peers: Peers) -> None:
         self._context, self._peers = context, peers
@@ -82,8 +100,15 @@ class Granting:
         """What the wish itself says."""
         zones = frozenset(wish.zones) if wish.zones else None
         size = len(wish.program or b"") + len(wish.params or b"")
+        interest, label = None, ""
+        if wish.named and self.named is not None:
+            named = unpack_named(wish.named)
+            self._check_size(len(named.code) + size)
+            interest, more = self.named.interest(named, unpack_params(wish.params))
+            size, label = size + more, f"@{named.name}/{named.version}"
         self._check_size(size)
-        interest = unpack_wish(wish)
+        if not label:
+            interest = unpack_wish(wish)
         if interest is not None and not isinstance(interest, Interest):
             raise Refused(f"what is of the kind {wish.kind!r} does not run at a source of this node")
         if interest is None:
@@ -101,7 +126,12 @@ class Granting:
             raise Refused("an interest with state or output must come with a tag")
         _ = interest.fingerprint  # so that nobody waits for it, and for what follows, later
         interest.prepare()
-        return Grant(interest, zones, interest.cost.estimated, size, interest.text or str(interest))
+        text = interest.text or str(interest)
+        return Grant(interest, zones, interest.cost.estimated, size, f"{label}: {text}" if label else text, label)
+
+    def lacks(self, wish: Wish) -> bool:
+        """Whether a wish names code that is not here. Needs no lock."""
+        return bool(wish.named) and self.named is not None and not self.named.has(unpack_named(wish.named))
 
     def _check_size(self, size: int) -> None:
         most = self._context.network.budget.bytes

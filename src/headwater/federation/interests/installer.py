@@ -80,6 +80,9 @@ class Installer:
             if whole.more:
                 return Installed({})
             question = Question(whole, unpack_wishes(whole))
+            missing = self._missing(peer, question)
+            if missing:
+                return Installed({}, missing=missing)
         except (Refused, FrameError) as error:
             return Installed({}, error=str(error))
         if question.wishes or whole.base:
@@ -89,6 +92,13 @@ class Installer:
             self._read(peer, principal, channel, question)
         with self._lock, self._context.wiring.lock:
             return replace(self._install(peer, principal, question), memory=peer.memory)
+
+    def _missing(self, peer: Peer, question: Question) -> list[int]:
+        """Tags of wishes that name code which is not here: who asks has it, and says all of it again with that."""
+        crossing = peer.crossings.get(question.request.channel)
+        anew = crossing is None or crossing.parked or crossing.incarnation != peer.incarnation
+        known = {} if crossing is None or anew else crossing.wishes
+        return [wish.tag for wish in question.wishes if wish.tag not in known and self.granting.lacks(wish)]
 
     def _not_allowed(self, peer: Peer, request: Install, why: str) -> Installed:
         note_refused(peer, request.channel, why)
@@ -263,7 +273,7 @@ class Installer:
         made = None if grant.interest is None or grant.interest.whole_at is None else grant.interest.output
         member = TaggedMember(crossing, wish.tag, made) if wish.tagged else merged
         joins = not crossing.held(entry, member) and member.crossing.hold(entry)
-        crossing.take(wish, entry, member, cost=grant.cost, size=grant.size)
+        crossing.take(wish, entry, member, cost=grant.cost, size=grant.size, label=grant.label)
         return [Move(crossing.channel, entry, member, joins=True)] if joins else []
 
     def _put_in_force(

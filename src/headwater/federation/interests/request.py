@@ -66,7 +66,7 @@ class Pages:
                 before, size, known = replace(request, page=-1, sinks=[]), 0, []
             if before is None or before.version != request.version or request.page != before.page + 1:
                 return None
-            size += sum(len(wish.program or b"") + len(wish.params or b"") for wish in wishes)
+            size += sum(len(wish.program or b"") + len(wish.params or b"") + len(wish.named) for wish in wishes)
             names = [*before.sinks, *request.sinks]
             if size > budget.node_bytes or len(known) + len(wishes) > MOST_WISHES or len(names) > MOST_WISHES:
                 raise Refused(

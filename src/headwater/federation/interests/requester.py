@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from headwater.channel.routing.hearing import Hearing
 from headwater.errors import FederationError, HeadwaterError, SecurityError, Unreachable
 from headwater.federation.demand.demand import NOTHING, Demand, InterestRequest
 from headwater.federation.demand.wishes import Changed
+from headwater.federation.wire.library_requests import Named, pack_named, unpack_named
 from headwater.federation.wire.requests import Install, Installed, Wish, pack_wishes, unpack_type
 
 if TYPE_CHECKING:
@@ -43,8 +44,22 @@ PAGE_BYTES = 512 << 10  # of wishes in one message, before they are packed
 REPEATED_REFUSALS = 64  # refused wishes that are asked for again with each question
 
 
+class NamedInterests(Protocol):
+    """What this node has asked for by name, as it is told to others: its library."""
+
+    def in_full(self, named: Named) -> Named | None:
+        """With its code and the document that its publisher has signed; None if they are not here any more."""
+        ...
+
+    def is_new(self, named: Named) -> bool:
+        """Whether it has only just come to this node, so that others can hardly have it."""
+        ...
+
+
 class Requester:
     """One task at a time for each peer and channel; what changes meanwhile goes into the next question."""
+
+    named: NamedInterests | None = None  # of a node that has a library
 
     def __init__(
         self,
@@ -224,8 +239,39 @@ class Requester:
         return changed
 
     def _put(self, peer: Peer, question: Install, changed: Changed) -> Any:
+        """Ask; what a peer has not, of what it is asked for by name, it is sent when it says so."""
+        if not any(wish.named for wish in changed.wishes):
+            return self._put_pages(peer, question, changed.wishes, changed.names)
+        wishes = [self._by_name(peer, wish) for wish in changed.wishes]
+        answer = self._put_pages(peer, question, wishes, changed.names)
+        if isinstance(answer, Installed) and answer.missing:
+            lacking = set(answer.missing)
+            both = zip(changed.wishes, wishes, strict=True)
+            full = [self._in_full(each) if each.tag in lacking else told for each, told in both]
+            answer = self._put_pages(peer, question, full, changed.names)
+        if isinstance(answer, Installed) and answer.missing:  # it did not want it so: without any name
+            plain = [replace(each, named=b"") for each in changed.wishes]
+            answer = self._put_pages(peer, question, plain, changed.names)
+        return answer
+
+    def _by_name(self, peer: Peer, wish: Wish) -> Wish:
+        """As a peer is asked first: by name, if it takes that, with the code if it can hardly have that yet."""
+        if not wish.named:
+            return wish
+        if not peer.names or self.named is None:
+            return replace(wish, named=b"")
+        if self.named.is_new(unpack_named(wish.named)):
+            return self._in_full(wish)
+        return replace(wish, program=b"")
+
+    def _in_full(self, wish: Wish) -> Wish:
+        """With the code that it names, and the signature; where this node has them no more, without a name."""
+        found = None if self.named is None else self.named.in_full(unpack_named(wish.named))
+        return replace(wish, named=b"") if found is None else replace(wish, program=b"", named=pack_named(found))
+
+    def _put_pages(self, peer: Peer, question: Install, wanted: list[Wish], names: list[str]) -> Any:
         """Ask, in as many messages as it takes; the answer to the last one."""
-        parts, names = list(_pages(changed.wishes)), changed.names
+        parts = list(_pages(wanted))
         pages = max(1, len(parts), -(-len(names) // PAGE_WISHES))
         answer: Any = None
         for page in range(pages):
@@ -233,7 +279,7 @@ class Requester:
             start = page * PAGE_WISHES
             part = {"wishes": wishes, "packed": packed, "sinks": names[start : start + PAGE_WISHES]}
             answer = self._dialogue.ask(peer, replace(question, **part, page=page, more=page + 1 < pages))
-            if not isinstance(answer, Installed) or answer.error or answer.all:
+            if not isinstance(answer, Installed) or answer.error or answer.all or answer.missing:
                 break
         return answer
 
@@ -489,7 +535,7 @@ def _pages(wishes: list[Wish]) -> Iterator[list[Wish]]:
     page: list[Wish] = []
     size = 0
     for wish in wishes:
-        each = 64 + len(wish.program or b"") + len(wish.params or b"")
+        each = 64 + len(wish.program or b"") + len(wish.params or b"") + len(wish.named)
         if page and (len(page) == PAGE_WISHES or size + each > PAGE_BYTES):
             yield page
             page, size = [], 0

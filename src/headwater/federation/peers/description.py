@@ -192,6 +192,7 @@ class Description:
             multicast=context.network.multicast is not None,
             router=context.network.router,
             columns=takes_columns(),
+            names=True,
         )
 
     def state(self, principal: Principal, since: int = 0, after: Cursor | None = None) -> State:
@@ -237,6 +238,7 @@ class Description:
             multicast=context.network.multicast is not None,
             router=context.network.router,
             columns=takes_columns(),
+            names=True,
         )
 
     def _changed(

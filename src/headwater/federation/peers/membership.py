@@ -162,7 +162,7 @@ class Membership:
             if new:
                 peer.state = State(
                     card.node, card.incarnation, card.version, [], card.exchange, [], [], card.multicast, card.router,
-                    columns=card.columns,
+                    columns=card.columns, names=card.names,
                 )  # fmt: skip
                 peer.present, peer.gone = True, None
         self._fabric.vouch(card.node, card.incarnation)
@@ -183,7 +183,8 @@ class Membership:
         self._presence.expelled.pop(peer.id, None)
         if peer.exchange is not None and peer.exchange != exchange:
             raise SecurityError(f"{peer.id} has two keys for what is only for it", "key", peer.id)
-        peer.exchange, peer.principal, peer.columns = exchange, opened.principal, said.columns
+        peer.exchange, peer.principal = exchange, opened.principal
+        peer.columns, peer.names = said.columns, said.names
 
     def _heard(self, answered: Answered) -> bool:
         """An answer to this node's card, or to its question for a state; whether there is more to ask for."""

@@ -38,6 +38,7 @@ class PeerRecord:
         self.state_bytes = self.pages_bytes = 0  # of its state, and of those pages, at most
         self.pace = Pace()  # of questions what is new there
         self.columns = True  # whether it takes rows as columns, and compressed frames
+        self.names = False  # whether it takes interests by name
         self._index: tuple[State | None, dict[str, ChannelAd], dict[str, str]] = (None, {}, {})
         # what it was asked for, and what it has asked for
         self.asked: dict[str, InterestRequest] = {}  # by channel

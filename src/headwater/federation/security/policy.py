@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headwater.federation.security.rules import Principal
 
 log = logging.getLogger("headwater.federation")
-Action = Literal["advertise", "subscribe", "install", "transact"]
+Action = Literal["advertise", "subscribe", "install", "transact", "publish", "inspect"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
 

@@ -40,6 +40,8 @@ _SPOKEN = {
     "subscribe": "subscribe to",
     "install": "install code on",
     "transact": "transact on",
+    "publish": "publish",
+    "inspect": "know what others ask of",
 }
 _EVERY_NAME = Pattern("*.**")
 _PREFIXES = ("certificate", "user", "group", "key")
@@ -76,7 +78,9 @@ class Rule:
     """On channels of this pattern, these may do that, and nothing else.
 
     "install" is to have code run at a source that is more than a conjunction of comparisons; "transact", on the channel
-    of a type's changes (`objects.TYPE`), to create, change and destroy objects of that type.
+    of a type's changes (`objects.TYPE`), to create, change and destroy objects of that type; "publish", on
+    `library.NAME`, to sign versions of that name of a library, and to have subscriptions go on with another version;
+    "inspect", to know what others ask of a channel.
     """
 
     channel: str

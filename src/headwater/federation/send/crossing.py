@@ -135,7 +135,8 @@ class Crossing:
         self.merged = FilteredMember(self)
         self.wishes: dict[int, tuple[Entry, FilteredMember | TaggedMember]] = {}  # by tag
         self.costs: dict[int, int] = {}
-        self._sizes: dict[int, int] = {}
+        self.sizes: dict[int, int] = {}
+        self.labels: dict[int, str] = {}  # of those that were asked for by name
         self.cost = self.size = 0  # of all of them
         self.special: set[int] = set()  # tags of those that are more than a filter from now on
         self._standing: Counter[tuple[Entry, FilteredMember | TaggedMember]] = (
@@ -267,12 +268,17 @@ class Crossing:
             todo, self.to_start = self.to_start, None
             todo()
 
-    def take(self, wish: Wish, entry: Entry, member: FilteredMember | TaggedMember, *, cost: int, size: int) -> None:
-        """One wish more: what it costs a source, in native operations an event, and takes, in bytes."""
+    def take(
+        self, wish: Wish, entry: Entry, member: FilteredMember | TaggedMember, *, cost: int, size: int, label: str = ""
+    ) -> None:
+        """One wish more: what it costs a source, in native operations an event, takes, in bytes, and what it is called
+        in a library."""
         tag = wish.tag
         self.counting.begins(tag, entry)
         self.wishes[tag] = entry, member
-        self.costs[tag], self._sizes[tag], self.turns[tag] = cost, size, wish.turn
+        self.costs[tag], self.sizes[tag], self.turns[tag] = cost, size, wish.turn
+        if label:
+            self.labels[tag] = label
         self.cost, self.size = self.cost + cost, self.size + size
         self._standing[entry, member] += 1
         if wish.special:
@@ -280,7 +286,8 @@ class Crossing:
 
     def forget(self, tag: int) -> tuple[Entry, FilteredMember | TaggedMember]:
         """One wish less."""
-        self.cost, self.size = self.cost - self.costs.pop(tag), self.size - self._sizes.pop(tag)
+        self.cost, self.size = self.cost - self.costs.pop(tag), self.size - self.sizes.pop(tag)
+        self.labels.pop(tag, None)
         self.turns.pop(tag, None)
         self.special.discard(tag)
         self.counting.forget(tag)

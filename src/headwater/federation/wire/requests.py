@@ -70,6 +70,7 @@ class Card(msgspec.Struct, frozen=True):
     multicast: bool = False
     router: bool = False
     columns: bool = True  # it takes rows as columns, and compressed frames; else records only
+    names: bool = False  # it takes interests by name
 
 
 class State(msgspec.Struct, frozen=True, tag=True):
@@ -92,6 +93,7 @@ class State(msgspec.Struct, frozen=True, tag=True):
     next: Cursor | None = None
     restricted: bool = False  # there may be channels of which it is not told; the same whatever channels there are
     columns: bool = True  # as on its card
+    names: bool = False  # as on its card
 
 
 class News(msgspec.Struct, frozen=True):
@@ -114,6 +116,7 @@ class Wish(msgspec.Struct, frozen=True, array_like=True):
     turn: Tag = 0  # grows with each sink that is to begin with the past
     kind: Annotated[str, Meta(max_length=100)] = ""  # of what `program` is; "" for an interest
     on_behalf_of: Annotated[str, Meta(max_length=255)] = ""  # whom it is for; "" for the node itself
+    named: bytes = b""  # the entry of a library that it is (`library_requests.Named`), instead of `program`
 
     @property
     def special(self) -> bool:
@@ -140,6 +143,8 @@ class Installed(msgspec.Struct, frozen=True, tag=True):
     barrier: Number = msgspec.field(default=0, name="mark")  # the version whose barrier says that all of it is in force
     all: bool = False  # it is not known here what has changed: say all of it
     memory: Number = 0  # of the source: what was asked for in another one it may have given up by now
+    # Tags of wishes by name whose code is not here: nothing was done, say it again with these in full.
+    missing: Annotated[list[Tag], Meta(max_length=MAX_LIST)] = []
 
 
 class MayNot(msgspec.Struct, frozen=True, tag=True):
