@@ -81,7 +81,7 @@ TABLE = Rules(
         (ANN, "ie.tcd.secret.plan", "", 2),
         (BARE, "ie.tcd.secret", "", 2),
         (DUBLIN, "ie.tcd.open", "advertise subscribe", 3),
-        (ANN, "ie.tcd", "advertise subscribe install transact", 4),
+        (ANN, "ie.tcd", "advertise subscribe install transact publish inspect", 4),
         (ANN, "ie.tcd.open", "subscribe", 5),
         (BARE, "ie", "subscribe", 5),
         (DUBLIN, "uk.cam", "", None),

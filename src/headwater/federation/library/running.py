@@ -77,7 +77,7 @@ class Running:
             where: Any = asked.where
             if not isinstance(where, Interest):  # as it runs, since its type is that of the channel
                 attached = list(subscription._attachments.values())
-                where = next((each.entry.interest for each in attached if asked.wants(each.channel)), None)  # type: ignore[arg-type]
+                where = next((each.entry.interest for each in attached if asked.wants(each.channel)), None)
             alone = len(subscription._asked) == 1
             yield self._row(
                 asked.text, *_said(where), f"{self._node.name}: subscription {subscription.name}", *_costs(where),

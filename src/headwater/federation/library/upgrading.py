@@ -90,9 +90,9 @@ class Upgrader:
                     f"it, and match {entry}"
                 )
             new, asked = entry.interest(), subscription._asked[part]
-            old = asked.where.output
-            if (old is None) != (new.output is None) or (old is not None and old.record != new.output.record):
-                return f"what it makes of events is of another type: expected {_type(old)}, found {_type(new.output)}"
+            if _type(asked.where.output) != _type(new.output):
+                expected, found = _type(asked.where.output), _type(new.output)
+                return f"what it makes of events is of another type: expected {expected}, found {found}"
             for channel, of in list(subscription._attachments):
                 if of == part:
                     interest_for(channel, new, asked.params)

@@ -40,8 +40,6 @@ _SPOKEN = {
     "subscribe": "subscribe to",
     "install": "install code on",
     "transact": "transact on",
-    "publish": "publish",
-    "inspect": "know what others ask of",
 }
 _EVERY_NAME = Pattern("*.**")
 _PREFIXES = ("certificate", "user", "group", "key")

@@ -302,11 +302,12 @@ class Shelf:
                 self._bytes -= old.size
                 gone.append(old)
             self.evicted += len(gone)
-        for old in gone if self._kept is not None else ():
-            try:
-                self._kept.drop(old)
-            except StoreError as error:
-                log.warning("library: %s is still kept: %s", old, error)
+        if self._kept is not None:
+            for old in gone:
+                try:
+                    self._kept.drop(old)
+                except StoreError as error:
+                    log.warning("library: %s is still kept: %s", old, error)
         return True
 
     def __len__(self) -> int:
