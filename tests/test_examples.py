@@ -31,6 +31,13 @@ PROMISES = {
         "no event can pass this interest",
         "wide covers narrow: True",
     ],
+    "named_interest.py": [
+        "at hall runs @loud/1 for desk: 3 evaluated, 2 passed",
+        "of 3 events 1 would not be heard any more: cat",
+        "guard went from version 1 to 2 after {'hall.door/east@hall': 3}, all know: True",
+        "the guard hears bob",
+        "and, back at version 1, cat",
+    ],
     "service.py": ["heard ['anna', 'cleo']", "not consulted", "anna entered room 4", "nothing heard from the doors"],
     "typed.py": ["alarm: here", "event 1 of stairs: badge 7", "pulled: badge 3"],
     "service_asyncio.py": ["average 80.0", "warned ['boiler', 'boiler']"],

@@ -19,6 +19,7 @@ from headwater.completion import SHELLS, script
 from headwater.errors import ConfigError, HeadwaterError, HeadwaterWarning, InterestError
 from headwater.explanation import explain, explain_pattern
 from headwater.extras import extra_of, how_to_install
+from headwater.federation.command.interests import add_interests
 from headwater.federation.command.objects import add_objects
 from headwater.federation.command.replay import add_replay
 from headwater.federation.command.users import add_users
@@ -88,6 +89,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_log(commands)
     add_replay(commands, _add_joining, _joining)
     add_objects(commands, _add_joining, _joining)
+    add_interests(commands, _add_joining, _joining, load_type, _comparing)
     add_infer(commands)
     add_ingest(commands)
     add_backtest(commands)
@@ -389,6 +391,19 @@ def _add_certificates(commands: Any) -> None:
         return command.certificate(args.folder, args.name, hosts=args.host, groups=args.group, days=args.days)
 
     sub.set_defaults(run=run)
+
+
+def _comparing(engine: str) -> Any:
+    """What compares two versions of an interest on a log: this process, or a Spark of its own."""
+
+    def run(log: str, *sides: Any, **more: Any) -> Any:
+        from headwater.spark.backtest.comparison import compare
+        from headwater.spark.backtest.engine import session_of
+
+        with session_of(engine, None, None) as spark:
+            return compare(spark, log, *sides, **more)
+
+    return run
 
 
 def _add_joining(sub: argparse.ArgumentParser, *, config: bool = False) -> None:

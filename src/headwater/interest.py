@@ -13,14 +13,15 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, overload
 
 from headwater.errors import ExecutionError, Problem
-from headwater.ir import interp, serial
+from headwater.ir import interp, serial, walk
 from headwater.ir.analyse import Analysis, analyse
 from headwater.ir.build import Builder
 from headwater.ir.certainty import remarks
 from headwater.ir.cost import Cost, Limits, check_limits, surely_within
 from headwater.ir.covers import covers
+from headwater.ir.inputs import fields_read
 from headwater.ir.interp import EventContext, Fault, Outcome, Status
-from headwater.ir.nodes import ParamDecl, Program
+from headwater.ir.nodes import Missing, ParamDecl, Program
 from headwater.ir.params import MapOf, SetOf, bind, declare
 from headwater.ir.rebind import rebind
 from headwater.ir.rewrite import normalise
@@ -258,6 +259,22 @@ class Interest(Generic[Made]):
         """The same interest for another event type: fields go by name, what that type lacks is missing."""
         return self._as(rebind(self.program, as_event_type(other).record), self.params)
 
+    def unreadable(self, other: Any) -> list[str]:
+        """Fields that it reads and cannot do without, and that another event type lacks, or has in a form that it
+        cannot read: over such events they would be missing."""
+        mine, theirs = self.type.record, as_event_type(other).record
+        found = []
+        for name in sorted(fields_read(self.program)):
+            field, there = mine.by_name[name], theirs.by_name.get(name)
+            if there is None:
+                if not field.optional:
+                    found.append(name)
+            elif there.type != field.type:
+                swapped = tuple(there if each.name == name else each for each in mine.fields)
+                if _missing(rebind(self.program, Record(mine.name, swapped))) > _missing(self.program):
+                    found.append(name)
+        return found
+
     def given(self, params: Mapping[str, object]) -> Interest:
         """The same interest with other values of some of its parameters."""
         return self._as(self.program, {**self.params, **params})
@@ -413,6 +430,11 @@ def _read(
     from headwater.lang import predicate
 
     return predicate.parse(definition, input, params=decls, builder=builder), params
+
+
+def _missing(program: Program) -> int:
+    """How often it says that something is missing."""
+    return sum(isinstance(each, Missing) for each in walk.all_expressions(program.body))
 
 
 def _one_line(text: str) -> str:

@@ -303,6 +303,14 @@ def interest_for(
         return Interest(where, channel.type, output=output, params=params)
     if output is not None:
         raise SubscriptionError("output: this interest says itself what it makes; remove output=")
+    if where.origin is not None and (lacking := where.unreadable(channel.type)):
+        wanted, has = where.type.record.by_name, channel.type.record.by_name
+        expected = ", ".join(str(wanted[name]) for name in lacking)
+        found = ", ".join(str(has[name]) if name in has else f"no {name}" for name in lacking)
+        raise SubscriptionError(
+            f"{where.origin} does not fit channel {channel.name!r}: expected {expected}, found {found}; publish a "
+            "version for its type"
+        )
     interest = where if where.type.record == channel.type.record else where.on(channel.type)
     if not params:
         return interest

@@ -139,13 +139,13 @@ class Finder:
         return made
 
     def _chosen(self, reference: Reference, found: dict[Peer, LibraryEntry], problems: list[str]) -> LibraryEntry:
-        """The newest of what was found, if all agree on what it is."""
+        """The newest of what was found, if all agree on what it is. Where it is known whose the name is, what others
+        have published does not count."""
+        owner = self._catalogue.owner(reference.name)
+        found = {peer: each for peer, each in found.items() if owner in (None, each.owner)} or found
         newest = max(each.version for each in found.values())
         alike = {peer: each for peer, each in found.items() if each.version == newest}
         kinds = {(each.fingerprint, each.owner) for each in alike.values()}
-        if len(kinds) > 1 and self._catalogue.owner(reference.name) is not None:
-            owner = self._catalogue.owner(reference.name)
-            kinds = {kind for kind in kinds if kind[1] == owner} or kinds
         if len(kinds) > 1:
             told = "; ".join(
                 f"{each.fingerprint.hex()} of {each.owner} at {peer.name}" for peer, each in list(alike.items())[:SHOWN]
@@ -154,8 +154,6 @@ class Finder:
                 f"{reference}: expected one program, found several of version {newest}: {told}; say which library to "
                 "ask, library.use(NODE), or have one of them withdrawn"
             )
-        [kind] = kinds
-        alike = {peer: each for peer, each in alike.items() if (each.fingerprint, each.owner) == kind}
         gone = next((each for each in alike.values() if each.withdrawn is not None), None)
         made = gone or next(iter(alike.values()))
         with self._lock:

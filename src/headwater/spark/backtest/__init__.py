@@ -5,6 +5,7 @@ load(path), loads(text)                    subscriptions from a TOML or Python f
 Subscription(name=..., where=..., at=...)  one of them, made in code
 backtest_patterns(spark, log, patterns)    when patterns would have fired, and what would have crossed for them
 AskedPattern(name=..., match=..., at=...)  one of them, made in code
+compare(spark, events, old, new)           two versions of a filter: what each passes, and what only one does
 """
 
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from headwater.spark.backtest.report import Backtest, LinkRow, SinkRow, SourceRo
 from headwater.spark.backtest.subscriptions import Subscription, Subscriptions, load, loads
 
 if TYPE_CHECKING:
+    from headwater.spark.backtest.comparison import compare
     from headwater.spark.backtest.patterns.asked import AskedPattern
     from headwater.spark.backtest.patterns.report import PatternBacktest, PatternRow
     from headwater.spark.backtest.patterns.run import backtest_patterns
@@ -34,11 +36,13 @@ __all__ = [
     "Traffic",
     "backtest",
     "backtest_patterns",
+    "compare",
     "load",
     "loads",
 ]
 
 _MODULES = {
+    "headwater.spark.backtest.comparison": "compare",
     "headwater.spark.backtest.patterns.asked": "AskedPattern",
     "headwater.spark.backtest.patterns.report": "PatternBacktest PatternRow",
     "headwater.spark.backtest.patterns.run": "backtest_patterns",

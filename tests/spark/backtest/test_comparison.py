@@ -1,0 +1,37 @@
+"""Two versions of a filter on a log: Spark and this process say the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater import Interest, Node
+from headwater.errors import ExecutionError
+from headwater.spark.backtest import compare
+
+DOOR = "who: text?, level: f64"
+EVERY_THIRD = "{ static int n = 0; n = n + 1; return n % 3 == 0; }"
+
+
+def test_spark_and_this_process_agree(spark: Any, tmp_path: Path) -> None:
+    with Node("lab", log=tmp_path) as node:
+        sources = [node.channel("t.door", DOOR).source(name) for name in ("east", "west")]
+        for n in range(60):
+            sources[n % 2].publish(who=None if n % 7 == 0 else "cat" if n % 5 == 0 else "ann", level=n / 60)
+    sides = Interest("level > 0.5 and who != 'cat'", DOOR), Interest(EVERY_THIRD, DOOR)
+    here = compare(None, tmp_path, *sides, channel="t.door", examples=3)
+    there = compare(spark, tmp_path, *sides, channel="t.door", examples=3)
+    for name in ("events", "old_passed", "new_passed", "both", "only_old", "only_new"):
+        assert getattr(here, name) == getattr(there, name), name
+    assert here.only_old and here.only_new and len(there.examples_old) == len(here.examples_old) == 3
+    assert {row["event_seq"] for row in there.examples_old} and str(there).splitlines()[0] == str(here).splitlines()[0]
+
+
+def test_what_cannot_be_compared_is_said(spark: Any, tmp_path: Path) -> None:
+    half = Interest("{ output.level = input.level / 2; return 1; }", DOOR, output="level: f64")
+    with pytest.raises(ExecutionError, match="expected two filters"):
+        compare(spark, tmp_path, half, half, channel="t.door")
+    with pytest.raises(ExecutionError, match="expected the folder of a log"):
+        compare(None, 7, half, half)
