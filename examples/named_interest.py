@@ -30,7 +30,8 @@ def main() -> None:
             east.publish(who=who, level=level)
         print(f"the guard hears {[guard.get(timeout=60).who for _ in range(2)]}")
         [row] = hall.library.running("hall.door")
-        print(f"at hall runs {row.what} for {row.asked_by.partition(':')[0]}: {row.evaluated} evaluated, {row.passed} passed")
+        asker = row.asked_by.partition(":")[0]
+        print(f"at hall runs {row.what} for {asker}: {row.evaluated} evaluated, {row.passed} passed")
 
         # Another version, side by side with the first on what was logged, before it runs.
         library.library.publish(
@@ -40,7 +41,8 @@ def main() -> None:
         print(f"of {found.events} events {found.only_old} would not be heard any more: {found.examples_old[0]['who']}")
 
         [told] = desk.library.upgrade("@loud/2")
-        print(f"{told.subscription} went from version {told.before} to 2 after {told.points}, all know: {told.acknowledged}")
+        print(f"{told.subscription} went from version {told.before} to 2 after {told.points}")
+        print(f"all nodes know: {told.acknowledged}")
         east.publish(who="cat", level=0.9)
         east.publish(who="bob", level=0.9)
         print(f"the guard hears {guard.get(timeout=60).who}")

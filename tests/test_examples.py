@@ -34,7 +34,7 @@ PROMISES = {
     "named_interest.py": [
         "at hall runs @loud/1 for desk: 3 evaluated, 2 passed",
         "of 3 events 1 would not be heard any more: cat",
-        "guard went from version 1 to 2 after {'hall.door/east@hall': 3}, all know: True",
+        "guard went from version 1 to 2 after {'hall.door/east@hall': 3}\nall nodes know: True",
         "the guard hears bob",
         "and, back at version 1, cat",
     ],

@@ -220,6 +220,7 @@ def _must_be_kept(here: Node) -> None:
 
 
 def _show(args: argparse.Namespace, joining: Joins) -> int:
+    """Of an entry: what it is, by whom, over what, its cost, parameters and text, and its versions at each node."""
     with _joined(args, joining) as here:
         entry = here.library.find(args.reference, fresh=True)
         program: Any = entry.program

@@ -62,7 +62,9 @@ def _counted(both: Any, blank: Comparison, examples: int) -> Comparison:
         F.count_if(left & ~right).alias("only_old"),
         F.count_if(right & ~left).alias("only_new"),
     ).first()
-    found = {name: int(row[name]) for name in ("events", "old_passed", "new_passed", "both", "only_old", "only_new")}
+    found: dict[str, Any] = {
+        name: int(row[name]) for name in ("events", "old_passed", "new_passed", "both", "only_old", "only_new")
+    }
     shown = []
     for wanted, count in ((left & ~right, found["only_old"]), (right & ~left, found["only_new"])):
         rows = both.where(wanted).drop(_OLD, _NEW, "event_day")
