@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, overload
 
-from headwater.errors import ExecutionError, Problem
+from headwater.errors import ExecutionError, ParameterError, Problem
+from headwater.ir import context as contexts
 from headwater.ir import interp, serial, walk
 from headwater.ir.analyse import Analysis, analyse
 from headwater.ir.build import Builder
@@ -34,7 +35,7 @@ from headwater.spelling import did_you_mean
 from headwater.types import Event, EventType, event_type
 from headwater.types.declaration import parse_record
 from headwater.types.marks import whole_at
-from headwater.types.model import Record
+from headwater.types.model import Field, Record
 
 if TYPE_CHECKING:
     import builtins
@@ -138,7 +139,10 @@ class Interest(Generic[Made]):
         self.output = as_event_type(output) if output is not None else None
         to = self.output.record if self.output is not None else None
         given = dict(params or {})
-        program, values = parse(definition, self.type.record, output=to, params=given, notation=notation)
+        if any(name.startswith(contexts.PREFIX) for name in given):
+            program, values = _with_context(definition, self.type.record, to, given, notation)
+        else:
+            program, values = parse(definition, self.type.record, output=to, params=given, notation=notation)
         self._finish(program, values, limits)
 
     def _finish(self, program: Program, values: Mapping[str, object], limits: Limits | None) -> None:
@@ -164,6 +168,7 @@ class Interest(Generic[Made]):
 
     kind: ClassVar[str] = INTEREST
     origin: Origin | None = None  # where it was had by name
+    contextual: ClassVar[bool] = False  # whether it reads the context of a source, so that only that can judge it
 
     @property
     def stateful(self) -> bool:
@@ -280,7 +285,7 @@ class Interest(Generic[Made]):
         return self._as(self.program, {**self.params, **params})
 
     def _as(self, program: Program, params: Mapping[str, object]) -> Interest:
-        made = Interest.from_program(program, params, limits=self.limits)
+        made = self.from_program(program, params, limits=self.limits)
         made.origin = self.origin
         return made
 
@@ -384,6 +389,25 @@ def parse(
     if meant == program.params and not look.doubts:
         return program, values
     return read(meant, builder)
+
+
+def _with_context(
+    definition: str | Callable[..., Any],
+    input: Record,
+    output: Record | None,
+    params: dict[str, object],
+    notation: Notation | None,
+) -> tuple[Program, Mapping[str, object]]:
+    """The program of a definition that reads a context, values of which are given as parameters (`context.gain`)."""
+    own = {name: value for name, value in params.items() if not name.startswith(contexts.PREFIX)}
+    given = {name.removeprefix(contexts.PREFIX): value for name, value in params.items() if name not in own}
+    context = contexts.check(Record("Context", tuple(Field(each.name, each.type) for each in declare(given))))
+    program, values = parse(definition, contexts.wide(input, context), output=output, params=own, notation=notation)
+    read = contexts.reads(program)
+    if unread := [name for name in given if name not in read]:
+        raise ParameterError(f"no parameter {contexts.PREFIX + unread[0]!r}: the interest does not read it")
+    made = contexts.fixed(program, input, given)
+    return made, {**values, **{contexts.PREFIX + name: value for name, value in given.items()}}
 
 
 def check_syntax(definition: str, notation: Notation | None = None) -> None:

@@ -16,7 +16,9 @@ from headwater.channel.reports.report import ChannelReport
 from headwater.channel.reports.tally import Tally
 from headwater.channel.routing.attachment import Stage
 from headwater.channel.routing.route import Entry, Flow, Lineup
+from headwater.channel.source_context import declared
 from headwater.channel.subscription import Subscription
+from headwater.errors import ChannelError
 from headwater.interest import Interest, Unchanged, as_event_type
 from headwater.types import EventType
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from headwater.channel.contract import NodeContract
     from headwater.channel.routing.letter import About
     from headwater.channel.source import Source
+    from headwater.types import Event
+    from headwater.types.model import Record
 
 
 _NUMBERS = count(1)
@@ -65,6 +69,7 @@ class Channel(Generic[E]):
         self.node, self.name, self.type, self.parent, self.interest = node, name, type, parent, interest
         self.number = next(_NUMBERS)  # of its own, also among those of the same name that were closed
         self.closed = False
+        self.context: Record | None = None  # what its sources may say of their processes, all of it optional
         self.adopted = False  # it is here as another node has it; nobody has declared it here
         self.sources: dict[str, Source] = {}  # its own
         self.derived: list[Channel] = []
@@ -83,6 +88,22 @@ class Channel(Generic[E]):
         """Of every source whose events come through here."""
         for lineup in self.lineups:
             yield from lineup.flows
+
+    def has_context(self, given: Any) -> None:
+        """What its sources may say of their processes is this, from now on; ChannelError if it is something else."""
+        if self.parent is not None:
+            raise ChannelError(
+                f"channel {self.name!r}: context: expected a channel with sources, found a derived one; read the "
+                "context where it is derived"
+            )
+        wanted = declared(self.name, None if self.type is None else self.type.record, given)
+        if self.context not in (None, wanted):
+            assert self.context is not None
+            raise ChannelError(
+                f"channel {self.name!r}: context: expected {', '.join(map(str, self.context.fields))}, which it has, "
+                f"found {', '.join(map(str, wanted.fields))}"
+            )
+        self.context = wanted
 
     def join_parent(self) -> None:
         """It is there: the sources of its parent flow through it from now on."""
@@ -105,6 +126,7 @@ class Channel(Generic[E]):
         ask: Callable[[], Any] | None = None,
         every: float | None = None,
         zones: str | Iterable[str] | None = None,
+        context: Event | Mapping[str, object] | None = None,
     ) -> Source[E]: ...
     @overload
     def source(
@@ -117,6 +139,7 @@ class Channel(Generic[E]):
         ask: Callable[[], Any] | None = None,
         every: float | None = None,
         zones: str | Iterable[str] | None = None,
+        context: Event | Mapping[str, object] | None = None,
     ) -> Source[F]: ...
     @overload
     def source(
@@ -129,6 +152,7 @@ class Channel(Generic[E]):
         ask: Callable[[], Any] | None = None,
         every: float | None = None,
         zones: str | Iterable[str] | None = None,
+        context: Event | Mapping[str, object] | None = None,
     ) -> Source[Any]: ...
     def source(
         self,
@@ -140,6 +164,7 @@ class Channel(Generic[E]):
         ask: Callable[[], Any] | None = None,
         every: float | None = None,
         zones: str | Iterable[str] | None = None,
+        context: Event | Mapping[str, object] | None = None,
     ) -> Source[Any]:
         """Advertise a source of events.
 
@@ -153,9 +178,13 @@ class Channel(Generic[E]):
 
         `zones` are named scopes within the channel that its events stay in: they reach the sinks that look at one of
         these zones, or at the whole channel. A source without zones is heard everywhere. It may `move` later.
+
+        `context` are values of this process that interests may read here as `context.NAME`, though no event has them:
+        an event whose fields they are, or a dict where the channel has declared them. `source.context.set(…)` changes
+        them between two events.
         """
         return self.node._add_source(
-            self, name, type=type, facts=facts, priority=priority, ask=ask, every=every, zones=zones
+            self, name, type=type, facts=facts, priority=priority, ask=ask, every=every, zones=zones, context=context
         )
 
     # What its events are: of the channel's class, or of the class that is given; a pair with `about=True` and without a

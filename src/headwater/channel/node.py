@@ -152,14 +152,15 @@ class Node:
     # ── channels ──
 
     @overload
-    def channel(self, name: str, type: builtins.type[F]) -> Channel[F]: ...
+    def channel(self, name: str, type: builtins.type[F], *, context: Any = None) -> Channel[F]: ...
     @overload
-    def channel(self, name: str, type: Any = None) -> Channel[Any]: ...
-    def channel(self, name: str, type: Any = None) -> Channel[Any]:
+    def channel(self, name: str, type: Any = None, *, context: Any = None) -> Channel[Any]: ...
+    def channel(self, name: str, type: Any = None, *, context: Any = None) -> Channel[Any]:
         """The channel of that name: opened if it is there, declared with that type if not.
 
         `type` is an Event class, an EventType, a declaration such as `"badge: u32, level: f32"`, an Arrow schema, or
-        `bytes` for a channel without a type. It may be left out for a channel that exists."""
+        `bytes` for a channel without a type. It may be left out for a channel that exists. `context`, also an Event
+        class or a declaration, says what interests may read of its sources' processes (`context.NAME`)."""
         check_name(name)
         wanted = None if type is None or type is bytes else as_event_type(type)
         with self._wiring.lock:
@@ -172,11 +173,16 @@ class Node:
                         "a channel has one type: open it with that, or give the source or subscription its own type"
                     )
                 found.adopted = found.adopted and type is None
+                if context is not None:
+                    found.has_context(context)
                 return found
             if type is None:
                 hint = did_you_mean(name, self._channels, count=3) or "declare it with a type, or with bytes"
                 raise ChannelError(f"channel {name!r}: expected one that exists, found none; {hint}")
-            return self._add_channel(Channel(self, name, wanted))
+            made = Channel[Any](self, name, wanted)
+            if context is not None:
+                made.has_context(context)
+            return self._add_channel(made)
 
     def channels(self, pattern: str = "**") -> list[Channel]:
         """Channels whose names fit a pattern, by name."""

@@ -12,6 +12,7 @@ from headwater.channel.queues.forms import BytesForm, BytesIntake, Form, Intake
 from headwater.channel.routing.attachment import Attachment
 from headwater.channel.routing.wiring import Wiring
 from headwater.channel.source import Source
+from headwater.channel.source_context import context_of
 from headwater.channel.subscription import Subscription
 from headwater.errors import ChannelError, ClosedError, ParameterError, SubscriptionError
 from headwater.interest import as_event_type
@@ -36,6 +37,7 @@ def advertise(
     ask: Callable[[], Any] | None,
     every: float | None,
     zones: Any = None,
+    context: Any = None,
 ) -> Source:
     """A source of a channel; see `Channel.source`."""
     intake: Intake | BytesIntake
@@ -57,6 +59,10 @@ def advertise(
         raise SubscriptionError("source: expected ask= with every=, found every= alone: whom should it ask?")
     period = None if every is None else check_seconds("source: every", every)
     scope = check_zones(zones) or frozenset()
+    told = None
+    if context is not None:
+        record = None if channel.type is None else channel.type.record
+        told = context_of(channel.name, record, channel.context, context)
     if node._logs is not None:
         node._logs.wait_for_end(channel.name)  # of a channel of the same name, before others have to wait for this
     with node._wiring.lock:
@@ -68,7 +74,11 @@ def advertise(
         elif name in channel.sources:
             raise ChannelError(f"source {name!r}: expected a name that no source of {channel.name} has; it is in use")
         log = None if node._logs is None or channel.parent is not None else node._logs.of(channel)
-        source = Source(channel, name, intake, facts=stated, priority=priority, ask=ask, zones=scope, log=log)
+        source = Source(
+            channel, name, intake, facts=stated, priority=priority, ask=ask, zones=scope, log=log, context=told
+        )
+        if told is not None and channel.context is None:
+            channel.context = told.record
         source.stated = (
             dict(facts) if isinstance(facts, Mapping) else {} if stated is None else {"condition": stated.text}
         )

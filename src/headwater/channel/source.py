@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headwater.channel.reports.report import SourceReport
     from headwater.channel.routing.contract import RoutedChannel
     from headwater.channel.routing.route import Entry
+    from headwater.channel.source_context import Context
     from headwater.store.log.channel_log import ChannelLog
 
 PIECE = 65_536  # rows of a batch that are taken in at once: others who want the source's lock wait for no more
@@ -45,6 +46,7 @@ SHOWN = frozenset(  # what programs use
         "channel",
         "close",
         "closed",
+        "context",
         "facts",
         "id",
         "move",
@@ -81,6 +83,7 @@ class Source(SourceSlots, Generic[E_contra]):
     rereads = False  # whether what a sink could not keep can be read from its log later
     position_key: str | None = None  # where sinks remember how far they are, of sources that outlive this process
     log: ChannelLog | None = None  # where its events are written before anything else is done with them
+    context: Context | None = None  # what interests may read of its process
     ring: EventRing | None = None  # its last events, where these are kept in memory
     # Of one that passes on what is published elsewhere: where that is, the federations that it has come through, and
     # the filters that it has passed on the way.
@@ -101,8 +104,11 @@ class Source(SourceSlots, Generic[E_contra]):
         ask: Callable[[], Any] | None,
         zones: frozenset[str] = frozenset(),
         log: ChannelLog | None = None,
+        context: Context | None = None,
     ) -> None:
         self.log = log
+        if context is not None:
+            self.context = context
         self.channel, self.name, self.facts, self.priority = channel, name, facts, priority
         self.key = name  # unique in its channel
         self._zones = zones
@@ -131,6 +137,8 @@ class Source(SourceSlots, Generic[E_contra]):
     def start(self) -> None:
         """Its flows are there: it may publish."""
         self._flow = self.flows[self.channel]
+        if self.context is not None:
+            self.context.begin(self)
         self._slow = _publisher(self) if self.log is None else _logging_publisher(self)
         fast = _fast_path().publish(self) if self.log is None and NATIVE and offered() else None
         self.publish = self._slow if fast is None else fast  # type: ignore[method-assign]

@@ -149,15 +149,16 @@ class Node(LocalNode):
     # ── channels and sources ──
 
     @overload
-    def channel(self, name: str, type: builtins.type[F]) -> Channel[F]: ...
+    def channel(self, name: str, type: builtins.type[F], *, context: Any = None) -> Channel[F]: ...
     @overload
-    def channel(self, name: str, type: Any = None) -> Channel[Any]: ...
-    def channel(self, name: str, type: Any = None) -> Channel[Any]:
+    def channel(self, name: str, type: Any = None, *, context: Any = None) -> Channel[Any]: ...
+    def channel(self, name: str, type: Any = None, *, context: Any = None) -> Channel[Any]:
         """As at any node; the type may also be left out for a channel that another node of the federation has."""
         if type is None and self._engine is not None and not self._has(name):
             peer = self._engine.discovery.known(name)
             if peer is not None:
-                return self._engine.discovery.declare(peer, name)
+                self._engine.discovery.declare(peer, name)
+                return super().channel(name, context=context)
             with suppress(ChannelError):
                 return super().channel(name)
             others = f"{len(self._engine.everyone())} other nodes{self._engine.permissions.hidden()}"
@@ -165,7 +166,7 @@ class Node(LocalNode):
                 f"channel {name!r}: expected one that exists, found none here or at {others}; declare it with a "
                 "type, or wait: node.until(lambda: node.has_channel(...))"
             )
-        return super().channel(name, type)
+        return super().channel(name, type, context=context)
 
     def _has(self, name: str) -> bool:
         with self._wiring.lock:

@@ -109,6 +109,8 @@ class Builder(Operators):
         found = self.input.by_name.get(name)
         if found is None:
             hint = self.suggest(name, self.input.by_name, "its fields are")
+            if name == "context":
+                hint = "the channel has none (context=); elsewhere give its values: params={'context.NAME': …}"
             return self.problem(span, f"{self.input.name} has no field {name!r}", hint=hint, about=name)
         return self.keep(Load(Path((name,)), found.type, promote(found.type), span))
 

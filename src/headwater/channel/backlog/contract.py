@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from headwater.channel.backlog.stretch import Stretch, StretchJudge
+from headwater.channel.backlog.stretch import PastContext, Stretch, StretchJudge
 
 if TYPE_CHECKING:
     from headwater.channel.backlog.ring import EventRing
@@ -35,6 +35,8 @@ class RememberedSource(Protocol):
     def node(self) -> str: ...
     @property
     def log(self) -> ChannelLog | None: ...
+    @property
+    def context(self) -> PastContext | None: ...
     @property
     def seq(self) -> int: ...
 
@@ -135,7 +137,8 @@ def judge_of(interest: Interest | StretchJudge | None, channel: RememberedChanne
         return interest
     found = channel.sources.get(source)  # what passes on events of another node has the name that they have there
     name, node = (source, channel.node.name) if found is None else (found.name, found.node)
-    return StretchJudge(interest, name, node, clock=channel.node.clock)
+    context = None if found is None else found.context
+    return StretchJudge(interest, name, node, clock=channel.node.clock, context=context)
 
 
 class NoBacklog:

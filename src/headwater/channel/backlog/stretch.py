@@ -3,9 +3,10 @@ published before is judged, for sinks that come later, for peers that catch up, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
+from headwater.contextual import ContextInterest
 from headwater.ir.interp import EventContext
 from headwater.late import np, pa
 from headwater.native.record import uses_meta
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
     from headwater.native.program import Native
     from headwater.runnable import Clock
     from headwater.types import EventType
+    from headwater.types.model import Record
+
+
+class PastContext(Protocol):
+    """The context that a source has had: see `channel/source_context.py`."""
+
+    @property
+    def record(self) -> Record: ...
+
+    def pieces(self, seqs: Any) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
+        """Of events with these numbers: up to which place they have had the same values, and which."""
+        ...
 
 
 class Stretch:
@@ -86,6 +99,12 @@ class Stretch:
             records, rows = None, self._rows.take(pa.array(places))
         return Stretch(self.upto, self.seqs[places], self.stamps[places], self.type, records=records, rows=rows)
 
+    def part(self, first: int, last: int) -> Stretch:
+        """Those at these places."""
+        records = None if self._records is None else self._records[first:last]
+        rows = None if self._rows is None else self._rows.slice(first, last - first)
+        return Stretch(self.upto, self.seqs[first:last], self.stamps[first:last], self.type, records=records, rows=rows)
+
     def after(self, number: int) -> Stretch:
         """Those with numbers above this one."""
         first = int(np.searchsorted(self.seqs, number, "right"))
@@ -109,7 +128,9 @@ class StretchJudge:
         *,
         clock: Clock | None = None,
         runner: Native | None = None,
+        context: PastContext | None = None,
     ) -> None:
+        self._context = context if isinstance(interest, ContextInterest) else None
         self.interest, self._source, self._node = interest, source, node
         self.runner = interest.start(clock) if runner is None and interest is not None else runner
         self._meta = self.runner is not None and uses_meta(self.runner.program)
@@ -142,7 +163,31 @@ class StretchJudge:
 
     def _judge(self, stretch: Stretch) -> tuple[Any, dict[str, Any] | None]:
         """Where those are that pass, and what is made of them, as rows or as records, if that is something else."""
+        if self._context is not None and len(stretch):
+            return self._judge_by_context(self._context, stretch)
         return self._judge_rows(stretch) if stretch.in_rows else self._judge_records(stretch)
+
+    def _judge_by_context(self, context: PastContext, stretch: Stretch) -> tuple[Any, dict[str, Any] | None]:
+        """The same, each event by the context that it was published with."""
+        assert self.runner is not None and isinstance(self.interest, ContextInterest)
+        found, start = [], 0
+        for end, values in context.pieces(stretch.seqs):
+            known = values is not None
+            self.runner.set_params(**self.interest.parameters(context.record, values or {}, known=known))
+            part = stretch.part(start, end)
+            places, made = self._judge_rows(part) if part.in_rows else self._judge_records(part)
+            found.append((places + start, made))
+            start = end
+        if len(found) == 1:
+            return found[0]
+        places = np.concatenate([places for places, _ in found])
+        parts = [made for _, made in found if made is not None]
+        if not parts:
+            return places, None
+        if "records" in parts[0]:
+            return places, {"records": [each for made in parts for each in made["records"]]}
+        rows = pa.Table.from_batches([made["rows"] for made in parts]).combine_chunks()
+        return places, {"rows": (rows.to_batches() or [parts[0]["rows"]])[0]}
 
     def _judge_rows(self, stretch: Stretch) -> tuple[Any, dict[str, Any] | None]:
         assert self.runner is not None

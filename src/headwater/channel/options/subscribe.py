@@ -21,12 +21,15 @@ from headwater.channel.options.delivery import (
     check_order,
     check_zones,
 )
+from headwater.contextual import interest_with_context
 from headwater.errors import HeadwaterError, SubscriptionError
 from headwater.extras import require
 from headwater.interest import Apart, Interest
+from headwater.ir.context import FIELD, PREFIX
 from headwater.late import asyncio
 from headwater.spelling import did_you_mean
 from headwater.types import EventType
+from headwater.types.model import Record
 
 BATCH = 4096
 FIRST = 2**62  # the highest priority there is
@@ -39,6 +42,8 @@ class AskedChannel(Protocol):
     def name(self) -> str: ...
     @property
     def type(self) -> EventType | None: ...
+    @property
+    def context(self) -> Record | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +305,8 @@ def interest_for(
             "declare it with a type, or filter in the handler"
         )
     if not isinstance(where, Interest):
+        if channel.context is not None and _may_read_context(where, params):
+            return interest_with_context(where, channel.type, channel.context, output=output, params=params)
         return Interest(where, channel.type, output=output, params=params)
     if output is not None:
         raise SubscriptionError("output: this interest says itself what it makes; remove output=")
@@ -315,6 +322,13 @@ def interest_for(
     if not params:
         return interest
     return interest.given(params)
+
+
+def _may_read_context(where: Any, params: Mapping[str, object] | None) -> bool:
+    """Whether it could: by the word, of a text; not where its values are given beside it."""
+    if any(name.startswith(PREFIX) for name in params or ()):
+        return False
+    return not isinstance(where, str) or FIELD in where
 
 
 def spoken(type: EventType | None) -> str:
@@ -367,8 +381,8 @@ def resolve_facts(facts: Any, channel: AskedChannel) -> Interest | None:
     else:
         made = interest_for(channel, facts)
     assert made is not None
-    if made.stateful or made.output is not None:
-        raise SubscriptionError("facts: expected a condition on single events, found one with state or output")
+    if made.stateful or made.output is not None or made.contextual:
+        raise SubscriptionError("facts: expected a condition on single events, found one with state, output or context")
     return made
 
 

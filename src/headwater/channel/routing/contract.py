@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
+from headwater.channel.backlog.stretch import PastContext
 from headwater.channel.reports.tally import Fates, Tally
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from headwater.interest import Interest
     from headwater.store.log.channel_log import ChannelLog
     from headwater.types import EventType
+    from headwater.types.model import Record
 
 
 class RoutedNode(Protocol):
@@ -49,6 +51,8 @@ class RoutedChannel(Protocol):
     @property
     def type(self) -> EventType | None: ...
     @property
+    def context(self) -> Record | None: ...
+    @property
     def closed(self) -> bool: ...
     @property
     def adopted(self) -> bool: ...
@@ -78,6 +82,13 @@ class RoutedChannel(Protocol):
     def leave_parent(self) -> None:
         """It is there no more."""
         ...
+
+
+class SourceContext(PastContext, Protocol):
+    """What interests may read of a source's process: its values now, and as they were."""
+
+    @property
+    def values(self) -> Mapping[str, Any]: ...
 
 
 class RoutedSource(Protocol):
@@ -132,6 +143,8 @@ class RoutedSource(Protocol):
     def seq(self) -> int: ...
     @property
     def log(self) -> ChannelLog | None: ...
+    @property
+    def context(self) -> SourceContext | None: ...
     @property
     def lock(self) -> Gate: ...
     @property

@@ -91,7 +91,9 @@ class _Past:
     def __init__(self, backlog: Backlog, flow: Flow, entry: Entry, wanted: int) -> None:
         source = flow.source
         self._backlog, self._flow, self._entry, self._wanted = backlog, flow, entry, wanted
-        self._judge = StretchJudge(entry.here, source.name, source.node, clock=flow.channel.node.clock)
+        self._judge = StretchJudge(
+            entry.here, source.name, source.node, clock=flow.channel.node.clock, context=source.context
+        )
         self._upto = 0
         self._never = not wanted or flow.lineup.judges(entry) == "never"
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from headwater.channel.reports.tally import Fates, Tally
 from headwater.channel.routing.counts import Judged, Reading, Readings
 from headwater.channel.routing.letter import Chunk, Letter, Marked, Rows
+from headwater.contextual import ContextInterest
 from headwater.interest import Apart, Interest
 from headwater.ir.covers import covers, disjoint
 from headwater.ir.interp import EventContext, Fault, Status
@@ -255,6 +256,8 @@ class Lineup:
         program = entry.here.program
         if program.stateful:
             return "native code, alone", "it has state, which belongs to one source"
+        if entry.here.contextual:
+            return "native code, alone", "it reads the context of its source"
         if program.output is not None:
             return "native code, alone", "it is a transformation"
         if uses_meta(program):
@@ -671,7 +674,19 @@ class Flow(FlowSlots):
         if found is None:
             assert entry.here is not None
             found = self._runners[entry] = entry.here.start(self.channel.node.clock)
+            self._tell(entry, found)
         return found
+
+    def inform(self) -> None:
+        """The context of its source is another from here on; it stands still."""
+        for entry, native in self._runners.items():
+            self._tell(entry, native)
+
+    def _tell(self, entry: Entry, native: Native) -> None:
+        """A run of an interest that reads the context of its source learns what that is."""
+        context = self.source.context
+        if context is not None and isinstance(entry.here, ContextInterest):
+            native.set_params(**entry.here.parameters(context.record, context.values))
 
     def snapshot(self, entry: Entry) -> bytes:
         """The state of an interest here, up to the last event of the source, which stands still: another run of it goes
@@ -686,6 +701,7 @@ class Flow(FlowSlots):
     def goes_on(self, entry: Entry, native: Native) -> None:
         """An interest goes on here with the state that it came to elsewhere; the source stands still."""
         self._runners[entry] = native
+        self._tell(entry, native)
 
     def _meta(self, letter: Letter) -> EventContext:
         return EventContext(self.source.name, self.source.node, letter.seq, letter.stamp // 1000)

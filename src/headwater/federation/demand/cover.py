@@ -201,7 +201,7 @@ class _Member:
 
 
 def _prepared(interest: Interest | None, key: int) -> Prepared | None:
-    if interest is None or interest.stateful or interest.output is not None:
+    if interest is None or interest.stateful or interest.output is not None or interest.contextual:
         return None
     return Prepared(interest.normal, interest.params, name=str(key), fingerprint=interest.fingerprint)
 

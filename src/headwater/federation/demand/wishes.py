@@ -151,7 +151,7 @@ class Wanted:
             kind, key = old.kind, old.key
         elif interest is None:
             kind, key = ALL, 0
-        elif self._placement == "destination":
+        elif self._placement == "destination" and not interest.contextual:
             kind, key = HERE, 0
         else:
             kind, key = (FILTER if _merges(channel, entry) else THERE), 0
@@ -167,6 +167,7 @@ class Wanted:
             sorted(entry.zones or ()),
             history,
             turn,
+            interest.kind if interest is not None and interest.contextual else "",
             named=b"" if interest is None or interest.origin is None else pack_named(Named(*interest.origin)),
         )
         onward = [sink._routes for sink in sinks]

@@ -122,8 +122,8 @@ class Granting:
             self._ask(principal, "install", channel, wish.on_behalf_of)
         if wish.tagged and not wish.tag:
             raise Refused("what comes with a tag needs one that is not 0")
-        if not wish.tagged and (interest.stateful or interest.output is not None):
-            raise Refused("an interest with state or output must come with a tag")
+        if not wish.tagged and (interest.stateful or interest.output is not None or interest.contextual):
+            raise Refused("an interest with state, output or context must come with a tag")
         _ = interest.fingerprint  # so that nobody waits for it, and for what follows, later
         interest.prepare()
         text = interest.text or str(interest)

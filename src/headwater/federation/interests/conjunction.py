@@ -27,6 +27,7 @@ def combined(where: Interest | None, wants: Sequence[Interest | None], type: Eve
         return where
     needed = [wants[at] for at in minimal(wants)[0]]
     filters = [want for want in needed if want is not None and not want.stateful and want.output is None]
+    filters = [want for want in filters if not want.contextual]
     if len(filters) < len(needed) or not 0 < len(filters) <= MOST_JOINED:
         return where
     try:
@@ -67,7 +68,7 @@ def restricted(wanted: Interest | None, by: Interest, type: EventType | None) ->
     else:
         hidden = Cond(test, FALSE, TRUE, TRUE, BOOL)
         made = replace(mine, body=(If(hidden, (Return(FALSE),), ()), *mine.body))
-    return Interest.from_program(
+    return wanted.from_program(
         replace(made, params=program.params + mine.params, text=wanted.text), params, limits=wanted.limits
     )
 

@@ -162,7 +162,8 @@ class CatchUp:
         found = self._judges.get(entry)
         if found is None:
             source = self._source
-            found = StretchJudge(entry.interest, source.name, source.node, clock=self._channel.node.clock)
+            clock = self._channel.node.clock
+            found = StretchJudge(entry.interest, source.name, source.node, clock=clock, context=source.context)
             self._judges[entry] = found
         return found
 
