@@ -72,6 +72,10 @@ PROMISES = {
         "refuelled: True\n//depot/fleet/truck has 30 l\n//depot/fleet/van has 12 l",
     ],
     "tanks_elsewhere.py": ["made in turn 1\nit is nearly full at 9\nand now 10, after 12 turns"],
+    "thermostat.py": [
+        "update //hall/heating: step: expected 1 to 30, found 0\n12 readings in 120 minutes; now 19.3 degrees\n",
+        "minute 10: still 18.9 degrees, though it heats",
+    ],
     "tanks.py": [
         "raven and bison meet among the mines at (98, 79)\na new minefield, from event 7\nrhino and badger meet",
         "2 meetings in 14 moves",
@@ -122,6 +126,7 @@ PLAIN = (
     "service.py",
     "service_asyncio.py",
     "tanks_elsewhere.py",
+    "thermostat.py",
     "typed.py",
     "vehicles.py",
 )

@@ -134,7 +134,8 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     "objects": (
         ("expressions", "journal", "names", "operations", "tables"),
         ("builder", "reactions"),
-        ("object_types", "observers"),
+        ("limits", "observers"),
+        ("object_types",),
         ("methods", "outbox", "world"),
         ("execution",),
         ("checker",),

@@ -11,7 +11,18 @@ import pytest
 
 from headwater import Config, Event, Interest, Log, Node
 from headwater.contextual import interest_with_context
-from headwater.errors import ChannelError, ClosedError, EncodeError, InterestError, ParameterError, SubscriptionError
+from headwater.errors import (
+    ChannelError,
+    ClosedError,
+    EncodeError,
+    ExecutionError,
+    InterestError,
+    ParameterError,
+    StoreError,
+    SubscriptionError,
+)
+from headwater.logs import LogFiles
+from headwater.spark.frame import choice
 
 
 class Reading(Event):
@@ -245,6 +256,23 @@ def test_elsewhere_values_are_given_or_it_is_refused() -> None:
         Interest("level > context.gain", Reading)
     with pytest.raises(ParameterError, match="does not read it"):
         Interest("level > 1", Reading, params={"context.gain": 2.0})
+
+
+def test_a_log_and_spark_refuse_it_unless_values_are_given(tmp_path: Path) -> None:
+    with Node("lab", log=Log(tmp_path / "log")) as node:
+        channel = node.channel("readings", Reading, context=Oven)
+        source = channel.source("s", context=Oven(gain=1.0))
+        source.publish_many([{"level": level} for level in (0.5, 1.5, 2.5)])
+        assert channel.type is not None and channel.context is not None
+        reads = interest_with_context("level > context.gain", channel.type, channel.context)
+    folder = LogFiles(tmp_path / "log")
+    with pytest.raises(StoreError, match="reads the context of sources"):
+        list(folder.read("readings", "lab", "s", interest=reads))
+    with pytest.raises(ExecutionError, match="which no recording has"):
+        choice(reads)
+    given = Interest("level > context.gain", Reading, params={"context.gain": 2.0})
+    assert sum(batch.num_rows for batch in folder.read("readings", "lab", "s", interest=given)) == 1
+    assert choice(given).kind == "column"
 
 
 def test_where_it_runs_is_said(node: Node) -> None:

@@ -11,6 +11,7 @@ from headwater.errors import ObjectError
 from headwater.objects import tables
 from headwater.objects.checker import Checker, Committed
 from headwater.objects.execution import ChannelType, Execution, TurnMoment
+from headwater.objects.limits import LIMITS, limits_of
 from headwater.objects.line import Item
 from headwater.objects.methods import Method, Methods
 from headwater.objects.names import NamePattern, ObjectName, object_name
@@ -72,6 +73,7 @@ class ObjectEngine:
             raise ObjectError(f"objects: expected a node without / in its name, found {node!r}; name it otherwise")
         self.node = node
         self._tables = state.tables(tables.OBJECTS, readers=True)
+        state.tables(LIMITS)
         self._now = now or (lambda: time_ns() // 1000)
         crashes = crashes or Crashes()
         with self._tables.transaction() as execute:
@@ -140,14 +142,17 @@ class ObjectEngine:
 
     # ── types and methods ──
 
-    def declare(self, name: str, type: EventType) -> ObjectType:
-        """A type under a name, durably. ObjectError if there are objects of that name and of another type."""
+    def declare(self, name: str, type: EventType, *, limits: Mapping[str, Any] | None = None) -> ObjectType:
+        """A type under a name, durably. ObjectError if there are objects of that name and of another type. `limits` of
+        its members are those that it has had, if none are given."""
         known = self.types.get(name)
-        if known is not None and known.type == type and known.type.binding.cls is type.binding.cls:
+        bounds = None if limits is None else limits_of(name, type, limits)
+        same = known is not None and known.type == type and known.type.binding.cls is type.binding.cls
+        if same and known is not None and (bounds is None or bounds == known.limits):
             return known
 
         def errand(execute: Execute) -> Callable[[], ObjectType]:
-            made = self.types.declare(execute, name, type)
+            made = self.types.declare(execute, name, type, bounds)
             self.outbox.announce(execute, CHANNEL + name, change_type(type))
             return made
 

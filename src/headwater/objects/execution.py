@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import EncodeError, HeadwaterError, ObjectError, StoreError
 from headwater.objects.expressions import Named, record_of, texts_of
+from headwater.objects.limits import check as check_limits
 from headwater.objects.names import ObjectName, object_name
 from headwater.objects.object_types import CHANNEL, CODES, ObjectType, member_of, plain_value, with_member
 from headwater.objects.operations import (
@@ -361,6 +362,8 @@ class _Run:
         moment = self.moment
         type = (new or old).type  # type: ignore[union-attr]
         old_raw, new_raw = None if old is None else old.raw, None if new is None else new.raw
+        if type.limits and new_raw is not None and op != "raised":
+            check_limits(type.limits, new_raw)
         if self.permits is not None:
             self.touched += sum(len(each.record) for each in (old, new) if each is not None)
             if self.touched > MAX_TOUCHED:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headwater.errors import HeadwaterError, ObjectError
 from headwater.interest import Interest
 from headwater.ir import serial
+from headwater.objects import limits as limiting
 from headwater.objects import tables
+from headwater.objects.limits import Limits
 from headwater.objects.reactions import OPS, Op
 from headwater.spelling import did_you_mean
 from headwater.types import EventType, event_type
@@ -56,8 +58,9 @@ class Member(NamedTuple):
 class ObjectType:
     """One of them. `number` is what it has in the state file."""
 
-    def __init__(self, number: int, name: str, type: EventType) -> None:
+    def __init__(self, number: int, name: str, type: EventType, limits: Limits | None = None) -> None:
         self.number, self.name, self.type = number, name, type
+        self.limits: Limits = limits or {}
         self.channel = CHANNEL + name
         self.change = change_type(type)
         self._members: dict[str, Member] = {}
@@ -118,17 +121,20 @@ class ObjectTypes(Mapping[str, ObjectType]):
     def __init__(self, execute: Execute) -> None:
         self._by_name: dict[str, ObjectType] = {}
         self._by_number: dict[int, ObjectType] = {}
+        limits = limiting.kept(execute)
         for number, name, form in tables.types_of(execute):
-            self._add(ObjectType(number, name, unpacked(form)))
+            self._add(ObjectType(number, name, unpacked(form), limits.get(name)))
 
     def _add(self, type: ObjectType) -> ObjectType:
         self._by_name = {**self._by_name, type.name: type}
         self._by_number = {**self._by_number, type.number: type}
         return type
 
-    def declare(self, execute: Execute, name: str, type: EventType) -> Callable[[], ObjectType]:
-        """A type under a name, as what is in the file from now on. What is returned has it known here too, once that is
-        committed. ObjectError if that name has another type."""
+    def declare(
+        self, execute: Execute, name: str, type: EventType, limits: Limits | None = None
+    ) -> Callable[[], ObjectType]:
+        """A type under a name, as what is in the file from now on; with these limits, or those that it has. What is
+        returned has it known here too, once that is committed. ObjectError if that name has another type."""
         known = self._by_name.get(name)
         if known is None:
             number = tables.add_type(execute, name, packed(type))
@@ -139,7 +145,11 @@ class ObjectTypes(Mapping[str, ObjectType]):
             )
         else:
             number = known.number  # of another class: instances are of that from now on
-        return lambda: self._add(ObjectType(number, name, type))
+        if limits is None:
+            limits = {} if known is None else known.limits
+        else:
+            limiting.keep(execute, name, limits)
+        return lambda: self._add(ObjectType(number, name, type, limits))
 
     def numbered(self, number: int) -> ObjectType:
         """By its number in the file."""

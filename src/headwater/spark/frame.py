@@ -50,6 +50,11 @@ class _Given:
 def _given(interest: Any, params: Mapping[str, object] | None) -> _Given:
     if isinstance(interest, Program):
         return _Given(interest, bind(interest.params, params or {}), FUEL)
+    if getattr(interest, "contextual", False):
+        raise ExecutionError(
+            "this interest reads the context of its sources, which no recording has; give its values: "
+            "Interest(…, params={'context.NAME': …})"
+        )
     program = getattr(interest, "program", None)
     if not isinstance(program, Program):
         raise TypeError(f"expected an Interest or a Program, found {interest.__class__.__name__}")

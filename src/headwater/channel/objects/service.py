@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 from headwater.channel.names import check_name
 from headwater.channel.objects.alarms import Alarms
 from headwater.channel.objects.outlets import SOURCE, ChannelOutlets
+from headwater.channel.objects.steering import Apply, Steering, SteeringDesk, path_of
 from headwater.channel.objects.triggers import HasTriggers
 from headwater.channel.services import Service
 from headwater.errors import ClosedError, ObjectError, ServiceError
@@ -29,8 +30,9 @@ from headwater.interest import Interest, as_event_type
 from headwater.late import asyncio, pa
 from headwater.objects.builder import Computed, Submitted, TransactionBuilder
 from headwater.objects.engine import Kept, ObjectEngine
+from headwater.objects.limits import Given
 from headwater.objects.names import object_name
-from headwater.objects.object_types import CHANNEL, change_type
+from headwater.objects.object_types import CHANNEL, ObjectType, change_type
 from headwater.objects.operations import TICKET, Outcome, Transaction
 from headwater.objects.triggers import description
 from headwater.objects.turn import Cascades
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from headwater.channel.backlog.node_logs import NodeLogs
     from headwater.channel.channel import Channel
     from headwater.channel.services import Services
+    from headwater.channel.source import Source
     from headwater.channel.subscription import Subscription
     from headwater.channel.time.clock import Clock
     from headwater.channel.time.timer_engine import Timers
@@ -86,6 +89,7 @@ class Objects(HasTriggers, Service):
     def __init__(self, node: ObjectNode, state: NodeState) -> None:
         self._node = node
         self._outlets, self._logs = ChannelOutlets(node), node._logs
+        self._steering = SteeringDesk(node.name, node._crashes)
         self.engine = ObjectEngine(
             node.name,
             state,
@@ -93,6 +97,7 @@ class Objects(HasTriggers, Service):
             self._outlets.type_of,
             crashes=node._crashes,
             now=node.clock.time,
+            observers=[self._steering],
         )
         self._named_triggers = {}
         self._started = False
@@ -118,6 +123,7 @@ class Objects(HasTriggers, Service):
     def stop(self) -> None:
         """What is queued, or has not left, is in the file."""
         self._alarms.close()
+        self._steering.stop()
         if self._started:
             self._started = False
             self.engine.close()
@@ -125,7 +131,8 @@ class Objects(HasTriggers, Service):
     def report(self) -> Mapping[str, Any]:
         """Counts, and how far everything is."""
         triggers = {each.name: description.report(each) for each in self.engine.triggers.registry}
-        return {**self.engine.report(), "triggers": triggers, "lost triggers": dict(self.engine.triggers.lost)}
+        lost, steering = dict(self.engine.triggers.lost), self._steering.report()
+        return {**self.engine.report(), "triggers": triggers, "lost triggers": lost, "steering": steering}
 
     @property
     def cascades(self) -> Cascades:
@@ -138,14 +145,17 @@ class Objects(HasTriggers, Service):
 
     # ── types and methods ──
 
-    def type(self, name: str, fields: Any) -> EventType:
+    def type(self, name: str, fields: Any, *, limits: Given | None = None) -> EventType:
         """Declare a type of objects under a name, for good: an Event class, an EventType, a declaration such as
-        `"x: f64, y: f64"`, or an Arrow schema. The same again changes nothing."""
+        `"x: f64, y: f64"`, or an Arrow schema. The same again changes nothing.
+
+        `limits` are the least and the greatest number of members, None for none: `{"x": (0.0, 10.0)}`. A transaction
+        that would leave an object outside of them is refused, whoever submits it. They stay until others are given."""
         made = event_type(parse_record(fields, name)) if isinstance(fields, str) else as_event_type(fields)
         channel = check_name(CHANNEL + name)
         if name not in self.engine.types:
             self._outlets.open(channel, change_type(made), 0)  # what does not fit the channel is refused here
-        return self.engine.declare(name, made).type
+        return self.engine.declare(name, made, limits=limits).type
 
     @property
     def types(self) -> dict[str, EventType]:
@@ -317,6 +327,34 @@ class Objects(HasTriggers, Service):
         quoted = kept.name.replace("'", "''")
         wanted = f"object = '{quoted}'" + (f" and ({where})" if where else "")
         return self.changes(kept.type).subscribe(handler, wanted, **options)
+
+    # ── steering ──
+
+    def steer(self, name: str, source: Source[Any], *, type: str, apply: Apply | None = None) -> Steering:
+        """Have a source of this node take up the settings that an object has, now and whenever they change.
+
+        The object is of a declared type whose fields are in the source's context; where it is not there yet, it is made
+        with what the context has. `apply` is called with the settings, after they are durable, and makes them so; then
+        the context says so too. If it raises, the context stays, and that is reported."""
+        path, of = path_of(name, self._node.name), self.engine.types.named(type)
+        made = self._steering.add(path, of, source, apply)
+        try:
+            kept = self.engine.get(path) or self._wanted(path, of, made)
+            if kept.type != type:
+                raise ObjectError(f"steer {name!r}: expected an object of type {type!r}, found one of {kept.type!r}")
+        except BaseException:
+            made.close()
+            raise
+        self._steering.want(made, of.type.encode(kept.value), kept.turn, first=True)
+        return made
+
+    def _wanted(self, path: str, type: ObjectType, steering: Steering) -> Kept:
+        """An object is made of what a context has; TransactionError if it may not be so."""
+        with self.transaction() as t:
+            t.create(path, type.name, steering.settings)
+        kept = self.engine.get(path)
+        assert kept is not None
+        return kept
 
     def __repr__(self) -> str:
         return f"<Objects of {self._node.name}>"

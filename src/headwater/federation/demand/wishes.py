@@ -310,6 +310,8 @@ class Wanted:
     def placed(self, entry: Entry, here: frozenset[Entry]) -> str:
         """Where an interest runs, and why."""
         part = self.parts[entry]
+        if entry in here and entry.interest is not None and entry.interest.contextual:
+            return "destination: the source refuses it, and so the context that it reads is missing"
         if entry in here:
             instead = "whole events, not marks" if entry.makes_marks else "events with all values, not only bound ones"
             return f"destination: the source refuses it{f'; it sends {instead}' if entry.apart else ''}"
@@ -318,6 +320,8 @@ class Wanted:
         if part.kind == ALL:
             return "source: it wants everything"
         if part.kind == THERE:
+            if entry.interest is not None and entry.interest.contextual:
+                return "source: it reads the context of its source"
             return "source: it has state or output, or may run for long"
         if here or self._covers[entry.zones].is_needed(part.key):
             return "source and destination: filtered there, decided here"

@@ -32,6 +32,11 @@ class Judge:
             raise StoreError(
                 f"interest: expected an Interest, found {type(interest).__name__}; make one with Interest(...)"
             )
+        if interest.contextual:
+            raise StoreError(
+                "interest: expected one over what the log has, found one that reads the context of sources, which it "
+                "has not; give its values: Interest(…, params={'context.NAME': …})"
+            )
         log = [schema.field(name) for name in META.values()]
         if interest.output is None:
             fields = [field for field in schema if field.name not in META.values()]
