@@ -71,6 +71,9 @@ PROMISES = {
         "and so the driver is still Ada\n",
         "refuelled: True\n//depot/fleet/truck has 30 l\n//depot/fleet/van has 12 l",
     ],
+    "separation.py": [
+        "too close: 116 and 185, 69 miles apart\nfired 1 time, and is known not to hold now: True\nof 360 changes",
+    ],
     "tanks_elsewhere.py": ["made in turn 1\nit is nearly full at 9\nand now 10, after 12 turns"],
     "thermostat.py": [
         "update //hall/heating: step: expected 1 to 30, found 0\n12 readings in 120 minutes; now 19.3 degrees\n",
@@ -123,6 +126,7 @@ PLAIN = (
     "eco_world.py",
     "event_types.py",
     "interests.py",
+    "separation.py",
     "service.py",
     "service_asyncio.py",
     "tanks_elsewhere.py",

@@ -142,7 +142,8 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("turn",),
         ("line", "shares"),
         ("queue",),
-        ("triggers", "zones"),
+        ("triggers",),
+        ("zones",),
         ("engine",),
     ),
     "spark": (

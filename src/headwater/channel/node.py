@@ -735,6 +735,10 @@ class Node:
 
     # ── objects ──
 
+    def _spreading(self) -> Any:
+        """Who carries what triggers over several nodes say (`channel/objects/spreading.py`), where there are others."""
+        return None
+
     @property
     def objects(self) -> Objects:
         """The objects that this node owns, which are kept in its `state`; opened when they are first asked for."""

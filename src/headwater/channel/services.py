@@ -8,6 +8,7 @@ A room that gives a node something of its own (a log, a naming service, triggers
     stop        at the end: sinks have had their events, and no other node is heard any more
     report      what `node.report().services` says of it
     requests    what other nodes may ask of it (`federation/peers/request_registry.py`)
+    posts       what other nodes may say to it, without an answer (`federation/peers/post_registry.py`)
 
 Services start in the order in which they were added, and drain and stop in the opposite one. One that fails to drain,
 stop or report keeps no other from doing so, and no node from closing.
@@ -50,6 +51,10 @@ class Service:
 
     def requests(self) -> Iterable[tuple[Any, Callable[..., Any]]]:
         """Types of requests, and who answers them."""
+        return ()
+
+    def posts(self) -> Iterable[tuple[str, Callable[..., Any]]]:
+        """Kinds of posts, and who takes them; whoever does must be quick, and wait for nothing."""
         return ()
 
 

@@ -61,6 +61,7 @@ from headwater.federation.peers.membership import Membership
 from headwater.federation.peers.parts import Parts
 from headwater.federation.peers.peer import Peer
 from headwater.federation.peers.permissions import Permissions
+from headwater.federation.peers.post_registry import PostRegistry
 from headwater.federation.peers.presence import Presence
 from headwater.federation.peers.request_registry import Caller, RequestRegistry
 from headwater.federation.peers.table import Peers
@@ -114,7 +115,8 @@ class Engine:
         self.barriers = Barriers(context)
         self.groups = None if network.multicast is None else Groups(context, self.peers)
         self.arrivals = Arrivals(context, self.demands, self.positions, self.origins)
-        parts = Parts(context, Pulse(), self.arrivals, self.barriers, self.groups)
+        self.posts = PostRegistry()
+        parts = Parts(context, Pulse(), self.arrivals, self.barriers, self.groups, self.posts)
         description = Description(context, is_offered=self._is_offered, streams=self._streams)
         self.dialogue = Dialogue(context, self.fabric, description)
         self.permissions = Permissions(context, self.peers, self.fabric, self.dialogue, self.demands, self.control)

@@ -68,6 +68,8 @@ class Network:
     client           no other node can reach this one: it calls, and all else goes through the nodes that it called
     lease            seconds in which a node that is dead, frozen or cut off is noticed
     keep             seconds for which what it has asked for reliably is kept for it, should it come back
+    clock_error      seconds by which clocks of this federation may be from the true time: what triggers over several
+                     nodes tell is as exact
     link             how many events of a source may wait for a node, and what happens to the next
     compress         "none", "lz4" or "zstd": of large frames
     budget           what other nodes' interests may cost here
@@ -89,6 +91,7 @@ class Network:
     client: bool = False
     lease: float = 5.0
     keep: float = 30.0
+    clock_error: float = 0.1
     link: Queue = LINK
     compress: str = "none"
     budget: Budget = field(default_factory=Budget)
@@ -101,6 +104,7 @@ class Network:
     settings: ClassVar[Settings] = Settings(
         lease=Seconds(above=True),
         keep=Seconds(),
+        clock_error=Seconds(),
         compress=Choice("none", "lz4", "zstd"),
         placement=Choice("source", "destination", "auto"),
         fallback=Choice("encrypted", "never"),

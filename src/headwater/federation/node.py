@@ -27,6 +27,7 @@ from headwater.extras import require
 from headwater.federation.library.asking import Network as LibraryNetwork
 from headwater.federation.library.service import LibraryService
 from headwater.federation.objects.service import ObjectService
+from headwater.federation.objects.zone_service import ZoneService
 from headwater.federation.order.sequencers import Sequencers
 from headwater.federation.patterns.placement import Placements
 from headwater.federation.patterns.service import PatternService
@@ -81,6 +82,7 @@ class Node(LocalNode):
 
     _engine: Engine | None = None  # of a node that has a network
     _placements: Placements | None = None
+    _zones: ZoneService | None = None
 
     def __init__(
         self,
@@ -124,6 +126,9 @@ class Node(LocalNode):
             reach = LibraryNetwork(engine.context, engine.peers, engine.dialogue)
             self._library = self.services.add(LibraryService(self, reach, engine.requester.taken_up))
             engine.installer.granting.named = engine.requester.named = self._library
+            self._zones = self.services.add(
+                ZoneService(self, engine.context, engine.peers, engine.dialogue, engine.links)
+            )
             if self._logs is not None:
                 own = OwnLogs(self._logs.settings.folder, self._logs.node)
                 self.services.add(LogServer(engine.context, engine.fabric, own, engine.card))
@@ -137,7 +142,18 @@ class Node(LocalNode):
     def _service_added(self, service: Service) -> Callable[[], None]:
         if self._engine is None:
             return super()._service_added(service)
-        return self._engine.requests.register_all(service.requests())
+        requests = self._engine.requests.register_all(service.requests())
+        try:
+            posts = self._engine.posts.register_all(service.posts())
+        except BaseException:
+            requests()
+            raise
+
+        def undo() -> None:
+            requests()
+            posts()
+
+        return undo
 
     def _in_federation(self) -> Federated | None:
         return None if self._engine is None else self._engine.federated
@@ -272,6 +288,9 @@ class Node(LocalNode):
         return None if engine is None else f"{engine.id}/{engine.incarnation}/{source.number}"
 
     # ── objects ──
+
+    def _spreading(self) -> ZoneService | None:
+        return self._zones
 
     def objects_at(self, node: str) -> Objects | RemoteObjects:
         """The objects of another node: they are read there, and transactions are run there; of this one, its own."""

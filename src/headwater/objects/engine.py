@@ -83,6 +83,8 @@ class ObjectEngine:
             last, shares = tables.last_queued(execute), Line(tables.queued_of(execute))
         self._world = World(self.types, execute)
         self.triggers = Triggers(node, self._type_named, channel_type, self.methods)
+        for observer in observers:
+            observer.type_named = self._type_named
         reactions = Observed(self.triggers, self.triggers.journal, observers)
         for each in (TRIGGERS, *(each.tables for each in observers if each.tables is not None)):
             state.tables(each)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headwater.objects.operations import Administer, Outcome
     from headwater.objects.reactions import Fired, Moment, Occurrence, Reactions
     from headwater.store import Tables
+    from headwater.types import EventType
 
 Errand = Callable[["Administer", "Moment"], Any]
 CHANGES = frozenset(("created", "updated", "destroyed"))
@@ -37,6 +38,7 @@ class Observer:
 
     def __init__(self) -> None:
         self.journal = Journal()  # that of its node's turns, once it is one of a node's
+        self.type_named: Callable[[str], EventType | None] = lambda name: None  # the types of that node's objects
 
     @property
     def errands(self) -> Mapping[str, Errand]:

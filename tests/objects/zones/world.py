@@ -270,7 +270,7 @@ class World:
                 assert time in due, f"false at {time}"
             else:
                 assert any(firing.earliest <= at <= time for at in due), f"false between {firing.earliest} and {time}"
-            assert firing.error == self.weather.error
+            assert firing.error == self.terms.error
         for _, known in self.told:
             if isinstance(known, Known):
                 assert known.holds == holds_at(known.since)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 from headwater.channel.names import check_name
 from headwater.channel.objects.alarms import Alarms
 from headwater.channel.objects.outlets import SOURCE, ChannelOutlets
+from headwater.channel.objects.spreading import Spreading
 from headwater.channel.objects.steering import Apply, Steering, SteeringDesk, path_of
 from headwater.channel.objects.triggers import HasTriggers
 from headwater.channel.services import Service
@@ -34,8 +35,11 @@ from headwater.objects.limits import Given
 from headwater.objects.names import object_name
 from headwater.objects.object_types import CHANNEL, ObjectType, change_type
 from headwater.objects.operations import TICKET, Outcome, Transaction
-from headwater.objects.triggers import description
 from headwater.objects.turn import Cascades
+from headwater.objects.zones.coordinator import Terms
+from headwater.objects.zones.homes import Homes
+from headwater.objects.zones.steady_time import SteadyTime
+from headwater.objects.zones.watches import Watches
 from headwater.store.log.log_folder import LogFiles
 from headwater.text_tables import table
 from headwater.types import EventType, event_type
@@ -68,6 +72,10 @@ class ObjectNode(Protocol):
     _logs: NodeLogs | None
     _timers: Timers
 
+    def _spreading(self) -> Spreading | None:
+        """Who carries what triggers over several nodes say."""
+        ...
+
     def channel(self, name: str, type: Any = None) -> Channel[Any]:
         """The channel of that name."""
         ...
@@ -90,6 +98,10 @@ class Objects(HasTriggers, Service):
         self._node = node
         self._outlets, self._logs = ChannelOutlets(node), node._logs
         self._steering = SteeringDesk(node.name, node._crashes)
+        spreading = node._spreading()
+        terms = Terms() if spreading is None else spreading.terms
+        self.watches = Watches(lambda: 1000 * node.clock.time(), terms.error)
+        self.homes = Homes(SteadyTime(node.clock.time, node.clock.now), terms)
         self.engine = ObjectEngine(
             node.name,
             state,
@@ -97,7 +109,10 @@ class Objects(HasTriggers, Service):
             self._outlets.type_of,
             crashes=node._crashes,
             now=node.clock.time,
-            observers=[self._steering],
+            observers=(self._steering, self.watches, self.homes),
+        )
+        self.homes.attach(
+            self.engine.triggers, lambda transaction, told: self.engine.submit(transaction, waits=True, told=told)
         )
         self._named_triggers = {}
         self._started = False
@@ -110,6 +125,9 @@ class Objects(HasTriggers, Service):
         """Run what is queued, and send what has not left."""
         self._started = True
         self.engine.start()
+        spreading = self._node._spreading()
+        if spreading is not None:
+            spreading.attach(self)
 
     @property
     def busy(self) -> bool:
@@ -130,7 +148,7 @@ class Objects(HasTriggers, Service):
 
     def report(self) -> Mapping[str, Any]:
         """Counts, and how far everything is."""
-        triggers = {each.name: description.report(each) for each in self.engine.triggers.registry}
+        triggers = {name: each.report() for name, each in self.triggers.items()}
         lost, steering = dict(self.engine.triggers.lost), self._steering.report()
         return {**self.engine.report(), "triggers": triggers, "lost triggers": lost, "steering": steering}
 

@@ -23,13 +23,20 @@ from headwater.objects.operations import Administer, AnyOperation, Outcome, Read
 from headwater.objects.triggers import definition, description
 from headwater.objects.triggers.administration import changing, installing, removing
 from headwater.objects.triggers.definition import Input, When
+from headwater.objects.triggers.distributed import Scheme
 from headwater.objects.triggers.history import History
+from headwater.objects.zones.distribution import Spread, owners_of, spread
+from headwater.objects.zones.homes import CERTAINTY, certainty_channel
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.objects.spreading import Spreading
     from headwater.channel.subscription import Subscription
     from headwater.objects.engine import ObjectEngine
     from headwater.objects.reactions import Coupling, OnFailure
+    from headwater.objects.zones.home import Home
+    from headwater.objects.zones.homes import Homes
+    from headwater.types import EventType
 
 Does = Transaction | TransactionBuilder | Sequence[AnyOperation] | Callable[["ActionBuilder"], object]
 
@@ -78,6 +85,10 @@ class TriggerNode(Protocol):
     """As much of a node as is needed here."""
 
     name: str
+
+    def _spreading(self) -> Spreading | None:
+        """Who carries what triggers over several nodes say."""
+        ...
 
     def channel(self, name: str, type: Any = None) -> Channel[Any]:
         """The channel of that name."""
@@ -132,12 +143,43 @@ class Trigger:
 
     def explain(self) -> str:
         """What it listens to, what decides it, what comes of it, and how it went, in words."""
-        found = self._triggers.engine.triggers.found(self.name)
-        return description.explain(found, self._triggers.engine.triggers.channel(found))
+        found, home = self._triggers.engine.triggers.found(self.name), self._home
+        told = description.explain(found, self._triggers.engine.triggers.channel(found))
+        return told if home is None else f"{told}\n{home.explain()}"
 
     def report(self) -> dict[str, Any]:
-        """How often it was evaluated, has fired, vetoed and failed since the node was started."""
-        return description.report(self._triggers.engine.triggers.found(self.name))
+        """How often it was evaluated, has fired, vetoed and failed since the node was started; over several nodes,
+        also what it has cost and what is known, times being microseconds since 1970."""
+        found, home = description.report(self._triggers.engine.triggers.found(self.name)), self._home
+        return found if home is None else {**found, **home.report()}
+
+    # ── of those over several nodes ──
+
+    @property
+    def _home(self) -> Home | None:
+        return self._triggers.homes.named(self.name)
+
+    @property
+    def holds(self) -> bool | None:
+        """Over several nodes: whether its condition holds, at the last time that is decided; None: it is not known."""
+        home = self._home
+        return None if home is None else home.coordinator.holds
+
+    @property
+    def unknown_since(self) -> int | None:
+        """Over several nodes: since when nothing is known, if that is so; microseconds since 1970, by the owners'
+        clocks."""
+        home = self._home
+        found = None if home is None else home.coordinator.unknown_since
+        return None if found is None else found // 1000
+
+    @property
+    def certainty(self) -> Channel[Any]:
+        """Over several nodes: the channel on which is told when nothing is known any more (`known` is false, `why`
+        says of whom nothing is heard), and when all is again."""
+        if self._triggers.engine.triggers.found(self.name).trigger.distributed is None:
+            raise ObjectError(f"trigger {self.name!r}: expected one over several nodes, found one of this node alone")
+        return self._triggers._node.channel(certainty_channel(self._triggers._node.name, self.name), CERTAINTY)
 
     def __repr__(self) -> str:
         return f"<Trigger {self.name} of {self._triggers._node.name}>"
@@ -149,6 +191,7 @@ class HasTriggers:
     _node: TriggerNode
     engine: ObjectEngine
     _named_triggers: dict[str, Any]  # since the node was started: which entry of a library each is that was had by name
+    homes: Homes
 
     def trigger(
         self,
@@ -170,6 +213,7 @@ class HasTriggers:
         on_failure: OnFailure = "report",
         params: Mapping[str, Any] | None = None,
         enabled: bool = True,
+        scheme: Scheme = "zones",
     ) -> Trigger:
         """Install a trigger, for good; an equal one that is there already is that one, whatever its name.
 
@@ -177,35 +221,42 @@ class HasTriggers:
         `channel …`); at `each` at which its condition holds, or when that `becomes` true, it fires: the operations of
         `do` are a transaction, and `notify` says what subscribers are told. All that is wrong is told at once.
 
+        With inputs of other nodes it is a trigger over several nodes, whose home is this one: `on` is left out, or
+        names the inputs; `scheme` says how it is decided: by safe "zones", or "simple", so that all changes cross.
+
         `named` is one of a library, `@low-stock/2`: with values of its parameters, and nothing of the rest."""
         if named is not None:
-            given = {"on": on, "where": where, "type": type, "inputs": inputs, "history": history, "do": do,
-                     "notify": notify, "veto": veto}  # fmt: skip
-            return self._from_library(name, named, [each for each in given if given[each]], params, enabled)
+            rest = {"on": on, "where": where, "type": type, "inputs": inputs, "history": history, "do": do,
+                    "notify": notify, "veto": veto}  # fmt: skip
+            return self._from_library(name, named, [each for each in rest if rest[each]], params, enabled)
         if callable(do):
             builder = ActionBuilder(self._node.name)
             do(builder)
             do = builder
-        made = definition.trigger(
-            name,
-            on=on,
-            when=when,
-            where=where,
-            type=type,
-            inputs=inputs,
-            history=history,
-            do=do.build() if isinstance(do, TransactionBuilder) else do,
-            notify=notify,
-            veto=veto,
-            priority=priority,
-            group=group,
-            coupling=coupling,
-            on_failure=on_failure,
-            params=params,
-            enabled=enabled,
-            node=self._node.name,
-        )
-        return self._install(made)
+        given: dict[str, Any] = {
+            "on": on,
+            "when": when,
+            "where": where,
+            "type": type,
+            "inputs": inputs,
+            "history": history,
+            "do": do.build() if isinstance(do, TransactionBuilder) else do,
+            "notify": notify,
+            "veto": veto,
+            "priority": priority,
+            "group": group,
+            "coupling": coupling,
+            "on_failure": on_failure,
+            "params": params,
+            "enabled": enabled,
+            "node": self._node.name,
+        }
+        more: tuple[str, ...] = ()
+        if owners_of(on, inputs, self._node.name) <= {self._node.name}:
+            made = definition.trigger(name, **given)
+        else:
+            made, _, more = self._spread(name, given, scheme)
+        return self._install(made, more)
 
     def _from_library(
         self, name: str, named: str, also: list[str], params: Mapping[str, Any] | None, enabled: bool
@@ -219,9 +270,9 @@ class HasTriggers:
         self._named_triggers[made.name] = entry.origin
         return made
 
-    def _install(self, made: definition.Trigger) -> Trigger:
+    def _install(self, made: definition.Trigger, more: tuple[str, ...] = ()) -> Trigger:
         said = self._run(installing(made)).results["installed"]
-        for warning in said["warnings"]:
+        for warning in (*said["warnings"], *more):
             warnings.warn(f"trigger {made.name!r}: {warning}", HeadwaterWarning, stacklevel=3)
         self._announce(said["name"])
         return Trigger(self, said["name"])
@@ -263,12 +314,39 @@ class HasTriggers:
             params=params,
         )
 
+    def _spread(self, name: str, given: dict[str, Any], scheme: Scheme) -> Spread:
+        """A trigger with inputs of other nodes."""
+        spreading = self._node._spreading()
+        if spreading is None:
+            others = sorted(owners_of(given["on"], given["inputs"], self._node.name) - {self._node.name})
+            raise ObjectError(
+                f"trigger {name!r}: expected objects of this node, which has no network, found some of "
+                f"{', '.join(others)}"
+            )
+
+        def type_of(node: str, object: str, named: str) -> tuple[str, EventType]:
+            if named in self.engine.types:
+                return named, self.engine.types[named].type
+            if node != self._node.name:
+                return spreading.type_of(node, object, named)
+            kept = None if named else self.engine.get(object)
+            if kept is None:
+                raise ObjectError(
+                    f"trigger {name!r}: inputs: //{node}/{object}: expected an object that exists, or a type that is "
+                    f"declared: (name, type), found {named or 'neither'}"
+                )
+            return kept.type, self.engine.types[kept.type].type
+
+        return spread(name, type_of=type_of, scheme=scheme, **given)
+
     def _announce(self, name: str) -> None:
         """Its notifications, if it has any, can be asked for from now on."""
         triggers = self.engine.triggers
         found = triggers.registry.by_name.get(name)
         if found is not None and found.notification is not None:
             self.engine.announce(triggers.channel(found), found.notification.type)
+        if found is not None and found.trigger.distributed is not None:
+            self.engine.announce(certainty_channel(self._node.name, name), CERTAINTY)
 
     @property
     def triggers(self) -> dict[str, Trigger]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headwater.errors import ObjectError
-from headwater.federation.security.policy import Allow
+from headwater.federation.objects.rights import may_watch, open_types
 from headwater.federation.wire.object_requests import ChangeTrigger, InstallTrigger, RemoveTrigger, TriggerIs
 from headwater.federation.wire.requests import Accepted, pack_type, unpack_params
 from headwater.objects.operations import MAX_TEXTS, Outcome, Transaction
@@ -72,7 +72,7 @@ class TriggerServer:
     def _hidden(self, caller: Caller, trigger: Trigger) -> list[str]:
         """What it would see that who asks may not."""
         found = []
-        open = self._open_types(caller)
+        open = open_types(self._context, self._objects, caller.principal)
         for each in trigger.on:
             if each.kind == "channel" and each.name.startswith(
                 f"{NOTIFICATIONS}.{self._context.name}.{_group(caller)}."
@@ -80,7 +80,7 @@ class TriggerServer:
                 found.append(
                     f"on: {each}: expected no notifications of its own triggers, which could go round for ever"
                 )
-            elif each.kind == "channel" and not self._may_watch(caller, each.name):
+            elif each.kind == "channel" and not may_watch(self._context, caller.principal, each.name):
                 found.append(f"on: {each}: expected a channel that it may subscribe to and install code on")
         if any(each.kind not in ("channel", "every") for each in trigger.on) and trigger.type not in open:
             found.append(
@@ -90,17 +90,6 @@ class TriggerServer:
             if given.type not in open:
                 found.append(f"inputs: {name}: expected its type, which it may watch, found {given.type!r}")
         return found
-
-    def _open_types(self, caller: Caller) -> set[str]:
-        """The types of objects that it may watch: with all others that are declared alike, for objects of these cannot
-        be told apart."""
-        types = self._objects.engine.types
-        closed = [each.type for each in types.values() if not self._may_watch(caller, each.channel)]
-        return {name for name, each in types.items() if each.type not in closed}
-
-    def _may_watch(self, caller: Caller, channel: str) -> bool:
-        decide = self._context.security.decide
-        return all(isinstance(decide(caller.principal, each, channel), Allow) for each in ("subscribe", "install"))
 
     def change(self, caller: Caller, request: ChangeTrigger) -> TriggerIs:
         self._must_be_own(_group(caller), request.name)
@@ -144,6 +133,8 @@ def _group(caller: Caller) -> str:
 def _harmful(trigger: Trigger) -> list[str]:
     """What only the owner may ask for."""
     found = []
+    if trigger.distributed is not None:
+        found.append("inputs: expected objects of this node: over several nodes it is installed at its own node")
     if trigger.do or trigger.veto or trigger.coupling != "after":
         found.append("do, veto, coupling: expected a trigger of another node to notify and to do nothing else")
     if trigger.notify is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -43,6 +44,7 @@ class Connections:
     ) -> None:
         self._context, self._peers, self._fabric = context, peers, fabric
         self._dialogue, self._membership = dialogue, membership
+        self.reasons: list[Callable[[Peer], bool]] = []  # beside events: why services want a link to a peer
         self.host = Host(context.keyring, context.offences, self.established, peers.get)
 
     def link_wanted(self, peer: Peer) -> None:
@@ -225,7 +227,9 @@ class Connections:
 
     def wanted(self, peer: Peer) -> bool:
         """Whether there is a reason to have a link."""
-        return bool(peer.crossings) or any(each.demand.wishes or each.busy for each in peer.asked.values())
+        if bool(peer.crossings) or any(each.demand.wishes or each.busy for each in peer.asked.values()):
+            return True
+        return any(wants(peer) for wants in self.reasons)
 
 
 def _linked(peer: Peer, before: int, stream: Stream) -> bool:

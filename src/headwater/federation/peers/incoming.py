@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import FrameError, HeadwaterError
 from headwater.federation.peers.outgoing import Outgoing
+from headwater.federation.peers.post_registry import Allowance
 from headwater.federation.transport.stream import Stream
 from headwater.federation.wire import frames as wire
-from headwater.federation.wire.control import Again, Announce, Barrier, Bye, Ends, Repair, Resume, Sent, SourceAd
+from headwater.federation.wire.control import Again, Announce, Barrier, Bye, Ends, Post, Repair, Resume, Sent, SourceAd
 from headwater.federation.wire.kinds import GROUP
 from headwater.federation.wire.requests import unpack_type
 
@@ -42,6 +43,7 @@ class Incoming(Outgoing):
         self.over: dict[int, RemoteSource] = {}
         self.unacknowledged: set[Any] = set()  # remote sources, and tracks of them
         self._acknowledging = threading.Lock()
+        self.allowance = Allowance()  # of posts
         self.control_in: Counter[str] = Counter()  # frames beside events and acknowledgements, by kind
 
     def positions(self) -> dict[int, int]:
@@ -159,6 +161,8 @@ class Incoming(Outgoing):
                 groups.repair(self, sid, after, upto)
             case Again(source=sid, number=number, after=after, since=since):
                 self._on_again(sid, number, after, since)
+            case Post(kind=kind, body=body):
+                self._parts.posts.deliver(self, kind, body)
             case Bye(reason=reason):
                 self.attendance.said_bye(self, reason)
             case _:

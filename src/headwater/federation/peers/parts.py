@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from headwater.federation.arrive.arrivals import Arrivals
     from headwater.federation.context import Context
     from headwater.federation.peers.barriers import Barriers
+    from headwater.federation.peers.post_registry import PostRegistry
     from headwater.federation.transport.sender import Pulse
     from headwater.federation.wire.control import Announce, Barrier, Sent
 
@@ -89,6 +90,7 @@ class Parts:
     arrivals: Arrivals
     barriers: Barriers
     groups: MulticastPort | None
+    posts: PostRegistry
     registrar: Registrar | None = None
     attendance: Attendance | None = None
     requests: Requests | None = None

@@ -19,6 +19,7 @@ from headwater.formats import FRAMES
 VERSION = FRAMES
 MAX_CONTROL = 1 << 20  # bytes of a message
 MAX_POSITIONS = 1 << 16
+MAX_POST = 256 << 10  # bytes of what a service of a node says to that of another
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Text = Annotated[str, Meta(max_length=4096)]
@@ -130,7 +131,15 @@ class Bye(msgspec.Struct, tag_field="is", tag="bye", frozen=True):
     reason: Text = ""
 
 
-Control = Again | Challenge | Greeting | Announce | Sent | Ends | Barrier | Resume | Repair | Bye
+class Post(msgspec.Struct, tag_field="is", tag="post", frozen=True):
+    """What a service of this node says to that of another one, which is named by `kind`. It may be lost with the link,
+    and is never sent again: whoever posts can do without an answer."""
+
+    kind: Name
+    body: Annotated[bytes, Meta(max_length=MAX_POST)]
+
+
+Control = Again | Challenge | Greeting | Announce | Sent | Ends | Barrier | Resume | Repair | Bye | Post
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgpack_decoder(Control)

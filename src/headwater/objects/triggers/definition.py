@@ -44,6 +44,7 @@ from headwater.objects.operations import (
 )
 from headwater.objects.reactions import Coupling, OnFailure
 from headwater.objects.triggers import events
+from headwater.objects.triggers.distributed import Distributed, form_of_distributed
 from headwater.objects.triggers.events import Listened
 from headwater.objects.triggers.history import MOST, MOST_EVER, Count, History, Over, Was
 
@@ -91,13 +92,15 @@ class Trigger(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     on_failure: OnFailure = "report"
     params: dict[str, Any] = {}
     enabled: bool = True
+    distributed: Distributed | None = None  # of one over values of several nodes
 
     @property
     def fingerprint(self) -> bytes:
         """16 bytes, equal for triggers that are the same but for their name, and whether they are enabled.
 
         By their texts: two that say the same in other words are two."""
-        same = msgspec.structs.replace(self, name="", enabled=True, on=tuple(sorted(self.on, key=str)))
+        on = () if self.distributed is not None else tuple(sorted(self.on, key=str))
+        same = msgspec.structs.replace(self, name="", enabled=True, on=on)
         return blake2b(_SORTED.encode(same), digest_size=16, person=b"hw-trigger").digest()
 
     @property
@@ -159,11 +162,14 @@ def trigger(
     params: Mapping[str, Any] | None = None,
     enabled: bool = True,
     node: str = "",
+    distributed: Distributed | None = None,
 ) -> Trigger:
     """A trigger as people write it; ObjectError with all that is wrong with its form. Names without an owner are of
     `node`. `notify`: True for that it fired, an expression or several, or expressions by name."""
     problems: list[str] = []
     listened = []
+    if distributed is not None:
+        listened.append(Listened("decided", name))
     for text in (on,) if isinstance(on, str) else tuple(on):
         try:
             listened.append(events.parse(text, node))
@@ -186,6 +192,7 @@ def trigger(
         on_failure,
         {key: kept(value) for key, value in (params or {}).items()},
         enabled,
+        distributed,
     )
     problems += form(made)
     if problems:
@@ -305,6 +312,7 @@ def _length(text: str) -> int:
 def form(trigger: Trigger) -> list[str]:
     """What is wrong whatever objects there are."""
     found = [*_form_of_events(trigger), *_form_of_names(trigger), *_form_of_history(trigger), *_form_of_action(trigger)]
+    found += form_of_distributed(trigger)
     if trigger.when not in ("each", "becomes"):
         found.append(f"when: expected 'each' or 'becomes', found {trigger.when!r}")
     if trigger.when == "becomes" and not trigger.where.strip():
@@ -326,7 +334,7 @@ def _form_of_events(trigger: Trigger) -> list[str]:
         found.append(f"on: expected at most {MAX_EVENTS:,} events, found {len(trigger.on):,}; use a pattern of names")
     for each in trigger.on:
         try:
-            if events.parse(str(each)) != each:
+            if each.kind != "decided" and events.parse(str(each)) != each:
                 raise ValueError(f"{each}: expected {events.FORMS}")
         except ValueError as error:
             found.append(f"on: {error}")

@@ -12,7 +12,7 @@ from headwater.objects.triggers.installed import Installed
 
 _COUPLINGS = {
     "within": "within the transaction that it is about, which fails with it",
-    "after": "after that transaction, in the same turn",
+    "after": "after what it is about, in the same turn",
     "decoupled": "decoupled, at the back of the queue",
 }
 
@@ -21,11 +21,14 @@ def explain(installed: Installed, channel: str = "") -> str:
     """All that is to be known of a trigger, on some lines."""
     trigger, condition = installed.trigger, installed.condition
     state = "" if trigger.enabled else " (disabled)"
-    lines = [f"trigger {trigger.name}{state}", *(f"  on {each}" for each in trigger.on)]
+    spread = trigger.distributed
+    listened = (f"every change of {each}" for each in spread.on) if spread is not None else map(str, trigger.on)
+    lines = [f"trigger {trigger.name}{state}", *(f"  on {each}" for each in listened)]
     lines += [f"  reads {name}: {_input(each)}" for name, each in trigger.inputs.items()]
     lines += [f"  remembers {name}: {_history(each)}" for name, each in trigger.history.items()]
-    when = "each time" if trigger.when == "each" else "when it becomes true that"
-    lines.append(f"  fires {when}{f' {trigger.where.strip()}' if trigger.where.strip() else ''}")
+    asked = trigger if spread is None else spread
+    when = "each time" if asked.when == "each" else "when it becomes true that"
+    lines.append(f"  fires {when}{f' {asked.where.strip()}' if asked.where.strip() else ''}")
     if condition.parts:
         rest = condition.parts - condition.indexed
         lines.append(f"    {condition.indexed} of {condition.parts} parts decided by the index over the change")

@@ -8,6 +8,7 @@
     every 10 s                  the time itself
     channel quotes              every event of a channel
 
+A trigger over values of several nodes listens to `decided NAME`, which is made for it and never written.
 This module knows no types and no objects: whether there is such a name is asked elsewhere.
 """
 
@@ -23,7 +24,7 @@ from headwater.durations import NUMBER, UNITS, micros, shown
 from headwater.errors import ObjectError
 from headwater.objects.names import NamePattern
 
-Kind = Literal["change", "created", "destroyed", "unchanged", "every", "channel"]
+Kind = Literal["change", "created", "destroyed", "unchanged", "every", "channel", "decided"]
 FORMS = (
     "//node/object, //node/object.member, //node/some/*, created NAME, destroyed NAME, unchanged 60 s NAME, "
     "every 10 s, or channel NAME"
@@ -36,6 +37,7 @@ _OPERATIONS: dict[Kind, tuple[str, ...]] = {
     "destroyed": ("destroyed",),
     "every": ("ticked",),
     "channel": ("received",),
+    "decided": ("fired",),
 }
 _LENGTH = re.compile(rf"({NUMBER.pattern})\s*([a-zµ]+)", re.IGNORECASE)
 
@@ -57,7 +59,13 @@ class Listened(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     @property
     def subject(self) -> str:
         """What its happenings are told of: an object's name, or of the time, that it is this one."""
-        return f"every {shown(self.length)}" if self.kind == "every" else self.name
+        match self.kind:
+            case "every":
+                return f"every {shown(self.length)}"
+            case "decided":
+                return f"decided {self.name}"
+            case _:
+                return self.name
 
     def __str__(self) -> str:
         place = f"{self.name}.{self.member}" if self.member else self.name

@@ -15,6 +15,7 @@ from headwater.objects.journal import Journal, Kept
 from headwater.objects.reactions import Fired, Moment, Notice, Occurrence
 from headwater.objects.triggers import tables
 from headwater.objects.triggers.deadlines import Deadlines, NoTimer, Timer
+from headwater.objects.triggers.distributed import FIRED
 from headwater.objects.triggers.events import operations
 from headwater.objects.triggers.installed import Installed
 from headwater.objects.triggers.pasts import Pasts
@@ -182,7 +183,7 @@ class Firing:
         )  # fmt: skip
 
     def _is_object(self, occurrence: Occurrence) -> bool:
-        return occurrence.op not in ("ticked", "received")
+        return occurrence.op not in ("ticked", "received", FIRED)
 
     def _judge(self, occurrence: Occurrence, moment: Moment, *, within: bool) -> list[Fired]:
         """All conditions first, then what they cause."""

@@ -63,6 +63,7 @@ class Registry:
         self.by_number: dict[int, Installed] = {}
         self._listening: dict[str, dict[int, Installed]] = {}  # by name
         self.channels: dict[str, EventType] = {}  # that are listened to
+        self.spread: dict[int, Installed] = {}  # over values of several nodes
         self._listening_wide: dict[int, Installed] = {}  # by patterns of names
         self.plain: set[int] = set()  # triggers that an index decides alone
         self._indexes: dict[Phase, dict[str | None, Index]] = {}
@@ -79,6 +80,8 @@ class Registry:
         self.by_name[trigger.name] = self.by_fingerprint[trigger.fingerprint] = installed
         self.by_number[installed.number] = installed
         self._listen(installed)
+        if trigger.distributed is not None:
+            self.spread = {**self.spread, installed.number: installed}  # others look at it too
         if installed.plain is not None:
             self.plain.add(installed.number)
         if trigger.enabled:
@@ -98,6 +101,8 @@ class Registry:
         self.by_fingerprint.pop(trigger.fingerprint, None)
         self.by_number.pop(installed.number, None)
         self._listen(installed, end=True)
+        if installed.number in self.spread:
+            self.spread = {number: each for number, each in self.spread.items() if number != installed.number}
         self.plain.discard(installed.number)
         for subject, key in installed.keys:
             phase = subject, trigger.coupling == "within"

@@ -19,8 +19,10 @@ from headwater.ir.build import Builder
 from headwater.ir.nodes import CopyOut, Expr, Load, Logic, ParamDecl, Path, Program, Return, SetOut, Span, Stmt
 from headwater.ir.notes import is_bad, locate
 from headwater.objects.names import object_name
+from headwater.objects.object_types import unpacked
 from headwater.objects.triggers import definition, history
 from headwater.objects.triggers.definition import NAME, OBJECT, Input, Trigger
+from headwater.objects.triggers.distributed import VALUES
 from headwater.objects.triggers.events import Listened
 from headwater.objects.triggers.history import Over
 from headwater.spelling import did_you_mean
@@ -106,7 +108,7 @@ class Scope:
         return (only.value, program.params) if isinstance(only, SetOut) and program is not None else None
 
     def _read(self, place: str, text: str, record: Record, builder: type[Builder]) -> Program | None:
-        mentioned = set(_PARAM.findall(_STRING.sub("", text)))
+        mentioned = params_in(text)
         self.used |= mentioned
         given = {name: value for name, value in self.params.items() if name in mentioned}
         try:
@@ -181,7 +183,9 @@ def scope_of(trigger: Trigger, types: Types, node: str) -> Scope:
         fields += [Field(name, made.subject.record, optional=True) for name in ("old", "new", "last")]
     inputs: list[Field] = []
     results: list[Field] = []
-    for name, given in trigger.inputs.items():
+    if trigger.distributed is not None:
+        fields += _decided(made)
+    for name, given in trigger.inputs.items() if trigger.distributed is None else ():
         stored = _input(made, name, given, types)
         if stored is not None and given.method:
             stored = _result(made, name, given, types)
@@ -200,6 +204,8 @@ def _listened(scope: Scope, each: Listened, types: Types) -> EventType | None:
     text, named = str(each), scope.trigger.type
     if each.kind == "every":
         return TICK
+    if each.kind == "decided" and scope.trigger.distributed is not None:
+        return unpacked(scope.trigger.distributed.decided)
     if each.kind == "channel":
         found = types.channel_type(each.name)
         if found is None:
@@ -225,6 +231,17 @@ def _listened(scope: Scope, each: Listened, types: Types) -> EventType | None:
     return found
 
 
+def _decided(scope: Scope) -> list[Field]:
+    """Inputs of several nodes, as far as a firing tells of them. What the condition has read of parameters is read."""
+    spread = scope.trigger.distributed
+    assert spread is not None
+    scope.used |= params_in(spread.where)
+    told = unpacked(spread.decided).record.by_name.get(VALUES)
+    if told is None or not isinstance(told.type, Record):
+        return []
+    return [Field(each.name, each.type, optional=True) for each in told.type.fields]
+
+
 def _input(scope: Scope, name: str, given: Input, types: Types) -> Type | None:
     """The type of an input."""
     plain = given.name.replace(OBJECT, f"//{scope.node}/x").replace(NAME, "x")
@@ -232,6 +249,9 @@ def _input(scope: Scope, name: str, given: Input, types: Types) -> Type | None:
         found = object_name(plain, scope.node)
     except ObjectError as error:
         scope.problem("inputs", given.name, f"{name}: {error}")
+        return None
+    if found.node != scope.node:
+        scope.problem("inputs", given.name, f"{name}: this object is of another node", expected=f"//{scope.node}/…")
         return None
     type = types.type_named(given.type) if given.type else None
     if type is None and plain == given.name:
@@ -352,6 +372,11 @@ def setting(name: str, value: Expr) -> tuple[Stmt, Type]:
     return SetOut(path, value, stored), stored
 
 
+def params_in(text: str) -> set[str]:
+    """The parameters that a text reads."""
+    return set(_PARAM.findall(_STRING.sub("", text)))
+
+
 def names_in(text: str) -> list[tuple[int, int, str]]:
     """Where names stand in a text, dotted ones as a whole; not those of functions, in quotes, or of parameters."""
     blank = _STRING.sub(lambda found: " " * len(found.group()), text)
@@ -366,6 +391,7 @@ __all__ = [
     "Types",
     "conjuncts",
     "names_in",
+    "params_in",
     "roots",
     "scope_of",
     "setting",

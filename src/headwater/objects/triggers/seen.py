@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.objects.names import object_name
 from headwater.objects.triggers.calls import Results
 from headwater.objects.triggers.definition import NAME, OBJECT
+from headwater.objects.triggers.distributed import VALUES
 from headwater.objects.triggers.registry import reached
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ class Seen(dict[str, Any]):
 
     def _input(self, name: str) -> Any:
         """As it is now; missing, where an object of that name is of another type by now."""
+        if self._of[0].trigger.distributed is not None:
+            told = (self["new"] or {}).get(VALUES)
+            return None if told is None else told.get(name)
         path, member = self._place(name)
         found = self._of[4].value(path)
         if found is None or found[0] != self._of[0].inputs[name]:

@@ -10,6 +10,7 @@ certain that there were no others.
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Sequence
 
@@ -29,6 +30,7 @@ from headwater.objects.zones.ranges import (
 )
 from headwater.objects.zones.stamps import Stamps
 
+LARGEST = 1e300  # of what steps add up to
 MAX_ITEMS = 256  # changes that are remembered one by one
 
 
@@ -110,6 +112,14 @@ class Owner:
         self._changes, self._squares = state.moves.changes, list(state.moves.squares)
         return self
 
+    def copy(self) -> Owner:
+        """Another one that has been through the same, to be changed where this may have to be put back."""
+        made = copy.copy(self)
+        made._stamps = copy.copy(self._stamps)
+        made._items = self._items.copy()
+        made._squares = self._squares.copy()
+        return made
+
     # ── what happens to it ──
 
     def changed(self, values: Sequence[Value], now: int, *, event: bool = True) -> list[FromOwner]:
@@ -120,7 +130,7 @@ class Owner:
         stamp = self._stamps.change(now)
         self._changes += 1
         for at, (old, new) in enumerate(zip(before, self.values, strict=True)):
-            self._squares[at] += _square(old, new)
+            self._squares[at] = min(self._squares[at] + _square(old, new), LARGEST)
         self._remember(Item(stamp, exactly(self.values), event=event))
         if self._silent and self._zone is not None and holds_values(self._zone, self.values):
             return []
@@ -204,5 +214,5 @@ def _square(old: Value, new: Value) -> float:
     """How much a value moved; of what is no number, whether it did."""
     if is_number(old) and is_number(new):
         step = float(new) - float(old)  # type: ignore[arg-type]
-        return min(step * step, 1e300)
+        return min(step * step, LARGEST)
     return 0.0 if same(old, new) else 1.0

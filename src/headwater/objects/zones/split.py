@@ -6,21 +6,23 @@
 A conjunct that reads inputs of one owner is decided there: its truth is one of the values that the owner is asked for.
 The others read numbers, truths and texts by path, each a value of its own. Inputs of which they read something else
 (elements at an index, lists, bytes), and all inputs of a program with loops, travel whole: no box says anything of
-those.
+those. Values that are only to be told when it fires come with the others, and decide nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import struct
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import InterestRefused
+from headwater.errors import HeadwaterError, InterestRefused
 from headwater.interest import Interest
-from headwater.ir import interp, walk
+from headwater.ir import walk
 from headwater.ir.boxes import ANYTHING as ANY_INTERVAL
-from headwater.ir.boxes import Decider, Interval, Outcome
+from headwater.ir.boxes import Decider, Interval, Outcome, split
 from headwater.ir.functional import as_expression
 from headwater.ir.inputs import fields_read, narrowed
 from headwater.ir.nodes import NOWHERE, CopyOut, Expr, Load, Logic, Meta, Param, Program, Reduce, Return
@@ -28,7 +30,7 @@ from headwater.ir.notes import locate
 from headwater.ir.show import show_expr
 from headwater.ir.walk import all_expressions, expressions
 from headwater.objects.zones.conditions import Verdict
-from headwater.objects.zones.ranges import Bounds, Only, Range, Value
+from headwater.objects.zones.ranges import Area, Bounds, Only, Range, Value, is_number
 from headwater.types import EventType, event_type
 from headwater.types.model import BOOL, Enum, Field, Record, Scalar, Type
 
@@ -37,26 +39,48 @@ if TYPE_CHECKING:
 
 COMPILED_AFTER = 1_000  # evaluations, which are rare as long as owners are silent
 Leaf = tuple[str, ...]
+_INPUT = re.compile(r"\w+")
 _OUTCOMES: dict[Outcome, Verdict] = {Outcome.TRUE: True, Outcome.FALSE: False, Outcome.UNKNOWN: None}
 
 
 class Part:
     """What one owner measures of its inputs: truths of its own conjuncts, values by path, and whole inputs."""
 
-    def __init__(self, owner: str, local: Sequence[Interest], leaves: Sequence[Leaf], whole: Mapping[str, EventType]):
-        self.owner = owner
+    def __init__(
+        self,
+        owner: str,
+        record: Record,
+        local: Sequence[Interest],
+        leaves: Sequence[Leaf],
+        whole: Sequence[str],
+    ) -> None:
+        """`record` is the type of the owner's inputs, by name."""
+        self.owner, self.record = owner, record
         self.local = tuple(local)
         self.leaves = tuple(leaves)
-        self.whole = dict(whole)
+        self.whole = {name: event_type(narrowed(record, [name])) for name in whole}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Of what is measured, in order."""
         return (*map(_shown, self.local), *(".".join(leaf) for leaf in self.leaves), *self.whole)
 
+    @cached_property
+    def _natives(self) -> list[tuple[Native, EventType]]:
+        return [(one.native(after=COMPILED_AFTER), one.type) for one in self.local]
+
+    def fits(self, area: Area) -> bool:
+        """Whether an area that someone sent can be one of these values: of as many, each of its type."""
+        if len(area) != len(self.names):
+            return False
+        types: list[Type | EventType] = [BOOL] * len(self.local)
+        types += [_leaf_type(self.record, leaf) for leaf in self.leaves]
+        types += self.whole.values()
+        return all(map(_fits, types, area))
+
     def measure(self, inputs: Mapping[str, Any]) -> tuple[Value, ...]:
         """The values, from the raw form of the owner's inputs by name."""
-        truths = (interp.run(one.program, inputs, params=one.params).passed for one in self.local)
+        truths = (one.test(type.encode(inputs)) for one, type in self._natives)
         leaves = (_at(inputs, leaf) for leaf in self.leaves)
         whole = (type.encode({name: inputs.get(name)}).decode("latin-1") for name, type in self.whole.items())
         return (*truths, *leaves, *whole)
@@ -64,34 +88,33 @@ class Part:
 
 class Split:
     """A condition over inputs of several owners: meets `Condition`. `owners` names the owner of each input, which is a
-    field of the interest's type."""
+    field of the interest's type; `besides` are paths of values that come with what is measured."""
 
-    def __init__(self, interest: Interest, owners: Mapping[str, str]) -> None:
+    def __init__(self, interest: Interest, owners: Mapping[str, str], besides: Collection[Leaf] = ()) -> None:
         self.interest = interest
         program = interest.program
         _check(program, owners)
         expr = as_expression(program)
-        terms = _terms(expr) if expr is not None else ()
-        by_owner = {owner: list[Expr]() for owner in dict.fromkeys(owners.values())}
-        together = list[Expr]()
-        for term in terms:
-            found = {owners[name] for name in _inputs(term)}
-            (by_owner[found.pop()] if len(found) == 1 else together).append(term)
         self.shared: Interest | None = interest
+        alone: Mapping[str, Sequence[Expr]] = {}
         if expr is not None:
+            alone, together = split(expr, lambda path: owners[_first(path)])
             self.shared = self._interest(together, program.input) if together else None
         leaves, opaque = _reads(program if self.shared is None else self.shared.program, expr is not None)
         if self.shared is None:
             leaves, opaque = (), ()
+        self._decisive = frozenset(leaves)
+        leaves = (*leaves, *(leaf for leaf in besides if leaf not in self._decisive))
         self.parts: dict[str, Part] = {}
-        for owner, local in by_owner.items():
+        for owner in dict.fromkeys(owners.values()):
             own = [name for name, of in owners.items() if of == owner]
             record = narrowed(program.input, own)
             self.parts[owner] = Part(
                 owner,
-                [self._interest([term], record) for term in local],
+                record,
+                [self._interest([term], record) for term in alone.get(owner, ())],
                 [leaf for leaf in leaves if leaf[0] in own and leaf[0] not in opaque],
-                {name: event_type(narrowed(program.input, [name])) for name in opaque if name in own},
+                [name for name in opaque if name in own],
             )
         self._decider = Decider(self.shared) if self.shared is not None else None
         self._exact = self.shared.on(self._joined(program.input)) if self.shared is not None else None
@@ -113,7 +136,7 @@ class Split:
 
     def _joined(self, record: Record) -> Record:
         """The type of what owners measure for what is decided of all together, as it is put together again."""
-        leaves = [leaf for part in self.parts.values() for leaf in part.leaves]
+        leaves = [leaf for part in self.parts.values() for leaf in part.leaves if leaf in self._decisive]
         whole = [name for part in self.parts.values() for name in part.whole]
         return _with_leaves(record, leaves, whole) if leaves or whole else record
 
@@ -127,7 +150,8 @@ class Split:
         for part, row in self._rows(values):
             truths += row[: len(part.local)]
             for leaf, value in zip(part.leaves, row[len(part.local) :], strict=False):
-                _put(raw, leaf, value)
+                if leaf in self._decisive:
+                    _put(raw, leaf, value)
             for (name, type), value in zip(part.whole.items(), row[len(row) - len(part.whole) :], strict=True):
                 raw[name] = type.decode_raw(str(value).encode("latin-1")).get(name)
         if not all(truth is True for truth in truths):
@@ -136,18 +160,54 @@ class Split:
             return True
         return self._native.test(self._exact.type.encode(raw))
 
+    @cached_property
+    def told(self) -> Record | None:
+        """The type of what is known of the inputs when it is decided, everything of which may be missing; None where
+        that is nothing but truths."""
+        leaves = [leaf for part in self.parts.values() for leaf in part.leaves]
+        whole = [name for part in self.parts.values() for name in part.whole]
+        return _with_leaves(self.interest.program.input, leaves, whole) if leaves or whole else None
+
+    def known(self, areas: Sequence[Area]) -> dict[str, Any]:
+        """Of areas, one for each owner: the inputs in raw form, of the type `told`, with what is exactly known."""
+        raw: dict[str, Any] = dict.fromkeys(self.told.by_name) if self.told is not None else {}
+        parts = [part for part in self.parts.values() if part.names]
+        for part, area in zip(parts, areas, strict=True):
+            for leaf, range in zip(part.leaves, area[len(part.local) :], strict=False):
+                _put(raw, leaf, range.value if isinstance(range, Only) else None)
+            for (name, type), range in zip(part.whole.items(), area[len(area) - len(part.whole) :], strict=True):
+                if isinstance(range, Only) and isinstance(range.value, str):
+                    raw[name] = type.decode_raw(range.value.encode("latin-1")).get(name)
+        return raw
+
     def decide(self, area: Sequence[Range]) -> Verdict:
         """By intervals: what is certain of all values in these ranges."""
         open_, box = False, dict[str, Interval]()
+        if all(isinstance(range, Only) for range, free in zip(area, self._free, strict=True) if not free):
+            return self.holds([range.value if isinstance(range, Only) else None for range in area])
         for part, row in self._rows(area):
             for truth in row[: len(part.local)]:
                 if isinstance(truth, Only) and truth.value is not True:
                     return False
                 open_ = open_ or not isinstance(truth, Only)
             for leaf, range in zip(part.leaves, row[len(part.local) :], strict=False):
-                box[".".join(leaf)] = _interval(range)
+                if leaf in self._decisive:
+                    box[".".join(leaf)] = _interval(range)
         verdict = True if self._decider is None else _OUTCOMES[self._decider.decide(box)]
         return None if verdict and open_ else verdict
+
+    @cached_property
+    def _free(self) -> tuple[bool, ...]:
+        """Of all that is measured, whether it decides nothing."""
+        return tuple(
+            free
+            for part in self.parts.values()
+            for free in (
+                *(False for _ in part.local),
+                *(leaf not in self._decisive for leaf in part.leaves),
+                *(False for _ in part.whole),
+            )
+        )
 
     def _rows(self, row: Sequence[Any]) -> Iterable[tuple[Part, Sequence[Any]]]:
         at = 0
@@ -187,14 +247,11 @@ def _check(program: Program, owners: Mapping[str, str]) -> None:
         raise InterestRefused([locate(program.text, NOWHERE, one) for one in wrong], "no condition over several owners")
 
 
-def _terms(expr: Expr) -> tuple[Expr, ...]:
-    if isinstance(expr, Logic) and expr.op == "and":
-        return tuple(term for arg in expr.args for term in _terms(arg))
-    return (expr,)
-
-
-def _inputs(expr: Expr) -> set[str]:
-    return {str(one.path.steps[0]) for one in expressions(expr) if isinstance(one, Load | Reduce)}
+def _first(path: str) -> str:
+    """The input that a path begins with."""
+    found = _INPUT.match(path)
+    assert found is not None
+    return found.group()
 
 
 def _named(expr: Expr) -> set[str]:
@@ -236,6 +293,53 @@ def _is_value(type: Type) -> bool:
     return isinstance(type, Enum) or type == BOOL or (isinstance(type, Scalar) and type.name != "bytes")
 
 
+def leaf_type(record: Record, leaf: Leaf) -> Type | None:
+    """The type of a value by path; None if there is no such value."""
+    here: Type = record
+    for step in leaf:
+        found = here.by_name.get(step) if isinstance(here, Record) else None
+        if found is None:
+            return None
+        here = found.type
+    return here if _is_value(here) else None
+
+
+def _leaf_type(record: Record, leaf: Leaf) -> Type:
+    found = leaf_type(record, leaf)
+    assert found is not None
+    return found
+
+
+def _fits(type: Type | EventType, range: Range) -> bool:
+    """Whether a range may be one of values of this type."""
+    number = isinstance(type, Scalar) and type.is_number
+    match range:
+        case Bounds(low, high):
+            return number and is_number(low) and is_number(high)
+        case Only(value):
+            return value is None or _is_of(type, value)
+        case _:
+            return True
+
+
+def _is_of(type: Type | EventType, value: Value) -> bool:
+    """Whether it is a raw value of this type, as its record would take it."""
+    try:
+        if isinstance(type, EventType):
+            type.validate(str(value).encode("latin-1"))
+            return isinstance(value, str)
+        _probe(type).encode({"it": value})
+    except (HeadwaterError, ValueError, TypeError, OverflowError, AttributeError, struct.error):
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _probe(type: Type) -> EventType:
+    """A record of one such value."""
+    return event_type(Record("Probe", (Field("it", type, optional=True),)))
+
+
 def _at(raw: Any, leaf: Leaf) -> Value:
     for step in leaf:
         if raw is None:
@@ -247,7 +351,9 @@ def _at(raw: Any, leaf: Leaf) -> Value:
 
 def _put(raw: dict[str, Any], leaf: Leaf, value: Value) -> None:
     for step in leaf[:-1]:
-        raw = raw.setdefault(step, {})
+        if raw.get(step) is None:
+            raw[step] = {}
+        raw = raw[step]
     raw[leaf[-1]] = value
 
 
