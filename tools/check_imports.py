@@ -48,6 +48,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("federation",),
     # What users import beside the names at the top: each of these modules gathers one subject.
     ("correlation", "dispatch", "library", "logs", "network", "reports", "security", "testing", "timers"),
+    ("bridges",),
     ("spark",),
     ("study",),
     ("explanation",),
