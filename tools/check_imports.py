@@ -358,7 +358,7 @@ LATE = {
     "pq": "pyarrow",
 }
 HEAVY = frozenset(LATE.values())
-ENTERED_FOR_THEM = ("late", "study")
+ENTERED_FOR_THEM = ("late", "study", "bridges")
 # The package's own face re-exports what users need; it is not a room.
 FACE = "__init__"
 

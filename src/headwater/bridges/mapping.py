@@ -122,6 +122,7 @@ class Translation:
         self._value: Type | None = own[self.field].type if self.field else None
 
     def _problems(self) -> list[ConfigProblem]:
+        """What of the mapping does not fit the type."""
         place = f"mapping of {self.mapping.topic!r}"
         if self.type is None:
             wrong = self.topic.fields or self.kind != "record"

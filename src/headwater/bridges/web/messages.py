@@ -89,7 +89,7 @@ class Ack(ClientMessage, frozen=True, tag="ack"):
 
 
 Message = Hello | Subscribe | Change | Cancel | Publish | Ack
-_DECODE = json_decoder(Message).decode
+_DECODE = json_decoder(Message).decode  # type: ignore[arg-type, var-annotated]
 
 
 def read(data: str) -> Message:

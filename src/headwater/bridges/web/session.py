@@ -1,4 +1,4 @@
-"""Sessions of web clients: what was sent to each, until it says that it has it, so that a client that comes back goes on.
+"""Sessions of web clients: what was sent to each, until it says that it has it: so one that comes back goes on.
 
 The events of a subscription are numbered from 1. They wait here in a ring (`Ring`, as everything that may have to go
 again), bounded in number and bytes: of a client that is too slow, or stays away too long, the oldest are dropped, and
@@ -31,7 +31,7 @@ class Slot(NamedTuple):
 
 
 class Portion(NamedTuple):
-    """What is to be sent next of a subscription: events numbered from `first` on, and how many before them were lost."""
+    """What is next of a subscription: events numbered from `first` on, and how many before them were lost."""
 
     first: int
     events: list[bytes]
@@ -76,7 +76,7 @@ class Feed:
         with self._lock:
             if self.sent == self.number and not self._untold:
                 return None
-            slots, size = [], 0
+            slots, size = list[bytes](), 0
             for slot in self._ring.after(self.sent):
                 if slots and size + len(slot.data) > most:
                     break

@@ -172,14 +172,14 @@ class Issuer:
         return dict(found)
 
     def _check_times(self, claims: Mapping[str, Any], now: float) -> None:
-        for name, wrong in (("exp", lambda at: now > at + self.leeway), ("nbf", lambda at: now < at - self.leeway)):
-            if name not in claims:
-                continue
-            at = claims[name]
+        times = {name: claims[name] for name in ("exp", "nbf") if name in claims}
+        for name, at in times.items():
             if not isinstance(at, int | float) or isinstance(at, bool) or not abs(at) < 1 << 53:
                 raise _bad(f"its {name} is no time")
-            if wrong(at):
-                raise _bad("it has expired" if name == "exp" else "it is not good yet; set the clocks")
+        if now > times["exp"] + self.leeway:
+            raise _bad("it has expired")
+        if now < times.get("nbf", now) - self.leeway:
+            raise _bad("it is not good yet; set the clocks")
 
 
 class KeyFile:
