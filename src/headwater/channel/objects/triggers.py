@@ -30,6 +30,7 @@ from headwater.objects.zones.homes import CERTAINTY, certainty_channel
 
 if TYPE_CHECKING:
     from headwater.channel.channel import Channel
+    from headwater.channel.objects.outlets import ChannelOutlets
     from headwater.channel.objects.spreading import Spreading
     from headwater.channel.subscription import Subscription
     from headwater.objects.engine import ObjectEngine
@@ -189,6 +190,7 @@ class HasTriggers:
     """What `node.objects` has of triggers."""
 
     _node: TriggerNode
+    _outlets: ChannelOutlets
     engine: ObjectEngine
     _named_triggers: dict[str, Any]  # since the node was started: which entry of a library each is that was had by name
     homes: Homes
@@ -344,9 +346,14 @@ class HasTriggers:
         triggers = self.engine.triggers
         found = triggers.registry.by_name.get(name)
         if found is not None and found.notification is not None:
-            self.engine.announce(triggers.channel(found), found.notification.type)
+            self._open(triggers.channel(found), found.notification.type)
         if found is not None and found.trigger.distributed is not None:
-            self.engine.announce(certainty_channel(self._node.name, name), CERTAINTY)
+            self._open(certainty_channel(self._node.name, name), CERTAINTY)
+
+    def _open(self, channel: str, type: EventType) -> None:
+        """Now: who asks for what leaves there, and is ready then, must find its source."""
+        self._outlets.open(channel, type, 0)
+        self.engine.announce(channel, type)
 
     @property
     def triggers(self) -> dict[str, Trigger]:
